@@ -1,0 +1,288 @@
+//! Bodies: where a message's payload lies in the bytes that follow its head (RFC 9112, 6 and 7).
+
+use std::ops::Range;
+
+use crate::fields::{Headers, is_token_byte, refusal};
+use crate::framing::Framing;
+use crate::known::Known;
+use crate::reject::Reject;
+
+/// The most bytes of one chunk's extensions.
+const MOST_EXTENSION_BYTES: u64 = 256;
+/// How many bytes of extensions a body may carry beyond the bytes of its data.
+const MOST_OVERHEAD_BYTES: u64 = 16 * 1024;
+/// The most bytes of a trailer section.
+const MOST_TRAILER_BYTES: usize = 16 * 1024;
+/// The most fields of a trailer section.
+const MOST_TRAILERS: usize = 100;
+
+/// Takes a body apart as its bytes arrive. It holds no payload: [`Decoded::data`] points into the caller's bytes.
+#[derive(Debug)]
+pub struct BodyDecoder {
+    state: State,
+    /// Extension bytes not yet outweighed by data.
+    overhead: u64,
+    /// The lines of the trailer section so far.
+    trailer_lines: Vec<u8>,
+    trailers: Headers,
+}
+
+/// What one call of [`BodyDecoder::decode`] took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// How many bytes of the input were used up.
+    pub consumed: usize,
+    /// Where in them the payload lies; it may be empty.
+    pub data: Range<usize>,
+    /// Whether the body ends here. The bytes after `consumed` then belong to the next message.
+    pub done: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Payload, and what comes after it.
+    Data {
+        remaining: u64,
+        then: After,
+    },
+    UntilClose,
+    Size {
+        size: u64,
+        digits: u8,
+    },
+    Extension {
+        size: u64,
+        length: u64,
+        part: Part,
+    },
+    /// The LF after a chunk's size.
+    SizeLf {
+        size: u64,
+    },
+    /// The CR, then the LF after a chunk's data.
+    DataCr,
+    DataLf,
+    Trailers,
+    Done,
+    Failed(Reject),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    End,
+    ChunkEnd,
+}
+
+/// Where in `;name=token` or `;name="quoted"` the next byte belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    NameStart,
+    Name,
+    ValueStart,
+    Token,
+    Quoted,
+    QuotedPair,
+    QuoteEnd,
+}
+
+const NEXT_SIZE: State = State::Size { size: 0, digits: 0 };
+
+impl BodyDecoder {
+    /// A decoder for the body of a head with this framing.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Done,
+            Framing::Length(remaining) => State::Data { remaining, then: After::End },
+            Framing::Chunked => NEXT_SIZE,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state, overhead: 0, trailer_lines: Vec::new(), trailers: Headers::new() }
+    }
+
+    /// Takes bytes from the start of `input` up to the end of the first piece of payload, and the framing after it.
+    /// While `input` has more bytes than were consumed and the body is not done, call again with the rest.
+    ///
+    /// All of `input` is consumed unless more payload or the next message follows. After a [`Reject`] every call
+    /// answers the same.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
+        let mut at = 0;
+        let mut data = 0..0;
+        while at < input.len() {
+            match self.state {
+                State::Done => break,
+                State::Data { .. } | State::UntilClose if !data.is_empty() => break,
+                State::Data { .. } | State::UntilClose => {
+                    data = at..at + self.take(input.len() - at);
+                    at = data.end;
+                }
+                State::Trailers => at += self.or_fail(|it| it.trailer_bytes(&input[at..]))?,
+                _ => {
+                    let byte = input[at];
+                    self.state = self.or_fail(|it| it.framing_byte(byte))?;
+                    at += 1;
+                }
+            }
+        }
+        match self.state {
+            State::Failed(reject) => Err(reject),
+            _ => Ok(Decoded { consumed: at, data, done: self.is_done() }),
+        }
+    }
+
+    /// Whether the whole body was seen. A body that lasts until the connection closes never is.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// To be asked when the connection has ended: whether the body is complete.
+    pub fn finish(&self) -> Result<(), Reject> {
+        match self.state {
+            State::Done | State::UntilClose => Ok(()),
+            State::Failed(reject) => Err(reject),
+            _ => Err(Reject::BodyTruncated),
+        }
+    }
+
+    /// The fields after a chunked body, once it is done. Fields of [`Known`] are left out: trailers may not speak of
+    /// framing, routing, identity or the connection.
+    pub fn trailers(&self) -> &Headers {
+        &self.trailers
+    }
+
+    fn or_fail<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
+        let result = step(self);
+        if let Err(reject) = result {
+            self.state = State::Failed(reject);
+        }
+        result
+    }
+
+    /// How much of `available` is payload.
+    fn take(&mut self, available: usize) -> usize {
+        let State::Data { remaining, then } = self.state else { return available };
+        let taken = usize::try_from(remaining).map_or(available, |remaining| remaining.min(available));
+        let remaining = remaining - taken as u64;
+        self.state = match then {
+            _ if remaining > 0 => State::Data { remaining, then },
+            After::End => State::Done,
+            After::ChunkEnd => State::DataCr,
+        };
+        taken
+    }
+
+    /// The state after one byte of a chunk's frame.
+    fn framing_byte(&mut self, byte: u8) -> Result<State, Reject> {
+        match (self.state, byte) {
+            (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeLf { size }),
+            (State::Size { digits: 1.., size }, b';') => {
+                Ok(State::Extension { size, length: 1, part: Part::NameStart })
+            }
+            (State::Size { size, digits }, _) => size_digit(size, digits, byte),
+            (State::Extension { size, part, length }, b'\r') if part.may_end() => {
+                self.weigh(length, size)?;
+                Ok(State::SizeLf { size })
+            }
+            (State::Extension { size, length, part }, _) => {
+                let part = part.next(byte).ok_or(Reject::ChunkExtension)?;
+                if length == MOST_EXTENSION_BYTES {
+                    return Err(Reject::ChunkExtensionTooLong);
+                }
+                Ok(State::Extension { size, length: length + 1, part })
+            }
+            (State::SizeLf { size: 0 }, b'\n') => Ok(State::Trailers),
+            (State::SizeLf { size }, b'\n') => Ok(State::Data { remaining: size, then: After::ChunkEnd }),
+            (State::SizeLf { .. }, _) => Err(Reject::BareCr),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(NEXT_SIZE),
+            (State::Failed(reject), _) => Err(reject),
+            _ => Err(Reject::ChunkEnd),
+        }
+    }
+
+    /// Bounds what extensions cost, so that a body cannot be made of little else.
+    fn weigh(&mut self, extension: u64, size: u64) -> Result<(), Reject> {
+        self.overhead = (self.overhead + extension).saturating_sub(size);
+        if self.overhead > MOST_OVERHEAD_BYTES { Err(Reject::ChunkOverhead) } else { Ok(()) }
+    }
+
+    /// Takes the bytes of one line of the trailer section, or what has arrived of it.
+    fn trailer_bytes(&mut self, input: &[u8]) -> Result<usize, Reject> {
+        let end = memchr::memchr(b'\n', input);
+        let taken = end.map_or(input.len(), |end| end + 1);
+        if self.trailer_lines.len() + taken > MOST_TRAILER_BYTES {
+            return Err(Reject::TrailersTooLarge);
+        }
+        if self.trailer_lines.is_empty() && input.starts_with(b"\r\n") {
+            self.state = State::Done;
+            return Ok(2);
+        }
+        self.trailer_lines.extend_from_slice(&input[..taken]);
+        if end.is_some() {
+            self.trailer_line_end()?;
+        }
+        Ok(taken)
+    }
+
+    fn trailer_line_end(&mut self) -> Result<(), Reject> {
+        match self.trailer_lines[..] {
+            [b'\r', b'\n'] => self.state = State::Done,
+            [.., b'\n', b'\r', b'\n'] => {
+                self.read_trailers()?;
+                self.state = State::Done;
+            }
+            [.., b'\r', b'\n'] => {}
+            _ => return Err(Reject::BareLf),
+        }
+        Ok(())
+    }
+
+    fn read_trailers(&mut self) -> Result<(), Reject> {
+        let lines = &self.trailer_lines;
+        let mut slots = [httparse::EMPTY_HEADER; MOST_TRAILERS];
+        let parsed = match httparse::parse_headers(lines, &mut slots) {
+            Ok(httparse::Status::Complete((length, parsed))) if length == lines.len() => parsed,
+            Ok(_) => return Err(Reject::FieldName),
+            Err(httparse::Error::TooManyHeaders) => return Err(Reject::TrailersTooLarge),
+            Err(error) => return Err(refusal(lines, error).unwrap_or(Reject::FieldName)),
+        };
+        for field in parsed {
+            match Known::of(field.name.as_bytes()) {
+                Known::Other => self.trailers.append(field.name, field.value),
+                Known::ContentLength | Known::TransferEncoding | Known::Host => {
+                    return Err(Reject::TrailerForbidden);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size_digit(size: u64, digits: u8, byte: u8) -> Result<State, Reject> {
+    let digit = (byte as char).to_digit(16).ok_or(Reject::ChunkSize)?;
+    let too_large = size > (i64::MAX as u64) >> 4;
+    if digits == 16 || too_large {
+        return Err(Reject::ChunkSize);
+    }
+    Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+}
+
+impl Part {
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Token | Self::QuoteEnd)
+    }
+
+    fn next(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Name | Self::Token | Self::QuoteEnd, b';') => Self::NameStart,
+            (Self::Name, b'=') => Self::ValueStart,
+            (Self::NameStart | Self::Name, _) if is_token_byte(byte) => Self::Name,
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::ValueStart | Self::Token, _) if is_token_byte(byte) => Self::Token,
+            (Self::Quoted, b'"') => Self::QuoteEnd,
+            (Self::Quoted, b'\\') => Self::QuotedPair,
+            (Self::Quoted | Self::QuotedPair, b'\t' | b' '..=0x7e | 0x80..) => Self::Quoted,
+            _ => return None,
+        })
+    }
+}

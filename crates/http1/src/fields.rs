@@ -1,0 +1,425 @@
+//! The fields of a head or of trailers: one arena of bytes and a table of offsets into it.
+
+use std::fmt;
+
+use crate::known::{Known, KnownSet};
+use crate::reject::Reject;
+
+/// Capacity kept between messages; what one large head took beyond it is given back.
+pub(crate) const KEPT_BYTES: usize = 16 * 1024;
+
+/// The fields of a message in their order. Cleared and filled again, it allocates nothing.
+///
+/// Removed fields stay in the arena, marked; [`Headers::clear`] reclaims them.
+#[derive(Clone, Default)]
+pub struct Headers {
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    live: usize,
+    /// The known names that may be present: quick to say that one is absent.
+    present: u64,
+}
+
+/// Offsets into the arena. Heads are bounded far below 4 GiB.
+#[derive(Clone, Copy)]
+struct Field {
+    name: Span,
+    value: Span,
+    known: Known,
+    live: bool,
+    /// The arena holds `name: value CRLF` in one piece from `name` on, ready to be sent.
+    line: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    fn new(start: usize, len: usize) -> Self {
+        Self { start: start as u32, len: len as u32 }
+    }
+
+    fn end(self) -> usize {
+        self.start as usize + self.len as usize
+    }
+
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..self.end()]
+    }
+}
+
+/// One field, as iteration shows it.
+#[derive(Clone, Copy)]
+pub struct FieldRef<'a> {
+    /// The name as it was sent.
+    pub name: &'a [u8],
+    /// The value without the whitespace around it.
+    pub value: &'a [u8],
+    /// The name, recognised.
+    pub known: Known,
+}
+
+impl Headers {
+    /// No fields.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Removes all fields and keeps the memory for the next message.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.fields.clear();
+        self.live = 0;
+        self.present = 0;
+    }
+
+    /// How many fields there are.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// The first value of a name in any case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        let found = self.position(&Query::new(name.as_bytes()))?;
+        Some(self.value(&self.fields[found]))
+    }
+
+    /// The first value of a known name.
+    #[inline]
+    pub fn get_known(&self, known: Known) -> Option<&[u8]> {
+        self.get_all_known(known).next()
+    }
+
+    /// Whether a known name is there.
+    #[inline]
+    pub fn contains_known(&self, known: Known) -> bool {
+        self.get_known(known).is_some()
+    }
+
+    /// Every value of a name in any case, in order.
+    pub fn get_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let query = Query::new(name.as_bytes());
+        self.candidates(query.known)
+            .filter(move |field| query.matches(field, &self.bytes))
+            .map(|field| self.value(field))
+    }
+
+    /// Every value of a known name, in order.
+    #[inline]
+    pub fn get_all_known(&self, known: Known) -> impl Iterator<Item = &[u8]> {
+        self.candidates(known).map(|field| self.value(field))
+    }
+
+    /// Every field in order.
+    pub fn iter(&self) -> impl Iterator<Item = FieldRef<'_>> {
+        self.fields.iter().filter(|field| field.live).map(|field| FieldRef {
+            name: field.name.of(&self.bytes),
+            value: self.value(field),
+            known: field.known,
+        })
+    }
+
+    /// Adds a field at the end. CR, LF and NUL in the value become spaces, so that it cannot end its line; a name
+    /// that is not a token adds nothing.
+    pub fn append(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {
+        let name = name.as_ref();
+        let known = Known::of(name);
+        if known != Known::Other || is_token(name) {
+            self.append_line(known, name, value);
+        }
+    }
+
+    /// Adds a field whose name is a constant, already recognised. CR, LF and NUL in the value become spaces.
+    #[inline]
+    pub fn append_known(&mut self, known: Known, name: &'static str, value: &[u8]) {
+        debug_assert!(Known::of(name.as_bytes()) == known && is_token(name.as_bytes()));
+        self.append_line(known, name.as_bytes(), value);
+    }
+
+    fn append_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.reserve(name.len() + value.len() + 4);
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(b": ");
+        let value = self.push_value(value);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.push(Field { name: Span::new(start, name.len()), value, known, live: true, line: true });
+    }
+
+    /// Adds a field that needs no check: a constant name, already recognised, and a value made by the gateway, without
+    /// CR, LF and NUL.
+    #[inline]
+    pub fn append_unchecked(&mut self, known: Known, name: &'static str, value: &[u8]) {
+        debug_assert!(Known::of(name.as_bytes()) == known && is_token(name.as_bytes()));
+        debug_assert!(memchr::memchr3(b'\r', b'\n', 0, value).is_none());
+        let start = self.bytes.len();
+        write_line(&mut self.bytes, name.as_bytes(), value);
+        let name = Span::new(start, name.len());
+        let value = Span::new(name.end() + 2, value.len());
+        self.push(Field { name, value, known, live: true, line: true });
+    }
+
+    /// Gives a name one value: in the place of its first field, its other fields removed; at the end if it had none.
+    pub fn set(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {
+        let name = name.as_ref();
+        let query = Query::new(name);
+        let Some(first) = self.position(&query) else { return self.append(name, value) };
+        self.remove_matching(&query);
+        let value = self.push_value(value);
+        let field = &mut self.fields[first];
+        (field.value, field.live, field.line) = (value, true, false);
+        self.live += 1;
+    }
+
+    /// Removes every field of a name in any case; whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.remove_matching(&Query::new(name.as_bytes()))
+    }
+
+    /// Removes every field of a known name; whether there was one.
+    #[inline]
+    pub fn remove_known(&mut self, known: Known) -> bool {
+        self.may_hold(known) && self.remove_matching(&Query { known, name: &[] })
+    }
+
+    /// Removes every field of these known names.
+    #[inline]
+    pub fn remove_all_known(&mut self, names: KnownSet) {
+        if self.present & names.bits() != 0 {
+            for field in self.fields.iter_mut().filter(|field| field.live && names.holds(field.known)) {
+                field.live = false;
+                self.live -= 1;
+            }
+        }
+    }
+
+    /// Removes what concerns this connection alone (RFC 9110, 7.6.1): Connection and the fields it names,
+    /// Keep-Alive, Proxy-Connection, TE, Trailer, Transfer-Encoding and Upgrade.
+    ///
+    /// Connection cannot name away an end-to-end field of [`Known`], such as Host, Content-Length, Content-Type,
+    /// Authorization, Cookie, X-Forwarded-\*, X-Real-IP, X-Consumer-\* or X-Kong-Request-Id: those decide framing,
+    /// routing or identity, and a client must not choose what the upstream is told of them.
+    pub fn remove_hop_by_hop(&mut self) {
+        self.remove_named_by_connection();
+        for field in self.fields.iter_mut().filter(|field| field.live && field.known.is_hop_by_hop()) {
+            field.live = false;
+            self.live -= 1;
+        }
+    }
+
+    fn remove_named_by_connection(&mut self) {
+        if !self.may_hold(Known::Connection) {
+            return;
+        }
+        let Self { bytes, fields, live, .. } = self;
+        for index in 0..fields.len() {
+            let connection = fields[index];
+            if connection.live && connection.known == Known::Connection {
+                for name in list(connection.value.of(bytes)).filter(|name| Known::of(name) == Known::Other) {
+                    *live -= kill(fields, bytes, &Query { known: Known::Other, name });
+                }
+            }
+        }
+    }
+
+    /// Fills an empty table with what was parsed from `head`, whose bytes are copied once.
+    pub(crate) fn load(&mut self, head: &[u8], parsed: &[httparse::Header<'_>]) {
+        let Some(first) = parsed.first() else { return };
+        let base = first.name.as_ptr() as usize;
+        self.bytes.extend_from_slice(&head[base - head.as_ptr() as usize..]);
+        self.fields.reserve(parsed.len());
+        for header in parsed {
+            let name = Span::new(header.name.as_ptr() as usize - base, header.name.len());
+            let value = if header.value.is_empty() {
+                Span::new(name.end(), 0)
+            } else {
+                Span::new(header.value.as_ptr() as usize - base, header.value.len())
+            };
+            let line = self.bytes[name.end()..].starts_with(b": ")
+                && value.start as usize == name.end() + 2
+                && self.bytes[value.end()..].starts_with(b"\r\n");
+            self.push(Field { name, value, known: Known::of(header.name.as_bytes()), live: true, line });
+        }
+    }
+
+    /// Whether every parsed field of a name has at most one space before its value, and nothing after it.
+    pub(crate) fn is_tight(&self, known: Known) -> bool {
+        self.candidates(known).all(|field| {
+            let before = &self.bytes[field.name.end() + 1..field.value.start as usize];
+            matches!(before, b"" | b" ") && self.bytes[field.value.end()..].starts_with(b"\r\n")
+        })
+    }
+
+    /// Appends all fields but these, each as its line. Neighbours that are still as they came are copied in one piece.
+    pub(crate) fn write_to(&self, out: &mut Vec<u8>, but: KnownSet) {
+        out.reserve(self.bytes.len() + 4 * self.fields.len());
+        let (mut start, mut end) = (0, 0);
+        for field in self.fields.iter().filter(|field| field.live && !but.holds(field.known)) {
+            if field.line && field.name.start as usize == end {
+                end = field.value.end() + 2;
+                continue;
+            }
+            out.extend_from_slice(&self.bytes[start..end]);
+            if field.line {
+                (start, end) = (field.name.start as usize, field.value.end() + 2);
+            } else {
+                (start, end) = (0, 0);
+                write_line(out, field.name.of(&self.bytes), self.value(field));
+            }
+        }
+        out.extend_from_slice(&self.bytes[start..end]);
+    }
+
+    fn push(&mut self, field: Field) {
+        self.present |= field.known.bit();
+        self.live += 1;
+        self.fields.push(field);
+    }
+
+    fn push_value(&mut self, value: &[u8]) -> Span {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        defuse(&mut self.bytes[start..]);
+        Span::new(start, value.len())
+    }
+
+    fn value(&self, field: &Field) -> &[u8] {
+        field.value.of(&self.bytes)
+    }
+
+    #[inline]
+    fn may_hold(&self, known: Known) -> bool {
+        self.present & known.bit() != 0
+    }
+
+    #[inline]
+    fn candidates(&self, known: Known) -> impl Iterator<Item = &Field> {
+        let fields: &[Field] = if self.may_hold(known) { &self.fields } else { &[] };
+        fields.iter().filter(move |field| field.live && field.known == known)
+    }
+
+    fn position(&self, query: &Query<'_>) -> Option<usize> {
+        if !self.may_hold(query.known) {
+            return None;
+        }
+        self.fields.iter().position(|field| query.matches(field, &self.bytes))
+    }
+
+    fn remove_matching(&mut self, query: &Query<'_>) -> bool {
+        let removed = kill(&mut self.fields, &self.bytes, query);
+        self.live -= removed;
+        removed > 0
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list()
+            .entries(self.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for FieldRef<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: ({} bytes)", String::from_utf8_lossy(self.name), self.value.len())
+    }
+}
+
+/// A name being looked for.
+struct Query<'a> {
+    known: Known,
+    /// Compared only when the name is not a known one.
+    name: &'a [u8],
+}
+
+impl<'a> Query<'a> {
+    fn new(name: &'a [u8]) -> Self {
+        Self { known: Known::of(name), name }
+    }
+
+    #[inline]
+    fn matches(&self, field: &Field, bytes: &[u8]) -> bool {
+        field.live
+            && field.known == self.known
+            && (self.known != Known::Other || field.name.of(bytes).eq_ignore_ascii_case(self.name))
+    }
+}
+
+fn kill(fields: &mut [Field], bytes: &[u8], query: &Query<'_>) -> usize {
+    let mut removed = 0;
+    for field in fields {
+        if query.matches(field, bytes) {
+            field.live = false;
+            removed += 1;
+        }
+    }
+    removed
+}
+
+/// The members of a comma-separated list, trimmed, empty ones left out.
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(trim).filter(|member| !member.is_empty())
+}
+
+fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Turns into spaces what would end a line or a string (RFC 9110, 5.5).
+fn defuse(value: &mut [u8]) {
+    let mut at = 0;
+    while let Some(found) = memchr::memchr3(b'\r', b'\n', 0, &value[at..]) {
+        at += found;
+        value[at] = b' ';
+    }
+}
+
+/// Appends `name: value CRLF`.
+#[inline]
+pub(crate) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(crate) fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
+}
+
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
+}
+
+/// Why `httparse` refused the fields of `head`, whose every LF is known to follow a CR.
+pub(crate) fn refusal(head: &[u8], error: httparse::Error) -> Option<Reject> {
+    use httparse::Error;
+    let bare_cr = memchr::memchr_iter(b'\r', head).any(|at| head.get(at + 1) != Some(&b'\n'));
+    match error {
+        Error::TooManyHeaders => Some(Reject::TooManyFields),
+        _ if bare_cr => Some(Reject::BareCr),
+        Error::HeaderName if head.windows(3).any(|at| matches!(at, b"\r\n " | b"\r\n\t")) => {
+            Some(Reject::ObsFold)
+        }
+        Error::HeaderName => Some(Reject::FieldName),
+        Error::HeaderValue => Some(Reject::FieldValue),
+        _ => None,
+    }
+}

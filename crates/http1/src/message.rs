@@ -1,0 +1,68 @@
+//! What requests and responses share.
+
+/// The version of a message; the only two that share this syntax.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+}
+
+/// A request's method, recognised once. Methods are case-sensitive: `get` is [`Method::Other`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Method {
+    #[default]
+    Get,
+    Head,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Options,
+    Trace,
+    Connect,
+    Other,
+}
+
+impl Method {
+    /// Recognises a method's name.
+    pub fn of(name: &str) -> Self {
+        match name {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "DELETE" => Self::Delete,
+            "PATCH" => Self::Patch,
+            "OPTIONS" => Self::Options,
+            "TRACE" => Self::Trace,
+            "CONNECT" => Self::Connect,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How much of a head is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a head from its first line to its empty line; more answers 431 (414 within the first line).
+    pub max_head_bytes: usize,
+    /// Fields of a head, at most [`Limits::MOST_FIELDS`]; more answers 431.
+    pub max_fields: usize,
+    /// Bytes of a request target; more answers 414.
+    pub max_target_bytes: usize,
+}
+
+impl Limits {
+    /// The most that `max_fields` can ask for.
+    pub const MOST_FIELDS: usize = 256;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_head_bytes: 64 * 1024, max_fields: 100, max_target_bytes: 8 * 1024 }
+    }
+}

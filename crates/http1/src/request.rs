@@ -1,0 +1,211 @@
+//! Request heads.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use crate::fields::{Headers, KEPT_BYTES, refusal};
+use crate::framing::{Facts, Framing, one};
+use crate::known::Known;
+use crate::message::{Limits, Method, Version};
+use crate::reject::Reject;
+use crate::scan::Scan;
+use crate::target::{Target, is_authority};
+
+/// The head of a request. Keep it and parse into it again: each [`RequestHead::parse`] replaces what it holds.
+#[derive(Clone, Default)]
+pub struct RequestHead {
+    /// The method, recognised; [`RequestHead::method_str`] is the name.
+    pub method: Method,
+    /// The protocol version.
+    pub version: Version,
+    /// The fields. Host is the authority of the target if the target has one, whatever the client sent beside it.
+    pub headers: Headers,
+    /// How the body is delimited; never [`Framing::UntilClose`].
+    pub framing: Framing,
+    /// Whether the client lets the connection go on after this exchange.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expect_continue: bool,
+    /// Whether the client asks to change protocol: Connection lists `upgrade`, and there is an Upgrade field.
+    pub upgrade: bool,
+    line: Line,
+    scan: Scan,
+}
+
+/// The texts of the request line, one after another: method, target, and `/` where the target has no path.
+#[derive(Clone, Default)]
+struct Line {
+    text: String,
+    method_len: usize,
+    target: Range<usize>,
+    path: Range<usize>,
+    query: Option<Range<usize>>,
+}
+
+impl RequestHead {
+    /// Reads a head from the start of `input`: `Some(n)` when it is complete and took `n` bytes, `None` when more
+    /// bytes are needed.
+    ///
+    /// After `None`, call again with the same bytes and more behind them; what was looked at is not looked at again.
+    /// To begin with other bytes instead, [`RequestHead::clear`] first.
+    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+        let Some((start, end)) = self.scan.request(input, limits)? else { return Ok(None) };
+        self.clear();
+        self.read(&input[start..end], limits)?;
+        Ok(Some(end))
+    }
+
+    /// Empties the head and forgets one that was begun; the memory is kept.
+    pub fn clear(&mut self) {
+        self.scan.reset();
+        self.headers.clear();
+        self.line.clear();
+    }
+
+    /// The method as sent.
+    pub fn method_str(&self) -> &str {
+        &self.line.text[..self.line.method_len]
+    }
+
+    /// The request target as sent.
+    pub fn target(&self) -> &str {
+        &self.line.text[self.line.target.clone()]
+    }
+
+    /// The path as sent, without the query: `/` where an absolute URL has none, `*` for OPTIONS on the server, empty
+    /// for CONNECT.
+    pub fn path(&self) -> &str {
+        &self.line.text[self.line.path.clone()]
+    }
+
+    /// What follows the first `?` of the target.
+    pub fn query(&self) -> Option<&str> {
+        self.line.query.clone().map(|query| &self.line.text[query])
+    }
+
+    /// The authority asked for, `host` or `host:port` as sent: the target's, else that of the Host field.
+    pub fn host(&self) -> Option<&str> {
+        self.headers.get_known(Known::Host).and_then(|host| str::from_utf8(host).ok())
+    }
+
+    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
+        let mut slots = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+        let slots = &mut slots[..limits.max_fields.min(Limits::MOST_FIELDS)];
+        let mut parsed = httparse::Request::new(&mut []);
+        match parsed.parse_with_uninit_headers(head, slots) {
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+            Ok(_) => return Err(Reject::RequestLine),
+            Err(error) => return Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+        }
+        let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
+            return Err(Reject::RequestLine);
+        };
+        if target.len() > limits.max_target_bytes {
+            return Err(Reject::TargetTooLong);
+        }
+        self.method = Method::of(method);
+        self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+        let split = Target::split(self.method, target)?;
+        self.headers.load(head, parsed.headers);
+        self.read_host(split.authority.clone().map(|authority| &target[authority]))?;
+        self.line.fill(method, target, split);
+        self.read_fields()
+    }
+
+    /// Checks Host, and puts the target's authority in its place.
+    fn read_host(&mut self, authority: Option<&str>) -> Result<(), Reject> {
+        match one(&self.headers, Known::Host, Reject::HostRepeated)? {
+            Some(host) if !is_authority(host) => return Err(Reject::HostInvalid),
+            None if self.version == Version::Http11 => return Err(Reject::HostMissing),
+            _ => {}
+        }
+        if let Some(authority) = authority {
+            self.headers.set("Host", authority.as_bytes());
+        }
+        Ok(())
+    }
+
+    fn read_fields(&mut self) -> Result<(), Reject> {
+        let facts = Facts::gather(&self.headers, self.version)?;
+        self.framing = match facts {
+            Facts { chunked: true, .. } => Framing::Chunked,
+            Facts { length: Some(length), .. } => Framing::Length(length),
+            _ => Framing::None,
+        };
+        self.keep_alive = facts.keep_alive;
+        self.upgrade = facts.upgrade && self.version == Version::Http11;
+        self.expect_continue = self.read_expect()?;
+        Ok(())
+    }
+
+    /// Whether the client waits. An expectation without effect, on HTTP/1.0 or without a body, is removed, so that
+    /// nobody further on waits or answers for it.
+    fn read_expect(&mut self) -> Result<bool, Reject> {
+        match one(&self.headers, Known::Expect, Reject::ExpectRepeated)? {
+            None => return Ok(false),
+            Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => return Err(Reject::ExpectUnknown),
+            Some(_) => {}
+        }
+        let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
+        let waits = has_body && self.version == Version::Http11;
+        if !waits {
+            self.headers.remove_known(Known::Expect);
+        }
+        Ok(waits)
+    }
+}
+
+impl Line {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.text.shrink_to(KEPT_BYTES);
+        (self.method_len, self.target, self.path, self.query) = (0, 0..0, 0..0, None);
+    }
+
+    fn fill(&mut self, method: &str, target: &str, split: Target) {
+        let start = method.len();
+        let within = |range: Range<usize>| start + range.start..start + range.end;
+        self.text.push_str(method);
+        self.text.push_str(target);
+        self.method_len = start;
+        self.target = within(0..target.len());
+        self.query = split.query.map(within);
+        self.path = within(split.path.clone());
+        let is_absolute = split.authority.is_some_and(|authority| authority.start > 0);
+        if is_absolute && split.path.is_empty() {
+            self.path = self.text.len()..self.text.len() + 1;
+            self.text.push('/');
+        }
+    }
+}
+
+/// Why a request line was refused that has no fault of fields.
+fn line_refusal(head: &[u8]) -> Reject {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    match line {
+        [.., b' ', b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit()
+                && minor.is_ascii_digit()
+                && !matches!((major, minor), (b'1', b'0' | b'1')) =>
+        {
+            Reject::VersionUnsupported
+        }
+        _ => Reject::RequestLine,
+    }
+}
+
+impl fmt::Debug for RequestHead {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RequestHead")
+            .field("method", &self.method_str())
+            .field("path", &self.path())
+            .field("version", &self.version)
+            .field("headers", &self.headers)
+            .field("framing", &self.framing)
+            .field("keep_alive", &self.keep_alive)
+            .field("expect_continue", &self.expect_continue)
+            .field("upgrade", &self.upgrade)
+            .finish_non_exhaustive()
+    }
+}

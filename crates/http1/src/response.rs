@@ -1,0 +1,108 @@
+//! Response heads.
+
+use std::mem::MaybeUninit;
+
+use crate::fields::{Headers, refusal};
+use crate::framing::{Facts, Framing};
+use crate::known::Known;
+use crate::message::{Limits, Method, Version};
+use crate::reject::Reject;
+use crate::scan::Scan;
+
+/// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
+#[derive(Clone, Debug, Default)]
+pub struct ResponseHead {
+    /// The status code, 100 to 999.
+    pub status: u16,
+    /// The protocol version.
+    pub version: Version,
+    /// The fields; without Content-Length where the status forbids it (1xx, 204).
+    pub headers: Headers,
+    /// How the body is delimited.
+    pub framing: Framing,
+    /// Whether the connection can carry another exchange once the body was read.
+    pub keep_alive: bool,
+    /// Whether the connection now belongs to another protocol: 101, or 2xx to CONNECT.
+    pub upgrade: bool,
+    scan: Scan,
+}
+
+impl ResponseHead {
+    /// Reads the head of a response to `request_method` from the start of `input`: `Some(n)` when it is complete and
+    /// took `n` bytes, `None` when more bytes are needed, as [`crate::RequestHead::parse`] does.
+    pub fn parse(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        request_method: Method,
+    ) -> Result<Option<usize>, Reject> {
+        let Some(end) = self.scan.response(input, limits)? else { return Ok(None) };
+        self.clear();
+        self.read(&input[..end], limits)?;
+        self.read_framing(request_method)?;
+        Ok(Some(end))
+    }
+
+    /// Empties the head and forgets one that was begun; the memory is kept.
+    pub fn clear(&mut self) {
+        self.scan.reset();
+        self.headers.clear();
+    }
+
+    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
+        let mut slots = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
+        let slots = &mut slots[..limits.max_fields.min(Limits::MOST_FIELDS)];
+        let mut parsed = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        match config.parse_response_with_uninit_headers(&mut parsed, head, slots) {
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+            Ok(_) => return Err(Reject::StatusLine),
+            Err(error) => return Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+        }
+        let (Some(status @ 100..), Some(minor)) = (parsed.code, parsed.version) else {
+            return Err(Reject::StatusLine);
+        };
+        self.status = status;
+        self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+        self.headers.load(head, parsed.headers);
+        Ok(())
+    }
+
+    /// RFC 9112, 6.3. A status without a body whose fields announce one leaves the connection in doubt: it is not
+    /// used again.
+    fn read_framing(&mut self, request_method: Method) -> Result<(), Reject> {
+        let facts = Facts::gather(&self.headers, self.version)?;
+        let tunnel = request_method == Method::Connect && (200..300).contains(&self.status);
+        let bodiless = self.status < 200 || self.status == 204;
+        self.upgrade = self.status == 101 || tunnel;
+        self.keep_alive = facts.keep_alive;
+        if bodiless || tunnel {
+            self.headers.remove_known(Known::ContentLength);
+            self.keep_alive &= !facts.chunked && facts.length.unwrap_or(0) == 0;
+        } else if self.status == 304 {
+            self.keep_alive &= !facts.chunked;
+        }
+        self.framing = match facts {
+            _ if bodiless || tunnel || self.status == 304 || request_method == Method::Head => Framing::None,
+            Facts { chunked: true, .. } => Framing::Chunked,
+            Facts { length: Some(length), .. } => Framing::Length(length),
+            _ => Framing::UntilClose,
+        };
+        self.keep_alive &= self.framing != Framing::UntilClose;
+        Ok(())
+    }
+}
+
+/// Why a status line was refused that has no fault of fields.
+fn line_refusal(head: &[u8]) -> Reject {
+    match head {
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b' ', ..]
+            if major.is_ascii_digit()
+                && minor.is_ascii_digit()
+                && !matches!((major, minor), (b'1', b'0' | b'1')) =>
+        {
+            Reject::VersionUnsupported
+        }
+        _ => Reject::StatusLine,
+    }
+}

@@ -1,0 +1,86 @@
+//! Finding the end of a head while its bytes trickle in.
+
+use crate::fields::is_token_byte;
+use crate::message::Limits;
+use crate::reject::Reject;
+
+/// Empty lines tolerated before a request line (RFC 9112, 2.2).
+const MOST_EMPTY_LINES: usize = 4;
+
+/// How far a head that is still incomplete was looked at, so that no byte is looked at twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scan {
+    seen: usize,
+}
+
+impl Scan {
+    /// Forgets the head that was begun.
+    pub(crate) fn reset(&mut self) {
+        self.seen = 0;
+    }
+
+    /// The range of a complete request head in `input`. Forgets where it was unless the head is incomplete.
+    pub(crate) fn request(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<(usize, usize)>, Reject> {
+        let start = skip_empty_lines(input)?;
+        match input[start..] {
+            [] | [b'\r'] => return Ok(None),
+            [b'\r', ..] => return Err(Reject::BareCr),
+            [b'\n', ..] => return Err(Reject::BareLf),
+            [first, ..] if !is_token_byte(first) => return Err(Reject::RequestLine),
+            _ => {}
+        }
+        self.end(input, start, limits).map(|end| end.map(|end| (start, end)))
+    }
+
+    /// The end of a complete response head in `input`.
+    pub(crate) fn response(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+        let shown = input.len().min(5);
+        if input[..shown] != b"HTTP/"[..shown] {
+            return Err(Reject::StatusLine);
+        }
+        self.end(input, 0, limits)
+    }
+
+    fn end(&mut self, input: &[u8], start: usize, limits: &Limits) -> Result<Option<usize>, Reject> {
+        let seen = std::mem::take(&mut self.seen);
+        // Shorter than before: not the same bytes and more, but another head.
+        let seen = if seen > input.len() { start } else { seen.max(start) };
+        let end = find_end(input, seen)?;
+        if end.unwrap_or(input.len()) - start > limits.max_head_bytes {
+            let allowed = &input[start..start + limits.max_head_bytes];
+            let within_first_line = memchr::memchr(b'\n', allowed).is_none();
+            return Err(if within_first_line { Reject::TargetTooLong } else { Reject::HeadTooLarge });
+        }
+        if end.is_none() {
+            self.seen = input.len();
+        }
+        Ok(end)
+    }
+}
+
+/// The offset after the first empty line; every LF up to it must follow a CR.
+fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
+    for found in memchr::memchr_iter(b'\n', &input[from..]) {
+        match input[..from + found] {
+            [.., b'\n', b'\r'] => return Ok(Some(from + found + 1)),
+            [.., b'\r'] => {}
+            _ => return Err(Reject::BareLf),
+        }
+    }
+    Ok(None)
+}
+
+fn skip_empty_lines(input: &[u8]) -> Result<usize, Reject> {
+    let mut start = 0;
+    while input[start..].starts_with(b"\r\n") {
+        start += 2;
+        if start > 2 * MOST_EMPTY_LINES {
+            return Err(Reject::EmptyLines);
+        }
+    }
+    Ok(start)
+}

@@ -1,0 +1,102 @@
+//! The forms of a request target and the syntax of an authority (RFC 9112, 3.2; RFC 3986, 3.2).
+
+use std::net::Ipv6Addr;
+use std::ops::Range;
+
+use crate::message::Method;
+use crate::reject::Reject;
+
+/// Where the parts of a target are within it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) authority: Option<Range<usize>>,
+    /// Empty in an absolute URL without one, and for CONNECT.
+    pub(crate) path: Range<usize>,
+    pub(crate) query: Option<Range<usize>>,
+}
+
+impl Target {
+    pub(crate) fn split(method: Method, target: &str) -> Result<Self, Reject> {
+        let bytes = target.as_bytes();
+        if memchr::memchr(b'#', bytes).is_some() {
+            return Err(Reject::TargetFragment);
+        }
+        if method == Method::Connect {
+            return Self::authority_form(bytes);
+        }
+        match bytes {
+            [b'/', ..] => Ok(Self::with_path(bytes, None, 0)),
+            [b'*'] if method == Method::Options => Ok(Self::with_path(bytes, None, 0)),
+            _ => Self::absolute_form(bytes),
+        }
+    }
+
+    fn authority_form(bytes: &[u8]) -> Result<Self, Reject> {
+        let has_port = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        if has_port == 0 || !is_authority(bytes) || !bytes[..bytes.len() - has_port].ends_with(b":") {
+            return Err(Reject::Target);
+        }
+        Ok(Self { authority: Some(0..bytes.len()), path: 0..0, query: None })
+    }
+
+    fn absolute_form(bytes: &[u8]) -> Result<Self, Reject> {
+        let has_scheme =
+            |scheme: &[u8]| bytes.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+        let start = match () {
+            () if has_scheme(b"http://") => 7,
+            () if has_scheme(b"https://") => 8,
+            () => return Err(Reject::Target),
+        };
+        let rest = &bytes[start..];
+        let end = start + rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+        if !is_authority(&bytes[start..end]) {
+            return Err(Reject::Authority);
+        }
+        Ok(Self::with_path(bytes, Some(start..end), end))
+    }
+
+    fn with_path(bytes: &[u8], authority: Option<Range<usize>>, start: usize) -> Self {
+        match memchr::memchr(b'?', &bytes[start..]) {
+            Some(at) => Self { authority, path: start..start + at, query: Some(start + at + 1..bytes.len()) },
+            None => Self { authority, path: start..bytes.len(), query: None },
+        }
+    }
+}
+
+/// Whether `bytes` is `host`, `host:port`, `[ipv6]` or `[ipv6]:port`. An empty host is none.
+pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+    if let Some(literal) = bytes.strip_prefix(b"[") {
+        let Some(end) = memchr::memchr(b']', literal) else { return false };
+        return is_ipv6(&literal[..end]) && is_port(&literal[end + 1..]);
+    }
+    let end = memchr::memchr(b':', bytes).unwrap_or(bytes.len());
+    end > 0 && is_name(&bytes[..end]) && is_port(&bytes[end..])
+}
+
+/// A registered name or IPv4 address. Of RFC 3986's sub-delimiters `,` is left out: it is how two Host fields look
+/// once merged.
+fn is_name(name: &[u8]) -> bool {
+    name.iter().enumerate().all(|(at, byte)| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => true,
+        b'%' => {
+            matches!(name[at + 1..], [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+        }
+        _ => b"~!$&'()*+;=".contains(byte),
+    })
+}
+
+fn is_ipv6(literal: &[u8]) -> bool {
+    str::from_utf8(literal).is_ok_and(|literal| literal.parse::<Ipv6Addr>().is_ok())
+}
+
+fn is_port(rest: &[u8]) -> bool {
+    match rest {
+        [] | [b':'] => true,
+        [b':', digits @ ..] => {
+            digits.len() <= 5
+                && digits.iter().all(u8::is_ascii_digit)
+                && digits.iter().fold(0u32, |port, digit| port * 10 + u32::from(digit - b'0')) <= 65535
+        }
+        _ => false,
+    }
+}
