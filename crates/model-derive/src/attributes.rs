@@ -1,0 +1,120 @@
+//! What can be written in `#[field(…)]`.
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::meta::ParseNestedMeta;
+use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, Path, UnOp};
+
+/// The schema members that the attributes of one field set, as `name: value` tokens.
+#[derive(Default)]
+pub(crate) struct FieldAttributes {
+    pub(crate) members: Vec<TokenStream>,
+}
+
+impl FieldAttributes {
+    pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
+        let mut found = Self::default();
+        for attribute in attributes.iter().filter(|a| a.path().is_ident("field")) {
+            attribute.parse_nested_meta(|meta| found.member(&meta))?;
+        }
+        Ok(found)
+    }
+
+    fn member(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
+        let name = meta.path.require_ident()?.clone();
+        let member = match name.to_string().as_str() {
+            "set" | "secret" | "auto" | "unique" => quote!(#name: true),
+            "uuid" => quote!(check: Some(::weir_model::rule::uuid)),
+            "default" => {
+                let value = literal(&meta.value()?.parse()?)?;
+                quote!(default: Some(#value))
+            }
+            "one_of" => {
+                let values = literals(&meta.value()?.parse()?)?;
+                quote!(one_of: &[#(#values),*])
+            }
+            "gt" => {
+                let bound = number(&meta.value()?.parse()?)?;
+                quote!(gt: Some(#bound))
+            }
+            "between" => {
+                let bounds = pair(&meta.value()?.parse()?)?;
+                quote!(between: Some(#bounds))
+            }
+            "len_min" | "len_max" | "starts_with" | "foreign" => {
+                let value: Expr = meta.value()?.parse()?;
+                quote!(#name: Some(#value))
+            }
+            "matches" => {
+                let rule: Ident = meta.value()?.parse()?;
+                quote!(check: Some(::weir_model::rule::#rule))
+            }
+            "check" | "key_check" => {
+                let function: Path = meta.value()?.parse()?;
+                quote!(#name: Some(#function))
+            }
+            _ => return Err(meta.error("no such field attribute")),
+        };
+        self.members.push(member);
+        Ok(())
+    }
+}
+
+/// The text of the doc comments, lines joined by spaces.
+pub(crate) fn doc(attributes: &[Attribute]) -> String {
+    let lines =
+        attributes.iter().filter(|a| a.path().is_ident("doc")).filter_map(|attribute| {
+            match &attribute.meta.require_name_value().ok()?.value {
+                Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().trim().to_owned()),
+                _ => None,
+            }
+        });
+    lines.collect::<Vec<_>>().join(" ").trim().to_owned()
+}
+
+fn literal(expression: &Expr) -> syn::Result<TokenStream> {
+    let of = quote!(::weir_model::schema::Literal);
+    Ok(match expression {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => quote!(#of::Str(#text)),
+        Expr::Lit(ExprLit { lit: Lit::Bool(value), .. }) => quote!(#of::Bool(#value)),
+        Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => quote!(#of::Int(#expression)),
+        Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => quote!(#of::Float(#expression)),
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match &**expr {
+            Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => quote!(#of::Float(#expression)),
+            _ => quote!(#of::Int(#expression)),
+        },
+        Expr::Array(_) => {
+            let items = literals(expression)?;
+            quote!(#of::List(&[#(#items),*]))
+        }
+        Expr::Block(block) if block.block.stmts.is_empty() => quote!(#of::EmptyMap),
+        other => return Err(syn::Error::new_spanned(other, "expected a literal, [literals…] or {}")),
+    })
+}
+
+fn literals(expression: &Expr) -> syn::Result<Vec<TokenStream>> {
+    match expression {
+        Expr::Array(array) => array.elems.iter().map(literal).collect(),
+        other => Err(syn::Error::new_spanned(other, "expected [literals…]")),
+    }
+}
+
+fn number(expression: &Expr) -> syn::Result<TokenStream> {
+    match expression {
+        Expr::Lit(ExprLit { lit: Lit::Int(value), .. }) => {
+            let value: f64 = value.base10_parse()?;
+            Ok(quote!(#value))
+        }
+        Expr::Lit(_) | Expr::Unary(_) => Ok(quote!(#expression as f64)),
+        other => Err(syn::Error::new_spanned(other, "expected a number")),
+    }
+}
+
+fn pair(expression: &Expr) -> syn::Result<TokenStream> {
+    match expression {
+        Expr::Array(array) if array.elems.len() == 2 => {
+            let (low, high) = (number(&array.elems[0])?, number(&array.elems[1])?);
+            Ok(quote!((#low, #high)))
+        }
+        other => Err(syn::Error::new_spanned(other, "expected [lowest, highest]")),
+    }
+}

@@ -1,0 +1,153 @@
+//! Rules across entities: every violation at once.
+use crate::document::Document;
+use crate::entity::EntityKind::{self, *};
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// Something that a document says, at one of its entities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The entity: its kind, and its place in that kind's collection.
+    pub entity: (EntityKind, usize),
+    /// The field, or empty for the whole entity.
+    pub path: String,
+    /// What is wrong and how to mend it.
+    pub message: String,
+    /// The entity that was there first.
+    pub earlier: Option<(EntityKind, usize)>,
+}
+
+impl Finding {
+    /// A finding about one entity.
+    pub fn new(entity: (EntityKind, usize), path: impl Into<String>, message: impl Into<String>) -> Self {
+        Finding { entity, path: path.into(), message: message.into(), earlier: None }
+    }
+}
+
+/// Every violation of a rule across entities.
+pub fn check(document: &Document) -> Vec<Finding> {
+    let mut found = Vec::new();
+    ids(document, &mut found);
+    names(document, &mut found);
+    credentials(document, &mut found);
+    plugins(document, &mut found);
+    found
+}
+
+/// Upstreams that no service names as its host.
+pub fn unused(document: &Document) -> Vec<Finding> {
+    let hosts: HashSet<&str> = document.services.iter().map(|service| service.host.as_str()).collect();
+    let upstreams = document.upstreams.iter().enumerate();
+    let unused = upstreams.filter(|(_, upstream)| !hosts.contains(upstream.name.as_str()));
+    unused
+        .map(|(index, upstream)| {
+            let name = &upstream.name;
+            let message = format!("no service uses the upstream `{name}`; write `host: {name}` in a service");
+            Finding::new((Upstreams, index), "name", message)
+        })
+        .collect()
+}
+
+/// Reports each key that is not the first of its kind.
+fn unique<K: Hash + Eq>(
+    kind: EntityKind,
+    field: &str,
+    keys: impl Iterator<Item = Option<K>>,
+    describe: impl Fn(&K) -> String,
+    found: &mut Vec<Finding>,
+) {
+    let mut first: HashMap<K, usize> = HashMap::with_capacity(keys.size_hint().0);
+    for (index, key) in keys.enumerate() {
+        let Some(key) = key else { continue };
+        match first.get(&key) {
+            Some(earlier) => found.push(Finding {
+                earlier: Some((kind, *earlier)),
+                ..Finding::new((kind, index), field, describe(&key))
+            }),
+            None => drop(first.insert(key, index)),
+        }
+    }
+}
+
+fn twice<K: std::fmt::Display>(what: &str) -> impl Fn(&K) -> String + '_ {
+    move |key| format!("the {what} `{key}` is here twice; choose another")
+}
+
+fn ids(document: &Document, found: &mut Vec<Finding>) {
+    macro_rules! unique_ids {
+        ($($collection:ident: $kind:ident),*) => {$({
+            let ids = document.$collection.iter().map(|entity| Some(entity.id));
+            unique($kind, "id", ids, twice("id"), found);
+        })*};
+    }
+    unique_ids!(services: Services, routes: Routes, consumers: Consumers, upstreams: Upstreams);
+    unique_ids!(keyauth_credentials: KeyauthCredentials, basicauth_credentials: BasicauthCredentials);
+    unique_ids!(hmacauth_credentials: HmacauthCredentials, jwt_secrets: JwtSecrets, acls: Acls);
+    unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
+    unique_ids!(ca_certificates: CaCertificates);
+}
+
+fn names(document: &Document, found: &mut Vec<Finding>) {
+    let d = document;
+    unique(Services, "name", d.services.iter().map(|s| s.name.as_deref()), twice("service name"), found);
+    unique(Routes, "name", d.routes.iter().map(|r| r.name.as_deref()), twice("route name"), found);
+    unique(
+        Consumers,
+        "username",
+        d.consumers.iter().map(|c| c.username.as_deref()),
+        twice("username"),
+        found,
+    );
+    unique(
+        Consumers,
+        "custom_id",
+        d.consumers.iter().map(|c| c.custom_id.as_deref()),
+        twice("custom_id"),
+        found,
+    );
+    unique(
+        Upstreams,
+        "name",
+        d.upstreams.iter().map(|u| Some(u.name.as_str())),
+        twice("upstream name"),
+        found,
+    );
+    unique(Snis, "name", d.snis.iter().map(|s| Some(s.name.as_str())), twice("server name"), found);
+    let instances = d.plugins.iter().map(|p| p.instance_name.as_deref());
+    unique(Plugins, "instance_name", instances, twice("instance name"), found);
+    let targets = d.targets.iter().map(|t| Some((t.upstream, t.target.as_str())));
+    let describe = |(_, target): &(_, &str)| format!("the target `{target}` is here twice; remove one");
+    unique(Targets, "target", targets, describe, found);
+    let authorities = d.ca_certificates.iter().map(|c| Some(c.cert.trim()));
+    let describe = |_: &&str| "the same certificate is here twice; remove one".to_owned();
+    unique(CaCertificates, "cert", authorities, describe, found);
+}
+
+fn credentials(document: &Document, found: &mut Vec<Finding>) {
+    let d = document;
+    let secret = |_: &&str| "the same key is here twice; choose another".to_owned();
+    unique(
+        KeyauthCredentials,
+        "key",
+        d.keyauth_credentials.iter().map(|c| Some(c.key.as_str())),
+        secret,
+        found,
+    );
+    unique(JwtSecrets, "key", d.jwt_secrets.iter().map(|c| Some(c.key.as_str())), secret, found);
+    let usernames = d.basicauth_credentials.iter().map(|c| Some(c.username.as_str()));
+    unique(BasicauthCredentials, "username", usernames, twice("username"), found);
+    let usernames = d.hmacauth_credentials.iter().map(|c| Some(c.username.as_str()));
+    unique(HmacauthCredentials, "username", usernames, twice("username"), found);
+    let groups = d.acls.iter().map(|a| Some((a.consumer, a.group.as_str())));
+    let describe = |(_, group): &(_, &str)| format!("the group `{group}` is here twice; remove one");
+    unique(Acls, "group", groups, describe, found);
+}
+
+/// One configuration of a plugin for each scope.
+fn plugins(document: &Document, found: &mut Vec<Finding>) {
+    let scopes = document.plugins.iter().map(|p| Some((p.name.as_str(), p.route, p.service, p.consumer)));
+    let describe = |(name, ..): &(&str, _, _, _)| {
+        format!("the plugin `{name}` is here twice for the same scope; remove one")
+    };
+    unique(Plugins, "name", scopes, describe, found);
+}

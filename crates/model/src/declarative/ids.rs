@@ -1,0 +1,116 @@
+//! Deterministic ids: the UUIDv5 of an entity's name, by Kong's scheme, so that ids agree with Kong's.
+use crate::entity::EntityKind::{self, *};
+use crate::node::{Node, Value};
+use crate::schema::Choice;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Write;
+use uuid::{Uuid, uuid};
+
+const ENTITIES: Uuid = uuid!("fd02801f-0957-4a15-a55a-c8d9606f30b5");
+
+/// Makes ids, and remembers those of entities that have nothing but their content.
+pub(super) struct Ids {
+    namespaces: Vec<Uuid>,
+    alike: HashMap<Uuid, u32>,
+}
+
+impl Ids {
+    pub(super) fn new() -> Self {
+        let namespaces =
+            EntityKind::NAMES.iter().map(|name| Uuid::new_v5(&ENTITIES, name.as_bytes())).collect();
+        Ids { namespaces, alike: HashMap::new() }
+    }
+
+    /// The id of an entity that gives none. `parent`: the field that names the parent, and the parent's id.
+    pub(super) fn derive(&mut self, kind: EntityKind, node: &Node<'_>, parent: Option<(&str, Uuid)>) -> Uuid {
+        let namespace = self.namespaces[kind as usize];
+        match id_name(kind, node, parent) {
+            Some(name) => Uuid::new_v5(&namespace, name.as_bytes()),
+            None => self.of_content(namespace, node, parent),
+        }
+    }
+
+    /// Entities that nothing names: their content, and how many alike came before.
+    fn of_content(&mut self, namespace: Uuid, node: &Node<'_>, parent: Option<(&str, Uuid)>) -> Uuid {
+        let mut content = parent.map(|(_, id)| id.to_string()).unwrap_or_default();
+        write_content(node, &mut content);
+        let first = Uuid::new_v5(&namespace, content.as_bytes());
+        let alike = self.alike.entry(first).or_default();
+        *alike += 1;
+        match *alike {
+            1 => first,
+            count => Uuid::new_v5(&first, &count.to_be_bytes()),
+        }
+    }
+}
+
+/// What Kong derives the id from, where the entity has it.
+fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)>) -> Option<Cow<'n, str>> {
+    let text = |field: &str| node.get(field).and_then(Node::as_str);
+    let plain = |field: &str| text(field).map(Cow::Borrowed);
+    match kind {
+        Services | Routes | Upstreams | Snis => plain("name"),
+        Consumers => plain("username"),
+        KeyauthCredentials | JwtSecrets => plain("key"),
+        BasicauthCredentials | HmacauthCredentials => {
+            text("username").map(|name| cache_key(kind, &[name.into()]))
+        }
+        Acls => {
+            text("group").map(|group| cache_key(kind, &[reference("consumer", node, parent), group.into()]))
+        }
+        Targets => text("target")
+            .map(|target| cache_key(kind, &[reference("upstream", node, parent), target.into()])),
+        Plugins => {
+            let [route, service, consumer] =
+                ["route", "service", "consumer"].map(|f| reference(f, node, parent));
+            // The last part is Kong's consumer group.
+            text("name").map(|name| cache_key(kind, &[name.into(), route, service, consumer, "".into()]))
+        }
+        Certificates | CaCertificates => None,
+    }
+}
+
+/// `kind:workspace:part:part…`
+fn cache_key(kind: EntityKind, parts: &[Cow<'_, str>]) -> Cow<'static, str> {
+    let mut key = format!("{}:*", kind.as_str());
+    for part in parts {
+        key.push(':');
+        key.push_str(part);
+    }
+    key.into()
+}
+
+/// A reference as Kong sees it here: as written, or the id of the parent.
+fn reference<'n>(field: &str, node: &'n Node<'_>, parent: Option<(&str, Uuid)>) -> Cow<'n, str> {
+    if let Some((_, id)) = parent.filter(|(name, _)| *name == field) {
+        return id.to_string().into();
+    }
+    let written = node.get(field);
+    let named = written.and_then(|node| ["id", "name", "username"].iter().find_map(|key| node.get(key)));
+    named.or(written).and_then(Node::as_str).unwrap_or_default().into()
+}
+
+fn write_content(node: &Node<'_>, content: &mut String) {
+    let _ = match &node.value {
+        Value::Null => content.write_char('~'),
+        Value::Bool(value) => write!(content, "{value}"),
+        Value::Int(value) => write!(content, "{value}"),
+        Value::Float(value) => write!(content, "{value}"),
+        Value::Str(text, _) => write!(content, "{text:?}"),
+        Value::Id(id) => write!(content, "{id}"),
+        Value::List(elements) => {
+            content.push('[');
+            elements.iter().for_each(|element| write_content(element, content));
+            content.write_char(']')
+        }
+        Value::Map(entries) => {
+            content.push('{');
+            for entry in entries.iter().filter(|entry| EntityKind::from_name(&entry.key).is_none()) {
+                let _ = write!(content, "{:?}:", entry.key);
+                write_content(&entry.node, content);
+            }
+            content.write_char('}')
+        }
+    };
+}

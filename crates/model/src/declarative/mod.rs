@@ -1,0 +1,103 @@
+//! Kong's declarative configuration, formats 1.1, 2.1 and 3.0, in YAML or JSON.
+mod collect;
+mod entity;
+mod ids;
+mod interpolate;
+mod json;
+mod not_in_force;
+mod reader;
+mod shorthand;
+mod tree;
+mod yaml;
+
+pub use interpolate::Environment;
+
+use crate::document::Document;
+use crate::node::{Node, Position, Value};
+use crate::schema::{PluginSchema, Problem, Reader};
+use collect::Items;
+use reader::{DocumentReader, FormatVersion};
+use std::collections::HashSet;
+
+/// How a text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// YAML 1.2.
+    Yaml,
+    /// JSON.
+    Json,
+}
+
+/// A configuration that breaks no rule.
+#[derive(Debug)]
+pub struct Read {
+    /// The configuration.
+    pub document: Document,
+    /// What is probably a mistake all the same.
+    pub warnings: Vec<Problem>,
+    /// Fields that are accepted but have no effect yet.
+    pub not_in_force: Vec<Problem>,
+}
+
+impl Document {
+    /// Reads a declarative configuration and checks it whole: the document, or everything that is wrong with
+    /// it, in the order of the file.
+    pub fn read(
+        text: &str,
+        format: Format,
+        plugins: &[PluginSchema],
+        environment: Environment<'_>,
+    ) -> Result<Read, Vec<Problem>> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let root = match format {
+            Format::Yaml => yaml::parse(text)?,
+            Format::Json => json::parse(text)?,
+        };
+        match reader::check_root(&root) {
+            Some(problem) => Err(vec![problem]),
+            None => read(root, plugins, environment),
+        }
+    }
+}
+
+fn read(
+    mut root: Node<'_>,
+    plugins: &[PluginSchema],
+    environment: Environment<'_>,
+) -> Result<Read, Vec<Problem>> {
+    let mut problems = Vec::new();
+    interpolate::interpolate(&mut root, environment, &mut problems);
+    let mut reader = Reader::new(&());
+    let header = reader::read_header(&root, &mut reader);
+    let version = header.as_ref().map_or(FormatVersion::V3_0, |header| header._format_version);
+    shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut problems);
+    let items = Items::collect(&root, &mut reader);
+    problems.extend(reader.into_problems());
+    let transform = header.is_none_or(|header| header._transform);
+    let mut outcome = DocumentReader::new(&items, plugins, transform).read();
+    // A value that could not be made out has been reported; what else is wrong with it follows from that.
+    let reported: HashSet<Position> = problems.iter().map(|problem| problem.at).collect();
+    problems.extend(outcome.problems.into_iter().filter(|problem| !reported.contains(&problem.at)));
+    vault_references(&root, &mut outcome.not_in_force);
+    for list in [&mut problems, &mut outcome.warnings, &mut outcome.not_in_force] {
+        list.sort();
+        list.dedup();
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    Ok(Read { document: outcome.document, warnings: outcome.warnings, not_in_force: outcome.not_in_force })
+}
+
+/// Values that Kong would fetch from a vault.
+fn vault_references(node: &Node<'_>, found: &mut Vec<Problem>) {
+    match &node.value {
+        Value::Str(text, _) if text.starts_with("{vault://") => {
+            let message = "not in force yet: vault references are taken literally; write ${NAME} to read the environment";
+            found.push(tree::syntax(node.at, message));
+        }
+        Value::List(elements) => elements.iter().for_each(|element| vault_references(element, found)),
+        Value::Map(entries) => entries.iter().for_each(|entry| vault_references(&entry.node, found)),
+        _ => {}
+    }
+}

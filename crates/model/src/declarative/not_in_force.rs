@@ -1,0 +1,88 @@
+//! Fields that are accepted but have no effect yet: one row each, to be removed when they have.
+use crate::check::Finding;
+use crate::document::Document;
+use crate::entity::*;
+use crate::schema::{Json, PluginSchema, Record, find_plugin};
+
+/// A field that has no effect when `set` says that it differs from its default.
+struct Row<T> {
+    field: &'static str,
+    set: fn(&T) -> bool,
+    instead: &'static str,
+}
+
+const SERVICES: &[Row<Service>] =
+    &[Row { field: "protocol", set: |s| !proxied(s.protocol), instead: "only http and https are proxied" }];
+
+const ROUTES: &[Row<Route>] = &[
+    Row {
+        field: "protocols",
+        set: |r| r.protocols.iter().any(|protocol| !proxied(*protocol)),
+        instead: "only http and https are proxied",
+    },
+    Row {
+        field: "path_handling",
+        set: |r| r.path_handling != PathHandling::V0,
+        instead: "paths are joined as by v0",
+    },
+];
+
+const UPSTREAMS: &[Row<Upstream>] = &[
+    Row {
+        field: "algorithm",
+        set: |u| u.algorithm != Algorithm::RoundRobin && u.hash_on == HashOn::None,
+        instead: "targets take turns",
+    },
+    Row { field: "hash_on", set: |u| u.hash_on != HashOn::None, instead: "targets take turns" },
+    Row { field: "hash_fallback", set: |u| u.hash_fallback != HashOn::None, instead: "targets take turns" },
+    Row {
+        field: "client_certificate",
+        set: |u| u.client_certificate.is_some(),
+        instead: "none is presented",
+    },
+    Row { field: "use_srv_name", set: |u| u.use_srv_name, instead: "the Host header is the target's" },
+];
+
+fn proxied(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Http | Protocol::Https)
+}
+
+/// Every field of a document that has no effect.
+pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    rows(EntityKind::Services, &document.services, SERVICES, &mut found);
+    rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
+    rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
+    healthchecks(&document.upstreams, &mut found);
+    plugin_fields(&document.plugins, plugins, &mut found);
+    found
+}
+
+fn rows<T>(kind: EntityKind, entities: &[T], rows: &[Row<T>], found: &mut Vec<Finding>) {
+    for (index, entity) in entities.iter().enumerate() {
+        for row in rows.iter().filter(|row| (row.set)(entity)) {
+            found.push(Finding::new((kind, index), row.field, format!("not in force yet: {}", row.instead)));
+        }
+    }
+}
+
+fn healthchecks(upstreams: &[Upstream], found: &mut Vec<Finding>) {
+    let none = Healthchecks::from_value(&Json::Object(Default::default())).ok();
+    for (index, upstream) in upstreams.iter().enumerate() {
+        if none.as_ref().is_some_and(|none| upstream.healthchecks != *none) {
+            let message = "not in force yet: every target counts as healthy";
+            found.push(Finding::new((EntityKind::Upstreams, index), "healthchecks", message));
+        }
+    }
+}
+
+fn plugin_fields(entities: &[Plugin], plugins: &[PluginSchema], found: &mut Vec<Finding>) {
+    for (index, plugin) in entities.iter().enumerate() {
+        let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
+        for violation in (schema.not_in_force)(&plugin.config) {
+            let path = format!("config.{}", violation.path);
+            let message = format!("not in force yet: {}", violation.message);
+            found.push(Finding::new((EntityKind::Plugins, index), path, message));
+        }
+    }
+}

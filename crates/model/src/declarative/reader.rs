@@ -1,0 +1,142 @@
+//! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
+use super::collect::{Item, Items};
+use super::entity::{EntityReader, REMARKS};
+use super::not_in_force;
+use crate::check::{self, Finding};
+use crate::document::Document;
+use crate::entity::*;
+use crate::node::{Node, Position, Value};
+use crate::schema::{Choice, PluginSchema, Problem, Reader, Record, Surroundings, path_text, read_record};
+
+/// The version of the declarative format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
+pub(super) enum FormatVersion {
+    #[choice("3.0")]
+    V3_0,
+    #[choice("2.1")]
+    V2_1,
+    #[choice("1.1")]
+    V1_1,
+}
+
+/// What stands at the top of a file, beside the collections.
+#[derive(Debug, Record)]
+pub(super) struct Header {
+    pub(super) _format_version: FormatVersion,
+    /// Whether passwords are hashed on reading: false when they are already.
+    #[field(default = true)]
+    pub(super) _transform: bool,
+}
+
+/// Reads the header of a file.
+pub(super) fn read_header(root: &Node<'_>, reader: &mut Reader<'_>) -> Option<Header> {
+    let remarks = ["_info", "_workspace", "_konnect"];
+    let others: Vec<_> = EntityKind::NAMES.iter().copied().chain(REMARKS).chain(remarks).collect();
+    read_record(root, &Surroundings { given: &[], others: &others }, reader)
+}
+
+/// A document being read, and where each of its entities stands.
+pub(super) struct DocumentReader<'i, 'n, 'a> {
+    items: &'i Items<'n, 'a>,
+    entities: EntityReader<'i>,
+    document: Document,
+    /// For each kind, the items that its entities were read from.
+    places: Vec<Vec<&'i Item<'n, 'a>>>,
+}
+
+/// What was read, and what there is to say about it.
+pub(super) struct Outcome {
+    pub(super) document: Document,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+    pub(super) not_in_force: Vec<Problem>,
+}
+
+impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
+    pub(super) fn new(items: &'i Items<'n, 'a>, plugins: &'i [PluginSchema], transform: bool) -> Self {
+        DocumentReader {
+            items,
+            entities: EntityReader::new(items, plugins, transform),
+            document: Document::default(),
+            places: EntityKind::ALL.iter().map(|_| Vec::new()).collect(),
+        }
+    }
+
+    /// Reads every entity and checks them all together.
+    pub(super) fn read(mut self) -> Outcome {
+        for item in self.items.iter() {
+            self.entities.reader.start_at(self.items.path(item));
+            if self.entity(item).is_some() {
+                self.places[item.kind as usize].push(item);
+            }
+        }
+        let DocumentReader { items, entities, document, places } = self;
+        let locate = |findings: Vec<Finding>| findings.into_iter().map(|f| locate(f, items, &places));
+        let mut problems = entities.reader.into_problems();
+        let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
+        problems.extend(locate(findings.collect()));
+        let warnings = locate(check::unused(&document)).collect();
+        let mut not_in_force = entities.not_in_force;
+        not_in_force.extend(locate(not_in_force::find(&document, entities.plugins)));
+        Outcome { document, problems, warnings, not_in_force }
+    }
+
+    /// Reads one entity into its collection.
+    fn entity(&mut self, item: &Item<'_, '_>) -> Option<()> {
+        use EntityKind::*;
+        let (document, entities) = (&mut self.document, &mut self.entities);
+        match item.kind {
+            Services => document.services.push(entities.record(item)?),
+            Routes => document.routes.push(entities.record(item)?),
+            Consumers => document.consumers.push(entities.record(item)?),
+            KeyauthCredentials => document.keyauth_credentials.push(entities.record(item)?),
+            BasicauthCredentials => document.basicauth_credentials.push(entities.basic_auth(item)?),
+            HmacauthCredentials => document.hmacauth_credentials.push(entities.record(item)?),
+            JwtSecrets => document.jwt_secrets.push(entities.record(item)?),
+            Acls => document.acls.push(entities.record(item)?),
+            Plugins => document.plugins.push(entities.plugin(item)?),
+            Upstreams => document.upstreams.push(entities.upstream(item)?),
+            Targets => document.targets.push(entities.target(item)?),
+            Certificates => document.certificates.push(entities.record(item)?),
+            Snis => document.snis.push(entities.record(item)?),
+            CaCertificates => document.ca_certificates.push(entities.record(item)?),
+        }
+        Some(())
+    }
+}
+
+/// Whether a finding follows from another: two entities of one name have one id, unless they give theirs.
+fn follows(finding: &Finding, places: &[Vec<&Item<'_, '_>>]) -> bool {
+    let (kind, index) = finding.entity;
+    let item = places.get(kind as usize).and_then(|items| items.get(index));
+    finding.path == "id" && item.is_some_and(|item| item.node.get("id").is_none())
+}
+
+/// Says where in the file a finding is.
+fn locate(finding: Finding, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]) -> Problem {
+    let item =
+        |(kind, index): (EntityKind, usize)| places.get(kind as usize).and_then(|items| items.get(index));
+    let earlier = finding.earlier.and_then(item).map(|item| item.node.position_of(&finding.path).line);
+    let mut message = finding.message;
+    if let Some(line) = earlier {
+        message.push_str(&format!(" (first at line {line})"));
+    }
+    match item(finding.entity) {
+        Some(item) => Problem {
+            at: item.node.position_of(&finding.path),
+            path: path_text(&items.path(item), &finding.path),
+            message,
+        },
+        None => Problem { at: Position::default(), path: finding.path, message },
+    }
+}
+
+/// The sentence for a root that is no mapping at all.
+pub(super) fn check_root(root: &Node<'_>) -> Option<Problem> {
+    let message = match root.value {
+        Value::Map(_) => return None,
+        Value::Null => "the file is empty; start with `_format_version: \"3.0\"`".to_owned(),
+        _ => format!("expected a mapping that starts with `_format_version: \"3.0\"`, got {}", root.kind()),
+    };
+    Some(super::tree::syntax(root.at, message))
+}

@@ -1,0 +1,185 @@
+//! YAML text → one tree with positions. Anchors, aliases and merge keys are resolved; keys are unique.
+use super::tree::{close_map, syntax};
+use crate::node::{Entry, Node, Origin, Position, Value};
+use crate::schema::Problem;
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Far more than any real configuration has: what aliases of aliases may expand to.
+const MOST_NODES: usize = 5_000_000;
+const MOST_DEPTH: usize = 64;
+
+/// Parses the one document of a text.
+pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        let step = match event {
+            Ok((event, span)) => builder.event(event, position(&span.start)),
+            Err(error) => Err(syntax(position(error.marker()), format!("not valid YAML: {}", error.info()))),
+        };
+        if let Err(problem) = step {
+            builder.problems.push(problem);
+            return Err(builder.problems);
+        }
+    }
+    match builder.root {
+        Some(root) if builder.problems.is_empty() => Ok(root),
+        None => Ok(Node::new(Value::Null, Position { line: 1, column: 1 })),
+        _ => Err(builder.problems),
+    }
+}
+
+fn position(marker: &Marker) -> Position {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Position { line: count(marker.line()), column: count(marker.col()).saturating_add(1) }
+}
+
+#[derive(Default)]
+struct Builder<'a> {
+    open: Vec<Open<'a>>,
+    anchors: HashMap<usize, Node<'a>>,
+    nodes: usize,
+    root: Option<Node<'a>>,
+    problems: Vec<Problem>,
+}
+
+/// A collection whose end has not come yet.
+struct Open<'a> {
+    at: Position,
+    anchor: usize,
+    collection: Collection<'a>,
+}
+
+enum Collection<'a> {
+    List(Vec<Node<'a>>),
+    Map(Vec<Entry<'a>>, Option<(Cow<'a, str>, Position)>),
+}
+
+impl<'a> Builder<'a> {
+    fn event(&mut self, event: Event<'a>, at: Position) -> Result<(), Problem> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), at),
+            Event::SequenceStart(anchor, _) => self.begin(Collection::List(Vec::new()), anchor, at),
+            Event::MappingStart(anchor, _) => self.begin(Collection::Map(Vec::new(), None), anchor, at),
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => self.alias(anchor, at),
+            Event::DocumentStart(_) if self.root.is_some() => {
+                Err(syntax(at, "expected one YAML document; remove this `---` and what follows"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, collection: Collection<'a>, anchor: usize, at: Position) -> Result<(), Problem> {
+        if self.open.len() >= MOST_DEPTH {
+            return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep")));
+        }
+        if matches!(self.open.last(), Some(Open { collection: Collection::Map(_, None), .. })) {
+            return Err(syntax(
+                at,
+                "expected a key, got a collection; put a string that starts with [ or { in quotes",
+            ));
+        }
+        self.open.push(Open { at, anchor, collection });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Problem> {
+        let Some(Open { at, anchor, collection }) = self.open.pop() else { return Ok(()) };
+        let value = match collection {
+            Collection::List(elements) => Value::List(elements),
+            Collection::Map(entries, _) => Value::Map(close_map(entries, &mut self.problems)),
+        };
+        self.add(Node::new(value, at), anchor)
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'a, str>,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+        at: Position,
+    ) -> Result<(), Problem> {
+        if let Some(Open { collection: Collection::Map(_, key @ None), .. }) = self.open.last_mut() {
+            *key = Some((text, at));
+            return Ok(());
+        }
+        let string = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+        let value = match style {
+            ScalarStyle::Plain if !string => plain(text),
+            _ => Value::Str(text, Origin::Quoted),
+        };
+        self.add(Node::new(value, at), anchor)
+    }
+
+    fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Problem> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err(syntax(at, "this alias names an anchor that is not complete yet"));
+        };
+        let node = node.clone();
+        self.nodes += size(&node);
+        self.add(node, 0)
+    }
+
+    /// Puts a complete node where it belongs.
+    fn add(&mut self, node: Node<'a>, anchor: usize) -> Result<(), Problem> {
+        self.nodes += 1;
+        if self.nodes > MOST_NODES {
+            return Err(syntax(node.at, format!("more than {MOST_NODES} values, aliases expanded")));
+        }
+        if anchor > 0 {
+            self.nodes += size(&node);
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut().map(|open| &mut open.collection) {
+            None => self.root = Some(node),
+            Some(Collection::List(elements)) => elements.push(node),
+            Some(Collection::Map(entries, key)) => match key.take() {
+                Some((key, at)) => entries.push(Entry { key, at, node }),
+                None => return Err(syntax(node.at, "expected a key, got an alias")),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn size(node: &Node<'_>) -> usize {
+    let elements: usize = node.elements().iter().map(size).sum();
+    let members: usize = node.entries().iter().map(|entry| size(&entry.node)).sum();
+    1 + elements + members
+}
+
+/// What a bare word stands for, by the core schema of YAML 1.2.
+fn plain(text: Cow<'_, str>) -> Value<'_> {
+    match text.as_ref() {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        _ => {}
+    }
+    match number(&text) {
+        Some(value) => value,
+        None => Value::Str(text, Origin::Plain),
+    }
+}
+
+fn number(text: &str) -> Option<Value<'static>> {
+    let first = *text.as_bytes().first()?;
+    if !(first.is_ascii_digit() || matches!(first, b'+' | b'-' | b'.')) {
+        return None;
+    }
+    if let Some(digits) = text.strip_prefix("0x") {
+        return i64::from_str_radix(digits, 16).ok().map(Value::Int);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return i64::from_str_radix(digits, 8).ok().map(Value::Int);
+    }
+    if let Ok(value) = text.parse() {
+        return Some(Value::Int(value));
+    }
+    let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
+    let has_digit = text.bytes().any(|b| b.is_ascii_digit());
+    if has_digit && text.bytes().all(numeric) { text.parse().ok().map(Value::Float) } else { None }
+}

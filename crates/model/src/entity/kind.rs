@@ -1,0 +1,54 @@
+//! The kinds of entities, by the names of their collections.
+use crate::schema::Choice;
+
+/// A kind of entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Choice)]
+pub enum EntityKind {
+    Services,
+    Routes,
+    Consumers,
+    KeyauthCredentials,
+    BasicauthCredentials,
+    HmacauthCredentials,
+    JwtSecrets,
+    Acls,
+    Plugins,
+    Upstreams,
+    Targets,
+    Certificates,
+    Snis,
+    CaCertificates,
+}
+use EntityKind::*;
+
+impl EntityKind {
+    /// What may be nested in an entity of this kind: each kind, and its field that names the parent.
+    pub fn children(self) -> &'static [(EntityKind, &'static str)] {
+        match self {
+            Services => &[(Routes, "service"), (Plugins, "service")],
+            Routes => &[(Plugins, "route")],
+            Consumers => &[
+                (KeyauthCredentials, "consumer"),
+                (BasicauthCredentials, "consumer"),
+                (HmacauthCredentials, "consumer"),
+                (JwtSecrets, "consumer"),
+                (Acls, "consumer"),
+                (Plugins, "consumer"),
+            ],
+            Upstreams => &[(Targets, "upstream")],
+            Certificates => {
+                &[(Snis, "certificate"), (Services, "client_certificate"), (Upstreams, "client_certificate")]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The field by which others may name an entity of this kind.
+    pub fn key(self) -> Option<&'static str> {
+        match self {
+            Services | Routes | Upstreams | Snis => Some("name"),
+            Consumers => Some("username"),
+            _ => None,
+        }
+    }
+}

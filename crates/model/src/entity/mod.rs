@@ -1,0 +1,21 @@
+//! The entities, one file each.
+#![allow(missing_docs)]
+mod certificate;
+mod consumer;
+mod credential;
+mod healthcheck;
+mod kind;
+mod plugin;
+mod route;
+mod service;
+mod upstream;
+
+pub use certificate::*;
+pub use consumer::*;
+pub use credential::*;
+pub use healthcheck::*;
+pub use kind::EntityKind;
+pub use plugin::*;
+pub use route::*;
+pub use service::*;
+pub use upstream::*;

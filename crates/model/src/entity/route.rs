@@ -1,0 +1,159 @@
+//! A route: which requests, and to which service.
+use super::Protocol;
+use crate::rule;
+use crate::schema::{Choice, Record, Violation};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// How a service's path and a request's are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
+pub enum PathHandling {
+    V0,
+    V1,
+}
+
+/// An address match of a stream route: an IP or CIDR, a port, or both.
+#[derive(Debug, Clone, PartialEq, Eq, Record)]
+#[record(check = ip_or_port)]
+pub struct IpPort {
+    #[field(matches = ip_or_cidr)]
+    pub ip: Option<String>,
+    pub port: Option<u16>,
+}
+
+/// Which requests, and to which service.
+#[derive(Debug, Clone, PartialEq, Record)]
+#[record(check = protocols_agree, check = criteria_given)]
+pub struct Route {
+    #[field(auto)]
+    pub id: Uuid,
+    #[field(unique, matches = name)]
+    pub name: Option<String>,
+    /// The protocols that requests may come by.
+    #[field(set, len_min = 1, default = ["http", "https"])]
+    pub protocols: Vec<Protocol>,
+    /// The answer to a plain request of a route that wants TLS.
+    #[field(default = 426, one_of = [426, 301, 302, 307, 308])]
+    pub https_redirect_status_code: u16,
+    /// Whether the matched path is taken off.
+    #[field(default = true)]
+    pub strip_path: bool,
+    /// Whether the Host header is passed on.
+    #[field(default = false)]
+    pub preserve_host: bool,
+    #[field(default = true)]
+    pub request_buffering: bool,
+    #[field(default = true)]
+    pub response_buffering: bool,
+    /// Regex paths of higher priority are tried first.
+    #[field(default = 0)]
+    pub regex_priority: i32,
+    #[field(default = "v0")]
+    pub path_handling: PathHandling,
+    #[field(set, check = method)]
+    pub methods: Option<Vec<String>>,
+    /// Host names; one `*` may stand for the first or the last label.
+    #[field(matches = wildcard_host_and_port)]
+    pub hosts: Option<Vec<String>>,
+    /// Prefixes, which start with `/`, and regexes, which start with `~/`.
+    #[field(matches = route_path)]
+    pub paths: Option<Vec<String>>,
+    /// Header names, and for each the values of which one must match; `~*` starts a regex.
+    #[field(key_check = matched_header, check = header_value)]
+    pub headers: Option<BTreeMap<String, Vec<String>>>,
+    #[field(set, matches = wildcard_host)]
+    pub snis: Option<Vec<String>>,
+    #[field(set)]
+    pub sources: Option<Vec<IpPort>>,
+    #[field(set)]
+    pub destinations: Option<Vec<IpPort>>,
+    #[field(set, matches = tag)]
+    pub tags: Option<Vec<String>>,
+    /// Where matching requests go; without one, a plugin must answer.
+    #[field(foreign = "services")]
+    pub service: Option<Uuid>,
+    #[field(auto)]
+    pub created_at: Option<i64>,
+    #[field(auto)]
+    pub updated_at: Option<i64>,
+}
+
+fn ip_or_port(match_: &IpPort) -> Vec<Violation> {
+    match (&match_.ip, match_.port) {
+        (None, None) => vec![Violation::new("", "needs an `ip`, a `port`, or both")],
+        _ => Vec::new(),
+    }
+}
+
+fn method(text: &str) -> Result<(), String> {
+    if text.bytes().all(|b| b.is_ascii_uppercase()) {
+        return Ok(());
+    }
+    Err(format!("a method is written in capitals; write {:?}", text.to_ascii_uppercase()))
+}
+
+fn matched_header(name: &str) -> Result<(), String> {
+    if name.eq_ignore_ascii_case("host") {
+        return Err("match the Host header by `hosts`".to_owned());
+    }
+    rule::header_name(name)
+}
+
+fn header_value(value: &str) -> Result<(), String> {
+    value.strip_prefix("~*").map_or(Ok(()), rule::regex)
+}
+
+/// The protocols that may stand together on one route.
+const FAMILIES: [&[Protocol]; 4] = [
+    &[Protocol::Http, Protocol::Https],
+    &[Protocol::Tcp, Protocol::Tls, Protocol::Udp],
+    &[Protocol::TlsPassthrough],
+    &[Protocol::Grpc, Protocol::Grpcs],
+];
+
+fn protocols_agree(route: &Route) -> Vec<Violation> {
+    if FAMILIES.iter().any(|family| route.protocols.iter().all(|protocol| family.contains(protocol))) {
+        return Vec::new();
+    }
+    let families = "(http, https), (grpc, grpcs), (tcp, tls, udp) or (tls_passthrough)";
+    vec![Violation::new(
+        "protocols",
+        format!("protocols of one route come from one of {families}; split the route"),
+    )]
+}
+
+/// Every route must say which requests it matches, and by nothing that its protocols do not have.
+fn criteria_given(route: &Route) -> Vec<Violation> {
+    let has = |protocol| route.protocols.contains(&protocol);
+    let http = route.methods.is_some() || route.hosts.is_some() || route.paths.is_some();
+    let addresses = route.sources.is_some() || route.destinations.is_some();
+    let stream =
+        [Protocol::Tcp, Protocol::Tls, Protocol::Udp, Protocol::TlsPassthrough].map(has).contains(&true);
+    let encrypted =
+        [Protocol::Https, Protocol::Grpcs, Protocol::Tls, Protocol::TlsPassthrough].map(has).contains(&true);
+    let given = if stream { addresses } else { http || route.headers.is_some() };
+    let mut found = Vec::new();
+    if !(given || encrypted && route.snis.is_some()) {
+        let snis = if encrypted { ", snis" } else { "" };
+        let fields = if stream { "sources, destinations" } else { "methods, hosts, paths, headers" };
+        found.push(Violation::new(
+            "",
+            format!("the route matches nothing; set at least one of {fields}{snis}"),
+        ));
+    }
+    if stream {
+        let set = [
+            ("methods", route.methods.is_some()),
+            ("paths", route.paths.is_some()),
+            ("headers", route.headers.is_some()),
+        ];
+        let set = set.into_iter().filter(|(_, set)| *set);
+        found.extend(
+            set.map(|(field, _)| Violation::new(field, "has no meaning for a stream route; leave it out")),
+        );
+    } else if addresses {
+        let field = if route.sources.is_some() { "sources" } else { "destinations" };
+        found.push(Violation::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
+    }
+    found
+}

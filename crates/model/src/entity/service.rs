@@ -1,0 +1,97 @@
+//! A service: where requests go.
+use crate::schema::{Choice, Record, Violation};
+use uuid::Uuid;
+
+/// A protocol that requests arrive or leave by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Choice)]
+pub enum Protocol {
+    Grpc,
+    Grpcs,
+    Http,
+    Https,
+    Tcp,
+    Tls,
+    TlsPassthrough,
+    Udp,
+}
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq, Record)]
+#[record(check = path_has_meaning, check = tls_has_meaning)]
+pub struct Service {
+    #[field(auto)]
+    pub id: Uuid,
+    #[field(unique, matches = name)]
+    pub name: Option<String>,
+    /// How many other targets are tried when one cannot be connected to.
+    #[field(default = 5, between = [0, 32767])]
+    pub retries: u16,
+    /// The protocol spoken to the host.
+    #[field(default = "http")]
+    pub protocol: Protocol,
+    /// A host name, an IP address, or the name of an upstream.
+    #[field(matches = host)]
+    pub host: String,
+    #[field(default = 80)]
+    pub port: u16,
+    /// What the paths of requests are put behind.
+    #[field(matches = path)]
+    pub path: Option<String>,
+    /// Milliseconds to connect.
+    #[field(default = 60000, between = [1, 2147483646])]
+    pub connect_timeout: u32,
+    /// Milliseconds between two writes to the host.
+    #[field(default = 60000, between = [1, 2147483646])]
+    pub write_timeout: u32,
+    /// Milliseconds between two reads from the host.
+    #[field(default = 60000, between = [1, 2147483646])]
+    pub read_timeout: u32,
+    #[field(set, matches = tag)]
+    pub tags: Option<Vec<String>>,
+    /// The certificate presented to the host.
+    #[field(foreign = "certificates")]
+    pub client_certificate: Option<Uuid>,
+    /// Whether the host's certificate is verified.
+    pub tls_verify: Option<bool>,
+    /// How many intermediates may stand between the host's certificate and a root.
+    #[field(between = [0, 64])]
+    pub tls_verify_depth: Option<u8>,
+    /// The authorities that the host's certificate is verified by.
+    #[field(foreign = "ca_certificates")]
+    pub ca_certificates: Option<Vec<Uuid>>,
+    /// Whether requests are let through.
+    #[field(default = true)]
+    pub enabled: bool,
+    #[field(auto)]
+    pub created_at: Option<i64>,
+    #[field(auto)]
+    pub updated_at: Option<i64>,
+}
+
+fn path_has_meaning(service: &Service) -> Vec<Violation> {
+    match service.protocol {
+        Protocol::Http | Protocol::Https => Vec::new(),
+        _ if service.path.is_none() => Vec::new(),
+        other => {
+            let message = format!("has no meaning with protocol {}; leave it out", other.as_str());
+            vec![Violation::new("path", message)]
+        }
+    }
+}
+
+fn tls_has_meaning(service: &Service) -> Vec<Violation> {
+    if matches!(service.protocol, Protocol::Https | Protocol::Tls) {
+        return Vec::new();
+    }
+    let set = [
+        ("client_certificate", service.client_certificate.is_some()),
+        ("tls_verify", service.tls_verify.is_some()),
+        ("tls_verify_depth", service.tls_verify_depth.is_some()),
+        ("ca_certificates", service.ca_certificates.is_some()),
+    ];
+    let set = set.into_iter().filter(|(_, set)| *set);
+    set.map(|(field, _)| {
+        Violation::new(field, "needs protocol https or tls; change `protocol`, or leave it out")
+    })
+    .collect()
+}

@@ -1,0 +1,212 @@
+//! An upstream: a virtual host name, and the targets behind it.
+use super::Healthchecks;
+use crate::schema::{Choice, Record, Violation};
+use uuid::Uuid;
+
+/// How the next target is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
+pub enum Algorithm {
+    #[choice("round-robin")]
+    RoundRobin,
+    #[choice("consistent-hashing")]
+    ConsistentHashing,
+    #[choice("least-connections")]
+    LeastConnections,
+    #[choice("latency")]
+    Latency,
+}
+
+/// What consistent hashing hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
+pub enum HashOn {
+    None,
+    Consumer,
+    Ip,
+    Header,
+    Cookie,
+    Path,
+    QueryArg,
+    UriCapture,
+}
+
+/// A virtual host name that services name as their host.
+#[derive(Debug, Clone, PartialEq, Record)]
+#[record(check = hash_inputs_named, check = fallback_has_meaning)]
+pub struct Upstream {
+    #[field(auto)]
+    pub id: Uuid,
+    /// A host name, without a port.
+    #[field(unique, check = virtual_host)]
+    pub name: String,
+    /// How the next target is chosen.
+    #[field(default = "round-robin")]
+    pub algorithm: Algorithm,
+    /// What consistent hashing hashes; anything but none implies the algorithm.
+    #[field(default = "none")]
+    pub hash_on: HashOn,
+    /// What is hashed when that is absent from a request.
+    #[field(default = "none")]
+    pub hash_fallback: HashOn,
+    #[field(matches = header_name)]
+    pub hash_on_header: Option<String>,
+    #[field(matches = header_name)]
+    pub hash_fallback_header: Option<String>,
+    #[field(matches = header_name)]
+    pub hash_on_cookie: Option<String>,
+    #[field(default = "/", matches = path)]
+    pub hash_on_cookie_path: Option<String>,
+    pub hash_on_query_arg: Option<String>,
+    pub hash_fallback_query_arg: Option<String>,
+    pub hash_on_uri_capture: Option<String>,
+    pub hash_fallback_uri_capture: Option<String>,
+    /// The size of the hash ring.
+    #[field(default = 10000, between = [10, 65536])]
+    pub slots: u32,
+    /// How targets are watched.
+    pub healthchecks: Healthchecks,
+    /// The Host header sent to targets.
+    #[field(check = host_and_port)]
+    pub host_header: Option<String>,
+    /// The certificate presented to targets.
+    #[field(foreign = "certificates")]
+    pub client_certificate: Option<Uuid>,
+    /// Whether the name of an SRV record is sent as the Host header.
+    #[field(default = false)]
+    pub use_srv_name: bool,
+    #[field(set, matches = tag)]
+    pub tags: Option<Vec<String>>,
+    #[field(auto)]
+    pub created_at: Option<i64>,
+    #[field(auto)]
+    pub updated_at: Option<i64>,
+}
+
+impl Upstream {
+    /// Makes the algorithm follow from `hash_on`, and the reverse, as Kong does.
+    pub(crate) fn settle(&mut self) {
+        if matches!(self.algorithm, Algorithm::LeastConnections | Algorithm::Latency) {
+            self.hash_on = HashOn::None;
+        } else if self.hash_on != HashOn::None {
+            self.algorithm = Algorithm::ConsistentHashing;
+        }
+    }
+}
+
+fn virtual_host(text: &str) -> Result<(), String> {
+    if text.parse::<std::net::IpAddr>().is_ok() {
+        return Err(
+            "an upstream's name is a host name, not an IP address; give the address as a target".into()
+        );
+    }
+    if text.contains(':') {
+        return Err("an upstream's name has no port; give the port with each target".into());
+    }
+    crate::rule::hostname(text)
+}
+
+fn host_and_port(text: &str) -> Result<(), String> {
+    let host = match text.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => text,
+    };
+    crate::rule::host(host)
+}
+
+/// What must be named for each kind of input: that field, for `hash_on` and for `hash_fallback`.
+fn hash_inputs_named(upstream: &Upstream) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut require = |prefix: &str, on: HashOn, inputs: [(HashOn, &str, &Option<String>); 3]| {
+        for (_, input, _) in inputs.iter().filter(|(kind, _, name)| *kind == on && name.is_none()) {
+            let message = format!("required with {prefix}: {}", on.as_str());
+            found.push(Violation::new(format!("{prefix}_{input}"), message));
+        }
+    };
+    let inputs = |header, query_arg, capture| {
+        let (header, query_arg) =
+            ((HashOn::Header, "header", header), (HashOn::QueryArg, "query_arg", query_arg));
+        [header, query_arg, (HashOn::UriCapture, "uri_capture", capture)]
+    };
+    let u = upstream;
+    require("hash_on", u.hash_on, inputs(&u.hash_on_header, &u.hash_on_query_arg, &u.hash_on_uri_capture));
+    let fallback = inputs(&u.hash_fallback_header, &u.hash_fallback_query_arg, &u.hash_fallback_uri_capture);
+    require("hash_fallback", u.hash_fallback, fallback);
+    if [u.hash_on, u.hash_fallback].contains(&HashOn::Cookie) && u.hash_on_cookie.is_none() {
+        found.push(Violation::new("hash_on_cookie", "required when a cookie is hashed"));
+    }
+    found
+}
+
+fn fallback_has_meaning(upstream: &Upstream) -> Vec<Violation> {
+    let (on, fallback) = (upstream.hash_on, upstream.hash_fallback);
+    let message = match on {
+        _ if fallback == HashOn::None => return Vec::new(),
+        HashOn::None => "needs `hash_on`; set it, or leave this out",
+        HashOn::Cookie => "has no meaning with hash_on: cookie, which never fails; leave it out",
+        _ if on == fallback && same_input(upstream) => "hashes the same as `hash_on`; choose another",
+        _ => return Vec::new(),
+    };
+    vec![Violation::new("hash_fallback", message)]
+}
+
+fn same_input(upstream: &Upstream) -> bool {
+    let lower = |name: &Option<String>| name.as_ref().map(|name| name.to_ascii_lowercase());
+    match upstream.hash_on {
+        HashOn::Header => lower(&upstream.hash_on_header) == lower(&upstream.hash_fallback_header),
+        HashOn::QueryArg => upstream.hash_on_query_arg == upstream.hash_fallback_query_arg,
+        HashOn::UriCapture => upstream.hash_on_uri_capture == upstream.hash_fallback_uri_capture,
+        _ => true,
+    }
+}
+
+/// One place that an upstream's requests go to.
+#[derive(Debug, Clone, PartialEq, Record)]
+pub struct Target {
+    #[field(auto)]
+    pub id: Uuid,
+    #[field(foreign = "upstreams")]
+    pub upstream: Uuid,
+    /// `host:port`, the port filled in.
+    #[field(check = target)]
+    pub target: String,
+    /// Its share of the requests; 0 for none.
+    #[field(default = 100)]
+    pub weight: u16,
+    #[field(set, matches = tag)]
+    pub tags: Option<Vec<String>>,
+    #[field(auto)]
+    pub created_at: Option<f64>,
+    #[field(auto)]
+    pub updated_at: Option<f64>,
+}
+
+impl Target {
+    /// The port when none is written.
+    pub const DEFAULT_PORT: u16 = 8000;
+
+    /// Writes the target with its port.
+    pub(crate) fn settle(&mut self) {
+        if let Some((host, port)) = split_target(&self.target) {
+            self.target = format!("{host}:{port}");
+        }
+    }
+}
+
+fn target(text: &str) -> Result<(), String> {
+    let expected = || format!("expected host:port, got {text:?}");
+    if text.contains("://") || text.contains('/') {
+        return Err(format!("{}; a target has no scheme and no path", expected()));
+    }
+    let (host, _) = split_target(text).ok_or_else(expected)?;
+    crate::rule::host(&host).map_err(|_| expected())
+}
+
+/// The host, an IPv6 address in brackets, and the port.
+fn split_target(text: &str) -> Option<(String, u16)> {
+    if text.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Some((format!("[{text}]"), Target::DEFAULT_PORT));
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !text.ends_with(']') => Some((host.to_owned(), port.parse().ok()?)),
+        _ => Some((text.to_owned(), Target::DEFAULT_PORT)),
+    }
+}

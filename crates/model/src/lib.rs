@@ -1,0 +1,21 @@
+//! What can be configured: entities, their rules and defaults. No IO, no async, no clock.
+//!
+//! A [`Document`] is a whole configuration. [`Document::read`] reads one from a declarative file, by the
+//! declarations in [`entity`], the rules of [`rule`] and, across entities, of [`check`].
+
+// The derived code names this crate as others do.
+extern crate self as weir_model;
+
+pub mod check;
+pub mod declarative;
+pub mod document;
+pub mod entity;
+pub mod node;
+mod pem;
+pub mod rule;
+pub mod schema;
+
+pub use declarative::{Environment, Format, Read};
+pub use document::Document;
+pub use schema::{PluginSchema, Problem};
+pub use uuid::Uuid;

@@ -1,0 +1,100 @@
+//! Schemas as Kong's Admin API shows them under `/schemas`.
+use super::{FieldSchema, Json, JsonMap, Kind, Literal, RecordSchema};
+use serde_json::json;
+
+impl RecordSchema {
+    /// What `/schemas/NAME` answers: an ordered array of single-member objects.
+    pub fn to_json(&self) -> Json {
+        json!({ "fields": self.fields.iter().map(field).collect::<Vec<_>>() })
+    }
+}
+
+impl Literal {
+    /// The value as JSON.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Literal::Bool(value) => (*value).into(),
+            Literal::Int(value) => (*value).into(),
+            Literal::Float(value) => number(*value),
+            Literal::Str(value) => (*value).into(),
+            Literal::List(items) => items.iter().map(Literal::to_json).collect(),
+            Literal::EmptyMap => Json::Object(JsonMap::new()),
+        }
+    }
+}
+
+/// One field: `{"name": {"type": …}}`.
+pub(super) fn field(field: &FieldSchema) -> Json {
+    let mut described = match (field.foreign, field.kind) {
+        (Some(reference), Kind::Uuid) => json!({ "type": "foreign", "reference": reference }),
+        _ => kind(&field.kind),
+    };
+    if field.set {
+        described["type"] = "set".into();
+    }
+    let members = field_members(field).into_iter().chain(rules(field));
+    match described.get_mut("elements") {
+        // Rules on values belong to the elements of a list, all else to the list.
+        Some(elements) => {
+            rules(field).for_each(|(name, rule)| elements[name] = rule);
+            field_members(field).into_iter().for_each(|(name, member)| described[name] = member);
+        }
+        None => members.for_each(|(name, member)| described[name] = member),
+    }
+    json!({ field.name: described })
+}
+
+/// The type of a value: `{"type": …}`.
+pub(super) fn kind(kind: &Kind) -> Json {
+    match kind {
+        Kind::Boolean => json!({ "type": "boolean" }),
+        Kind::Integer(..) => json!({ "type": "integer" }),
+        Kind::Number => json!({ "type": "number" }),
+        Kind::String => json!({ "type": "string" }),
+        Kind::Choice(names) => json!({ "type": "string", "one_of": names }),
+        Kind::Uuid => json!({ "type": "string", "uuid": true }),
+        Kind::Array(element) => json!({ "type": "array", "elements": self::kind(element) }),
+        Kind::Map(value) => {
+            json!({ "type": "map", "keys": { "type": "string" }, "values": self::kind(value) })
+        }
+        Kind::Record(schema) => {
+            let mut described = schema.to_json();
+            described["type"] = "record".into();
+            described
+        }
+        Kind::Any => json!({ "type": "any" }),
+    }
+}
+
+/// What is said of the field whatever its type.
+fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
+    let mut members = Vec::new();
+    let mut add = |name, value: Option<Json>| members.extend(value.map(|value| (name, value)));
+    add("description", (!field.doc.is_empty()).then(|| field.doc.into()));
+    add("required", field.required.then_some(Json::Bool(true)));
+    add("default", field.default.map(|default| default.to_json()));
+    add("auto", field.auto.then_some(Json::Bool(true)));
+    add("unique", field.unique.then_some(Json::Bool(true)));
+    add("encrypted", field.secret.then_some(Json::Bool(true)));
+    add("referenceable", field.secret.then_some(Json::Bool(true)));
+    add("len_min", field.len_min.map(Json::from));
+    add("len_max", field.len_max.map(Json::from));
+    members
+}
+
+/// What is said of its value, or of its elements.
+fn rules(field: &FieldSchema) -> impl Iterator<Item = (&'static str, Json)> {
+    let one_of = field.one_of.iter().map(Literal::to_json).collect::<Json>();
+    let rules = [
+        ("one_of", (!field.one_of.is_empty()).then_some(one_of)),
+        ("gt", field.gt.map(number)),
+        ("between", field.between.map(|(low, high)| Json::Array(vec![number(low), number(high)]))),
+        ("starts_with", field.starts_with.map(Json::from)),
+    ];
+    rules.into_iter().filter_map(|(name, rule)| Some((name, rule?)))
+}
+
+/// A number as JSON, without a fraction where it has none.
+pub(super) fn number(value: f64) -> Json {
+    if value.fract() == 0.0 && value.abs() < 1e15 { (value as i64).into() } else { value.into() }
+}

@@ -1,0 +1,268 @@
+//! One declaration per entity: what a record's fields are, as data, and how records are read by it.
+//!
+//! `#[derive(Record)]` turns a Rust struct into a [`RecordSchema`], a reader that reports every violation at
+//! once, and JSON with each field present.
+//!
+//! ```
+//! use weir_model::schema::{Record, Violation};
+//!
+//! /// How many requests are let through.
+//! #[derive(Debug, Clone, Record)]
+//! #[record(check = one_limit)]
+//! pub struct Config {
+//!     /// Requests per second.
+//!     #[field(gt = 0)]
+//!     pub second: Option<f64>,
+//!     #[field(default = "consumer", one_of = ["consumer", "ip"])]
+//!     pub limit_by: String,
+//! }
+//!
+//! fn one_limit(config: &Config) -> Vec<Violation> {
+//!     match config.second {
+//!         Some(_) => Vec::new(),
+//!         None => vec![Violation::new("second", "set a limit")],
+//!     }
+//! }
+//!
+//! let config = Config::from_value(&serde_json::json!({ "second": 5 })).unwrap();
+//! assert_eq!(config.limit_by, "consumer");
+//! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
+//! ```
+mod json;
+mod old_names;
+mod plugin;
+mod reader;
+mod suggest;
+mod types;
+
+pub use plugin::{PluginSchema, find_plugin};
+pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
+pub(crate) use reader::{Step, path_text};
+pub use suggest::{closest, did_you_mean};
+pub use types::Secret;
+pub use weir_model_derive::{Choice, Record};
+
+use crate::node::Node;
+
+/// A JSON value.
+pub type Json = serde_json::Value;
+/// The members of a JSON object.
+pub type JsonMap = serde_json::Map<String, Json>;
+
+/// What a record is made of.
+#[derive(Debug)]
+pub struct RecordSchema {
+    /// What the record is for.
+    pub doc: &'static str,
+    /// Its fields, in declared order.
+    pub fields: &'static [FieldSchema],
+    /// Names that fields had once, and their paths now: `("redis_host", "redis.host")`.
+    pub old_names: &'static [(&'static str, &'static str)],
+}
+
+impl RecordSchema {
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&'static FieldSchema> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+/// What a field may hold. Rules on values hold for the elements of a list and the values of a map.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldSchema {
+    /// The name, as written in configurations.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// The type of its value.
+    pub kind: Kind,
+    /// Whether it must have a value, be it the default.
+    pub required: bool,
+    /// The value when none is given.
+    pub default: Option<Literal>,
+    /// A list whose order means nothing.
+    pub set: bool,
+    /// The values allowed; empty for any.
+    pub one_of: &'static [Literal],
+    /// Numbers must be greater than this.
+    pub gt: Option<f64>,
+    /// Numbers must lie between these, both included.
+    pub between: Option<(f64, f64)>,
+    /// The least length of a string (1 unless said otherwise), or of a list.
+    pub len_min: Option<usize>,
+    /// The greatest length of a string or a list.
+    pub len_max: Option<usize>,
+    /// How strings must start.
+    pub starts_with: Option<&'static str>,
+    /// A rule for strings: what is wrong and how to mend it.
+    pub check: Option<Rule>,
+    /// A rule for the keys of a map.
+    pub key_check: Option<Rule>,
+    /// Never shown in messages; a rule for it must not quote it either.
+    pub secret: bool,
+    /// Filled in when not given.
+    pub auto: bool,
+    /// No two entities of a kind may have the same value.
+    pub unique: bool,
+    /// The kind of entity that the value names.
+    pub foreign: Option<&'static str>,
+}
+
+/// A rule for strings: the error says what is wrong and how to mend it.
+pub type Rule = fn(&str) -> Result<(), String>;
+
+impl FieldSchema {
+    /// A field of type `T` with no rules of its own.
+    pub const fn new<T: FieldType>(name: &'static str, doc: &'static str) -> Self {
+        FieldSchema {
+            name,
+            doc,
+            kind: T::KIND,
+            required: !T::OPTIONAL,
+            default: None,
+            set: false,
+            one_of: &[],
+            gt: None,
+            between: None,
+            len_min: None,
+            len_max: None,
+            starts_with: None,
+            check: None,
+            key_check: None,
+            secret: false,
+            auto: false,
+            unique: false,
+            foreign: None,
+        }
+    }
+
+    /// The rules as they hold for the elements of this list, or the values of this map.
+    pub(crate) fn element(&self) -> Self {
+        FieldSchema { len_min: None, len_max: None, ..*self }
+    }
+}
+
+/// The type of a field's value.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// True or false.
+    Boolean,
+    /// A whole number within these bounds.
+    Integer(i64, i64),
+    /// Any number.
+    Number,
+    /// Text.
+    String,
+    /// One of these names.
+    Choice(&'static [&'static str]),
+    /// The id of an entity.
+    Uuid,
+    /// A list of such values.
+    Array(&'static Kind),
+    /// A mapping from names to such values.
+    Map(&'static Kind),
+    /// A record of its own.
+    Record(&'static RecordSchema),
+    /// Anything.
+    Any,
+}
+
+/// A value known when Weir is compiled: a default, or an allowed value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Literal {
+    /// A boolean.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any other number.
+    Float(f64),
+    /// Text.
+    Str(&'static str),
+    /// A list.
+    List(&'static [Literal]),
+    /// `{}`.
+    EmptyMap,
+}
+
+/// Something that breaks a rule: where, inside of what was checked, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The field, as in `redis.port` or `paths[0]`; empty for the whole record.
+    pub path: String,
+    /// What is wrong and how to mend it.
+    pub message: String,
+}
+
+impl Violation {
+    /// A violation at this path.
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Violation { path: path.into(), message: message.into() }
+    }
+}
+
+/// A struct whose fields are declared for configuration. Derived.
+pub trait Record: FieldType {
+    /// The declaration, as data.
+    const SCHEMA: &'static RecordSchema;
+
+    /// Reads every field; `None` when any has been reported.
+    fn read_fields(fields: &Fields<'_, '_>, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// What the record's own checks, named by `#[record(check = …)]`, find.
+    fn violations(&self) -> Vec<Violation>;
+
+    /// As JSON, every field present, null when unset.
+    fn to_value(&self) -> Json;
+
+    /// The declaration, as data.
+    fn schema() -> &'static RecordSchema {
+        Self::SCHEMA
+    }
+
+    /// Reads and checks JSON, filling in defaults.
+    fn from_value(value: &Json) -> Result<Self, Vec<Violation>> {
+        let mut reader = Reader::new(&());
+        let record = read_record(&Node::from(value), &Surroundings::NONE, &mut reader);
+        reader.finish(record)
+    }
+}
+
+/// An enum whose variants are written as names. Derived.
+pub trait Choice: Sized + Copy + 'static {
+    /// The names.
+    const NAMES: &'static [&'static str];
+    /// The variants, in the order of their names.
+    const ALL: &'static [Self];
+
+    /// The name of this variant.
+    fn as_str(&self) -> &'static str;
+
+    /// The variant of this name.
+    fn from_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().position(|n| *n == name).and_then(|index| Self::ALL.get(index)).copied()
+    }
+}
+
+/// A Rust type that a field may have.
+pub trait FieldType: Sized {
+    /// Its type in configurations.
+    const KIND: Kind;
+    /// Whether it may be left out without a default.
+    const OPTIONAL: bool = false;
+
+    /// Reads and checks one value; problems go to the reader.
+    fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// The value when neither a value nor a default is given.
+    fn unset() -> Option<Self> {
+        None
+    }
+
+    /// A new, unpredictable value, for fields that are filled in when not given.
+    fn generate() -> Option<Self> {
+        None
+    }
+
+    /// As JSON.
+    fn to_json(&self) -> Json;
+}

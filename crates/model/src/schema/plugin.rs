@@ -1,0 +1,82 @@
+//! What the model knows about a plugin: its name and the schema of its configuration.
+use super::{Json, Kind, Reader, Record, RecordSchema, Surroundings, Violation, json, read_record};
+use crate::entity::Plugin;
+use crate::node::{Node, Position, Value};
+
+/// A plugin that can be configured.
+#[derive(Debug, Clone, Copy)]
+pub struct PluginSchema {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// The declaration of its configuration.
+    pub config: &'static RecordSchema,
+    /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is.
+    pub for_consumers: bool,
+    /// Which fields of a valid configuration are accepted but not in force yet.
+    pub not_in_force: fn(&Json) -> Vec<Violation>,
+    read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
+}
+
+impl PluginSchema {
+    /// The plugin of this name, whose configuration is a `C`.
+    pub const fn of<C: Record>(name: &'static str) -> Self {
+        PluginSchema {
+            name,
+            config: C::SCHEMA,
+            for_consumers: true,
+            not_in_force: |_| Vec::new(),
+            read: read::<C>,
+        }
+    }
+
+    /// The same plugin, which may not be configured for one consumer.
+    pub const fn without_consumer(mut self) -> Self {
+        self.for_consumers = false;
+        self
+    }
+
+    /// The same plugin, some of whose fields are accepted but not in force yet.
+    pub const fn with_not_in_force(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
+        self.not_in_force = find;
+        self
+    }
+
+    /// Checks a configuration and fills in its defaults.
+    pub fn check(&self, config: &Json) -> Result<Json, Vec<Violation>> {
+        let mut reader = Reader::new(&());
+        let config = (self.read)(&Node::from(config), &mut reader);
+        reader.finish(config)
+    }
+
+    /// Reads the `config` of a plugin entity, or the defaults when there is none.
+    pub(crate) fn read(
+        &self,
+        node: Option<&Node<'_>>,
+        at: Position,
+        reader: &mut Reader<'_>,
+    ) -> Option<Json> {
+        let empty = Node::new(Value::Map(Vec::new()), at);
+        (self.read)(node.unwrap_or(&empty), reader)
+    }
+
+    /// What `/schemas/plugins/NAME` answers.
+    pub fn to_json(&self) -> Json {
+        let config = Kind::Record(self.config);
+        let shown = |name| name == "protocols" || name == "consumer" && self.for_consumers;
+        let fields = Plugin::SCHEMA.fields.iter().filter(|field| shown(field.name));
+        let mut fields: Vec<Json> = fields.map(json::field).collect();
+        let mut description = json::kind(&config);
+        description["required"] = true.into();
+        fields.push(serde_json::json!({ "config": description }));
+        serde_json::json!({ "fields": fields })
+    }
+}
+
+fn read<C: Record>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
+    read_record::<C>(node, &Surroundings::NONE, reader).map(|config| config.to_value())
+}
+
+/// The plugin of this name.
+pub fn find_plugin<'p>(plugins: &'p [PluginSchema], name: &str) -> Option<&'p PluginSchema> {
+    plugins.iter().find(|plugin| plugin.name == name)
+}

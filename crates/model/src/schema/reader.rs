@@ -1,0 +1,348 @@
+//! Reading records from nodes: every problem is collected, each where it stands.
+use super::{
+    Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, did_you_mean, old_names,
+};
+use crate::node::{Entry, Node, Origin, Position, Value};
+use std::fmt;
+use uuid::Uuid;
+
+/// A mistake in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where, in the file.
+    pub at: Position,
+    /// The path of the value, as in `services[0].retries`.
+    pub path: String,
+    /// What was expected, and how to mend it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    /// `line:column: path: message`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.at.line, self.at.column)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Finds the entities that others name.
+pub trait References {
+    /// The id of the entity of this kind that has this id, or this name.
+    fn resolve(&self, kind: &str, name: &str) -> Option<Uuid>;
+    /// Names of entities of this kind.
+    fn names(&self, kind: &str) -> Vec<&str>;
+}
+
+/// There is nothing to refer to: any id will do.
+impl References for () {
+    fn resolve(&self, _: &str, name: &str) -> Option<Uuid> {
+        Uuid::try_parse(name).ok()
+    }
+    fn names(&self, _: &str) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// A step on the way to a value.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Field(&'static str),
+    Key(String),
+    Index(usize),
+}
+
+/// Where reading stands, and what it has found so far.
+pub struct Reader<'r> {
+    references: &'r dyn References,
+    path: Vec<Step>,
+    problems: Vec<Problem>,
+}
+
+impl<'r> Reader<'r> {
+    /// A reader at the root of a configuration.
+    pub fn new(references: &'r dyn References) -> Self {
+        Reader { references, path: Vec::new(), problems: Vec::new() }
+    }
+
+    /// Reports a mistake at this position, in the value being read.
+    pub fn report(&mut self, at: Position, message: impl Into<String>) {
+        self.report_below("", at, message);
+    }
+
+    /// Reports a mistake below the value being read.
+    fn report_below(&mut self, below: &str, at: Position, message: impl Into<String>) {
+        let problem = Problem { at, path: self.path_of(below), message: message.into() };
+        self.problems.push(problem);
+    }
+
+    /// Everything reported.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    /// The value, if nothing was reported while it was read.
+    pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<Violation>> {
+        match value {
+            Some(value) if self.problems.is_empty() => Ok(value),
+            _ => Err(self
+                .problems
+                .into_iter()
+                .map(|p| Violation { path: p.path, message: p.message })
+                .collect()),
+        }
+    }
+
+    pub(super) fn references(&self) -> &'r dyn References {
+        self.references
+    }
+
+    /// Whether few problems have been found so far.
+    pub(super) fn is_early(&self) -> bool {
+        self.problems.len() < 20
+    }
+
+    /// Reads what is one step further down.
+    pub(crate) fn within<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(step);
+        let result = read(self);
+        self.path.pop();
+        result
+    }
+
+    /// Starts at this path.
+    pub(crate) fn start_at(&mut self, path: Vec<Step>) {
+        self.path = path;
+    }
+
+    /// The path of something below the value being read.
+    pub(crate) fn path_of(&self, below: &str) -> String {
+        path_text(&self.path, below)
+    }
+}
+
+/// Steps, and a path below them, as one path: `services[0].retries`.
+pub(crate) fn path_text(steps: &[Step], below: &str) -> String {
+    let mut path = String::new();
+    for step in steps {
+        match step {
+            Step::Index(index) => path.push_str(&format!("[{index}]")),
+            Step::Field(name) => push_name(&mut path, name),
+            Step::Key(name) => push_name(&mut path, name),
+        }
+    }
+    if !below.is_empty() {
+        push_name(&mut path, below);
+    }
+    path
+}
+
+fn push_name(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// What is known about a record from where it stands.
+pub struct Surroundings<'s> {
+    /// Fields whose value follows from the place: the entity's id, its parent.
+    pub given: &'s [(&'static str, Uuid)],
+    /// Names that may stand among the fields and are read by others.
+    pub others: &'s [&'static str],
+}
+
+impl Surroundings<'static> {
+    /// Nothing.
+    pub const NONE: Self = Surroundings { given: &[], others: &[] };
+}
+
+/// The fields of one record, as written.
+pub struct Fields<'n, 'a> {
+    schema: &'static RecordSchema,
+    written: Vec<Option<&'n Entry<'a>>>,
+    given: &'n [(&'static str, Uuid)],
+    at: Position,
+}
+
+impl<'n, 'a> Fields<'n, 'a> {
+    /// Sorts what is written by field, reporting names that are none.
+    fn of(
+        schema: &'static RecordSchema,
+        node: &'n Node<'a>,
+        around: &Surroundings<'n>,
+        reader: &mut Reader<'_>,
+    ) -> Self {
+        let mut written = vec![None; schema.fields.len()];
+        for entry in node.entries() {
+            match schema.fields.iter().position(|field| field.name == entry.key) {
+                Some(index) => written[index] = Some(entry),
+                None if around.others.contains(&entry.key.as_ref()) => {}
+                None => reader.report(entry.at, unknown_field(schema, around, &entry.key)),
+            }
+        }
+        Fields { schema, written, given: around.given, at: node.at }
+    }
+
+    /// Reads the field at this place in the schema.
+    pub fn read<T: FieldType>(&self, index: usize, reader: &mut Reader<'_>) -> Option<T> {
+        let field = &self.schema.fields[index];
+        reader.within(Step::Field(field.name), |reader| self.value(index, field, reader))
+    }
+
+    fn value<T: FieldType>(&self, index: usize, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<T> {
+        let written = self.written[index].map(|entry| &entry.node);
+        if let Some((_, id)) = self.given.iter().find(|(name, _)| *name == field.name) {
+            return self.given_value(*id, written, field, reader);
+        }
+        match written {
+            Some(node) if node.value != Value::Null => T::read(node, field, reader),
+            Some(_) if T::OPTIONAL => T::unset(),
+            _ => self.unwritten(field, reader),
+        }
+    }
+
+    fn unwritten<T: FieldType>(&self, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<T> {
+        if let Some(default) = &field.default {
+            return T::read(&literal_node(default, self.at), field, reader);
+        }
+        if matches!(T::KIND, Kind::Record(_)) && !T::OPTIONAL {
+            return T::read(&Node::new(Value::Map(Vec::new()), self.at), field, reader);
+        }
+        let value = if field.auto { T::generate() } else { None }.or_else(T::unset);
+        if value.is_none() {
+            reader.report(self.at, format!("required: set `{}`", field.name));
+        }
+        value
+    }
+
+    /// A value that follows from the place; what is written must agree with it.
+    fn given_value<T: FieldType>(
+        &self,
+        id: Uuid,
+        written: Option<&Node<'_>>,
+        field: &FieldSchema,
+        reader: &mut Reader<'_>,
+    ) -> Option<T> {
+        let value = T::read(&Node::new(Value::Id(id), self.at), field, reader);
+        if let Some(node) = written.filter(|node| node.value != Value::Null) {
+            let named: Option<Uuid> = FieldType::read(node, field, reader);
+            if named.is_some_and(|named| named != id) {
+                let message =
+                    format!("names another than the one this is nested in; leave out `{}`", field.name);
+                reader.report(node.at, message);
+                return None;
+            }
+            named?;
+        }
+        value
+    }
+}
+
+/// What Kong has, and Weir does not.
+const NOT_SUPPORTED: &[&str] = &[
+    "vaults",
+    "keys",
+    "key_sets",
+    "consumer_groups",
+    "consumer_group",
+    "consumer_group_plugins",
+    "groups",
+    "oauth2_credentials",
+    "mtls_auth_credentials",
+    "workspaces",
+    "filter_chains",
+    "licenses",
+    "partials",
+    "_plugin_configs",
+    "expression",
+    "condition",
+];
+
+fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str) -> String {
+    let names = schema.fields.iter().map(|field| field.name).chain(around.others.iter().copied());
+    if NOT_SUPPORTED.contains(&written) {
+        return format!("`{written}` is not supported yet; leave it out");
+    }
+    match did_you_mean(written, names.clone()) {
+        hint if hint.is_empty() => {
+            let names: Vec<_> = names.filter(|name| !name.starts_with('_')).collect();
+            format!("unknown field `{written}`; there are: {}", names.join(", "))
+        }
+        hint => format!("unknown field `{written}`{hint}"),
+    }
+}
+
+/// Reads a record and runs its checks. A record that breaks a rule is returned all the same, so that rules across
+/// records can be checked too: whether there were problems, the reader knows.
+pub fn read_record<T: Record>(
+    node: &Node<'_>,
+    around: &Surroundings<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    if !matches!(node.value, Value::Map(_)) {
+        reader.report(node.at, format!("expected a mapping of fields, got {}", node.kind()));
+        return None;
+    }
+    let renamed = old_names::replaced(T::SCHEMA, node);
+    let node = renamed.as_ref().unwrap_or(node);
+    let before = reader.problems.len();
+    let fields = Fields::of(T::SCHEMA, node, around, reader);
+    let all_known = reader.problems.len() == before;
+    let record = T::read_fields(&fields, reader)?;
+    // With an unknown field, what a check misses is probably what that field was meant to be.
+    for violation in record.violations().into_iter().filter(|_| all_known) {
+        let at = node.position_of(&violation.path);
+        reader.report_below(&violation.path, at, violation.message);
+    }
+    Some(record)
+}
+
+/// Reads a variant by its name.
+pub fn read_choice<T: Choice>(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<T> {
+    let found = node.as_str().and_then(T::from_name);
+    if found.is_none() {
+        let quote =
+            if matches!(node.value, Value::Float(_) | Value::Int(_)) { "; put it in quotes" } else { "" };
+        reader.report(node.at, expected_one_of(T::NAMES.iter().copied(), node, field) + quote);
+    }
+    found
+}
+
+/// `expected one of …, got …; did you mean …?`
+pub(super) fn expected_one_of<'c>(
+    names: impl Iterator<Item = &'c str> + Clone,
+    node: &Node<'_>,
+    field: &FieldSchema,
+) -> String {
+    let list: Vec<_> = names.clone().collect();
+    let hint = node.as_str().map(|written| did_you_mean(written, names)).unwrap_or_default();
+    format!("expected one of {}, got {}{hint}", list.join(", "), shown(node, field))
+}
+
+/// The value for a message, unless it may be secret.
+pub(super) fn shown(node: &Node<'_>, field: &FieldSchema) -> String {
+    match &node.value {
+        Value::Str(_, Origin::Interpolated) => "a string from the environment".to_owned(),
+        _ if field.secret => node.kind().to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Str(text, _) if text.chars().count() <= 60 => format!("{text:?}"),
+        _ => node.kind().to_owned(),
+    }
+}
+
+fn literal_node(literal: &Literal, at: Position) -> Node<'static> {
+    let value = match *literal {
+        Literal::Bool(value) => Value::Bool(value),
+        Literal::Int(value) => Value::Int(value),
+        Literal::Float(value) => Value::Float(value),
+        Literal::Str(text) => Value::Str(text.into(), Origin::Quoted),
+        Literal::List(items) => Value::List(items.iter().map(|item| literal_node(item, at)).collect()),
+        Literal::EmptyMap => Value::Map(Vec::new()),
+    };
+    Node::new(value, at)
+}

@@ -1,0 +1,76 @@
+//! Plugins to configure in tests: the model itself knows none.
+#![allow(missing_docs, dead_code)]
+use std::collections::BTreeMap;
+use weir_model::PluginSchema;
+use weir_model::schema::{Json, Record, Secret, Violation};
+
+/// Limits how many requests are let through.
+#[derive(Debug, Clone, Record)]
+#[record(check = limits, old_name("redis_host", "redis.host"), old_name("redis_port", "redis.port"))]
+pub(crate) struct RateLimiting {
+    /// Requests per second.
+    #[field(gt = 0)]
+    pub second: Option<f64>,
+    #[field(gt = 0)]
+    pub minute: Option<f64>,
+    #[field(default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
+    pub limit_by: String,
+    #[field(default = "local", one_of = ["local", "redis"])]
+    pub policy: String,
+    #[field(default = 429, between = [100, 599])]
+    pub error_code: u16,
+    #[field(default = true)]
+    pub fault_tolerant: bool,
+    pub redis: Redis,
+}
+
+#[derive(Debug, Clone, Record)]
+pub(crate) struct Redis {
+    pub host: Option<String>,
+    #[field(default = 6379)]
+    pub port: u16,
+    #[field(secret, len_min = 3)]
+    pub password: Option<Secret>,
+}
+
+#[derive(Debug, Clone, Record)]
+pub(crate) struct KeyAuth {
+    #[field(default = ["apikey"], len_min = 1, matches = header_name)]
+    pub key_names: Vec<String>,
+    #[field(default = false)]
+    pub hide_credentials: bool,
+    pub anonymous: Option<String>,
+}
+
+#[derive(Debug, Clone, Record)]
+pub(crate) struct HttpLog {
+    #[field(matches = url)]
+    pub http_endpoint: String,
+    #[field(key_check = weir_model::rule::header_name)]
+    pub headers: Option<BTreeMap<String, String>>,
+    #[field(set, default = [], between = [100, 599])]
+    pub statuses: Vec<u16>,
+}
+
+fn limits(config: &RateLimiting) -> Vec<Violation> {
+    match (config.second, config.minute) {
+        (None, None) => vec![Violation::new("", "set at least one of second, minute")],
+        (Some(second), Some(minute)) if minute < second => {
+            vec![Violation::new("minute", "must not be lower than `second`")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn not_in_force(config: &Json) -> Vec<Violation> {
+    match config["policy"].as_str() {
+        Some("redis") => vec![Violation::new("policy", "counters stay on this node")],
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) const PLUGINS: &[PluginSchema] = &[
+    PluginSchema::of::<RateLimiting>("rate-limiting").with_not_in_force(not_in_force),
+    PluginSchema::of::<KeyAuth>("key-auth").without_consumer(),
+    PluginSchema::of::<HttpLog>("http-log"),
+];
