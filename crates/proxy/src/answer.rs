@@ -1,0 +1,236 @@
+//! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
+
+use crate::exchange::{Exchange, Source};
+use std::fmt;
+use weir_http1::{Known, Reject};
+
+/// A response made by the gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) body: Body,
+    /// There is nobody to answer: the status is for the log alone.
+    pub(crate) unheard: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// Kong's error template, in the form that the client accepts.
+    Template(String),
+    Raw(Option<String>, Vec<u8>),
+}
+
+impl Answer {
+    /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
+    pub fn error(status: u16, message: &str) -> Self {
+        Self { status, headers: Vec::new(), body: Body::Template(message.to_owned()), unheard: false }
+    }
+
+    /// `{"message":"…"}`, whatever the client accepts.
+    pub fn message(status: u16, message: &str) -> Self {
+        let body = format!("{{\"message\":{}}}", serde_json::Value::from(message));
+        Self::raw(status, Some("application/json; charset=utf-8"), body)
+    }
+
+    /// A body as it is.
+    pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Vec<u8>>) -> Self {
+        let body = Body::Raw(content_type.map(str::to_owned), body.into());
+        Self { status, headers: Vec::new(), body, unheard: false }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name, value.as_ref().to_vec()));
+        self
+    }
+
+    /// Makes this the exchange's response, and returns its body.
+    pub(crate) fn write(self, exchange: &mut Exchange) -> Vec<u8> {
+        exchange.source = Source::Kong;
+        let (content_type, body) = match self.body {
+            Body::Raw(content_type, body) => (content_type, body),
+            Body::Template(message) => {
+                let form = Form::accepted(exchange.header(Known::Accept));
+                (Some(form.content_type().to_owned()), form.render(&message, exchange.id()).into_bytes())
+            }
+        };
+        let response = &mut exchange.response;
+        response.status = self.status;
+        response.headers.clear();
+        if let Some(content_type) = content_type {
+            response.headers.append("Content-Type", content_type.as_bytes());
+        }
+        for (name, value) in &self.headers {
+            response.headers.append(name, value);
+        }
+        body
+    }
+}
+
+/// The forms of Kong's error template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Text,
+    Html,
+    Xml,
+}
+
+impl Form {
+    /// The form of highest quality in `Accept`; JSON where nothing else is asked for.
+    fn accepted(accept: Option<&[u8]>) -> Self {
+        let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok()).unwrap_or_default();
+        let mut best = (0.0, Form::Json);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let form = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+                "application/json" | "application/*" | "*/*" => Form::Json,
+                "text/plain" | "text/*" => Form::Text,
+                "text/html" => Form::Html,
+                "application/xml" | "text/xml" => Form::Xml,
+                _ => continue,
+            };
+            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
+            if quality > best.0 {
+                best = (quality, form);
+            }
+        }
+        best.1
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Form::Json => "application/json; charset=utf-8",
+            Form::Text => "text/plain; charset=utf-8",
+            Form::Html => "text/html; charset=utf-8",
+            Form::Xml => "application/xml; charset=utf-8",
+        }
+    }
+
+    fn render(self, message: &str, id: &str) -> String {
+        match self {
+            Form::Json => {
+                let message = serde_json::Value::from(message);
+                format!("{{\n  \"message\":{message},\n  \"request_id\":\"{id}\"\n}}")
+            }
+            Form::Text => format!("{message}\nrequest_id: {id}\n"),
+            Form::Html => format!(
+                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  </head>\n  \
+                 <body>\n    <h1>Error</h1>\n    <p>{message}.</p>\n    <p>request_id: {id}</p>\n  </body>\n</html>\n",
+                message = Escaped(message)
+            ),
+            Form::Xml => format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{message}</message>\n  \
+                 <requestid>{id}</requestid>\n</error>\n",
+                message = Escaped(message)
+            ),
+        }
+    }
+}
+
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '&' => f.write_str("&amp;")?,
+                '"' => f.write_str("&quot;")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why an exchange could not be served as asked. Only this module says what the client sees of it.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client's message is ambiguous, malformed or too large.
+    Rejected(Reject),
+    /// The body is larger than `client_max_body_size`.
+    BodyTooLarge,
+    /// The client did not send its request in time.
+    ClientTimeout,
+    /// The client left.
+    ClientGone,
+    MethodNotAllowed,
+    /// The gateway itself failed: a panic, which is a defect.
+    Internal,
+    NoRoute,
+    NoService,
+    /// The upstream has no target that may be used.
+    NoPeer,
+    NameResolution(String),
+    Connect(std::io::Error),
+    ConnectTimeout,
+    /// The upstream closed or broke the connection before its response's head.
+    UpstreamClosed(std::io::Error),
+    /// The upstream's bytes are no HTTP response.
+    UpstreamGarbage(Reject),
+    UpstreamTimeout,
+}
+
+impl Failure {
+    pub(crate) fn answer(&self) -> Answer {
+        let (status, message) = match self {
+            Failure::Rejected(reject) => (reject.status(), rejection(reject.status())),
+            Failure::BodyTooLarge => (413, "Payload too large"),
+            Failure::ClientTimeout => (408, "Request timeout"),
+            Failure::ClientGone => (499, "Client closed request"),
+            Failure::MethodNotAllowed => (405, "Method not allowed"),
+            Failure::Internal => (500, "An unexpected error occurred"),
+            Failure::NoRoute => (404, "no Route matched with those values"),
+            Failure::NoService => (503, "no Service found with those values"),
+            Failure::NoPeer => (503, "failure to get a peer from the ring-balancer"),
+            Failure::NameResolution(_) => (503, "name resolution failed"),
+            Failure::Connect(_) | Failure::UpstreamClosed(_) | Failure::UpstreamGarbage(_) => {
+                (502, "An invalid response was received from the upstream server")
+            }
+            Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
+        };
+        Answer { unheard: matches!(self, Failure::ClientGone), ..Answer::error(status, message) }
+    }
+}
+
+fn rejection(status: u16) -> &'static str {
+    match status {
+        413 => "Payload too large",
+        414 => "URI too long",
+        417 => "Expectation failed",
+        431 => "Request header or cookie too large",
+        501 => "Not implemented",
+        505 => "HTTP version not supported",
+        _ => "Bad request",
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Rejected(reject) => write!(f, "the request was refused: {reject}"),
+            Failure::NameResolution(why) => write!(f, "name resolution failed: {why}"),
+            Failure::Connect(error) => write!(f, "connecting to the upstream failed: {error}"),
+            Failure::UpstreamClosed(error) => write!(f, "the upstream closed the connection early: {error}"),
+            Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
+            Failure::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
+            Failure::ClientTimeout => f.write_str("the client did not send its request in time"),
+            Failure::ClientGone => f.write_str("the client left"),
+            Failure::MethodNotAllowed => f.write_str("the method is not proxied"),
+            Failure::Internal => f.write_str("the gateway failed; this is a defect"),
+            Failure::NoRoute => f.write_str("no route matched"),
+            Failure::NoService => f.write_str("the route has no service, and no plugin answered"),
+            Failure::NoPeer => f.write_str("the upstream has no target that may be asked"),
+            Failure::ConnectTimeout => {
+                f.write_str("connecting to the upstream took longer than connect_timeout")
+            }
+            Failure::UpstreamTimeout => {
+                f.write_str("the upstream took longer than read_timeout or write_timeout")
+            }
+        }
+    }
+}

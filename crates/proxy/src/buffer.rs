@@ -1,0 +1,152 @@
+//! Read buffers, lent by the worker's thread to connections that have bytes in flight: an idle connection holds none,
+//! and the few in use stay warm in the cache.
+
+use std::cell::RefCell;
+
+/// Bytes of one read buffer. A head must fit, and a body streams through it.
+pub(crate) const SIZE: usize = 64 * 1024;
+/// Buffers kept for reuse by each worker.
+const KEPT: usize = 64;
+
+thread_local! {
+    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static FREE_OUT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A window of received bytes in a borrowed buffer.
+pub(crate) struct Buffer {
+    data: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Default for Buffer {
+    /// Holds no memory until the first read.
+    fn default() -> Self {
+        Self { data: Box::default(), start: 0, end: 0 }
+    }
+}
+
+impl Buffer {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.data[self.start..self.end]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() == SIZE
+    }
+
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.start += n;
+        debug_assert!(self.start <= self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Room to read into; moves what is left to the front when the tail runs short.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        if self.data.is_empty() {
+            self.data = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; SIZE].into_boxed_slice());
+        }
+        if self.start > 0 && SIZE - self.end < SIZE / 4 {
+            self.data.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        &mut self.data[self.end..]
+    }
+
+    pub(crate) fn filled(&mut self, n: usize) {
+        self.end += n;
+    }
+
+    /// Gives the memory back when nothing is in it.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() && !self.data.is_empty() {
+            let data = std::mem::take(&mut self.data);
+            FREE.with_borrow_mut(|free| {
+                if free.len() < KEPT {
+                    free.push(data)
+                }
+            });
+            (self.start, self.end) = (0, 0);
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        (self.start, self.end) = (0, 0);
+        self.release();
+    }
+}
+
+/// Bytes waiting to be written.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Outbox {
+    /// The vector to append to.
+    pub(crate) fn writable(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = FREE_OUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(4096));
+        }
+        &mut self.bytes
+    }
+
+    pub(crate) fn pending(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written == self.bytes.len()
+    }
+
+    pub(crate) fn wrote(&mut self, n: usize) {
+        self.written += n;
+        if self.is_empty() {
+            self.bytes.clear();
+            self.written = 0;
+        }
+    }
+
+    /// Whether any of it has reached the socket.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.written == 0
+    }
+
+    /// Gives the memory back when nothing is in it.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() && self.bytes.capacity() > 0 {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            self.written = 0;
+            bytes.clear();
+            if bytes.capacity() <= SIZE {
+                FREE_OUT.with_borrow_mut(|free| {
+                    if free.len() < KEPT {
+                        free.push(bytes)
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.bytes.clear();
+        self.written = 0;
+        self.release();
+    }
+}

@@ -1,0 +1,88 @@
+//! The plugins that a route's requests meet, in order, compiled with the snapshot.
+
+use crate::exchange::{ConsumerIndex, Exchange};
+use crate::plugin::{Flow, Hooks};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The plugins of one route, from the highest priority to the lowest.
+#[derive(Default)]
+pub(crate) struct Chain {
+    pub(crate) steps: Vec<Step>,
+    /// Whether an access hook reads the request's body.
+    pub(crate) wants_body: bool,
+}
+
+/// The configurations that consumers have of their own, shared by all chains of one scope.
+pub(crate) type ByConsumer = Arc<HashMap<ConsumerIndex, Instance>>;
+
+/// One plugin's place in the chain, and which of its configurations applies, the most specific first.
+#[derive(Default)]
+pub(crate) struct Step {
+    /// Of a consumer on this route and service, on this route, on this service.
+    pub(crate) consumer_here: Vec<ByConsumer>,
+    /// Of this route and service; stands here only if `consumer_anywhere` comes between it and `base`.
+    pub(crate) here: Option<Instance>,
+    /// Of a consumer on any route.
+    pub(crate) consumer_anywhere: Option<ByConsumer>,
+    /// Of everybody else.
+    pub(crate) base: Option<Instance>,
+}
+
+/// One configured plugin and the protocols that it runs on.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) http: bool,
+    pub(crate) https: bool,
+}
+
+impl Step {
+    fn instance(&self, exchange: &Exchange) -> Option<&dyn Hooks> {
+        let instance = match exchange.consumer {
+            Some(consumer) => self.for_consumer(consumer),
+            None => self.here.as_ref().or(self.base.as_ref()),
+        }?;
+        let runs = if exchange.tls { instance.https } else { instance.http };
+        runs.then_some(&*instance.hooks)
+    }
+
+    fn for_consumer(&self, consumer: ConsumerIndex) -> Option<&Instance> {
+        let here = self.consumer_here.iter().find_map(|own| own.get(&consumer)).or(self.here.as_ref());
+        let anywhere = || self.consumer_anywhere.as_ref().and_then(|own| own.get(&consumer));
+        here.or_else(anywhere).or(self.base.as_ref())
+    }
+}
+
+impl Chain {
+    /// Runs the access hooks from `from` on. Stops where one responds or waits, and says where to go on.
+    pub(crate) fn access(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize) {
+        for (at, step) in self.steps.iter().enumerate().skip(from) {
+            if let Some(hooks) = step.instance(exchange) {
+                match hooks.access(exchange) {
+                    Flow::Continue => {}
+                    flow => return (flow, at + 1),
+                }
+            }
+        }
+        (Flow::Continue, self.steps.len())
+    }
+
+    /// Runs the response hooks.
+    pub(crate) fn response(&self, exchange: &mut Exchange) {
+        for step in &self.steps {
+            if let Some(hooks) = step.instance(exchange) {
+                hooks.response(exchange);
+            }
+        }
+    }
+
+    /// Runs the log hooks.
+    pub(crate) fn log(&self, exchange: &Exchange) {
+        for step in &self.steps {
+            if let Some(hooks) = step.instance(exchange) {
+                hooks.log(exchange);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The client's half of an exchange, whatever HTTP version it speaks: what `serve` asks of it, and HTTP/1.1's answer.
+
+use crate::answer::Failure;
+use crate::deadline::Deadline;
+use crate::exchange::Exchange;
+use crate::wire::Wire;
+use std::io;
+use std::task::{Context, Poll};
+use weir_http1::{Framing, Headers, Known, KnownSet, Reject, Version, encode};
+
+/// What `serve` asks of a client, in the order in which it asks.
+pub(crate) trait Client {
+    /// How the request's body is framed.
+    fn framing(&self) -> Framing;
+    /// Body bytes that are here, if any; never waits.
+    fn body(&mut self) -> Result<&[u8], Reject>;
+    /// Marks body bytes as used.
+    fn consume(&mut self, n: usize);
+    /// Whether the whole body was received and used.
+    fn body_is_done(&self) -> bool;
+    /// Whether the whole body stands in the buffers, or fills them.
+    fn body_is_buffered(&self) -> bool;
+    /// Waits for more of the body. Invites the client to send it where it waits to be asked.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
+    /// Trailer fields behind the request's body.
+    fn trailers(&self) -> Option<&Headers>;
+    /// Ready when the client left while it should be waiting for its response.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Starts the response: the head that stands in the exchange, with a body framed as the upstream framed it.
+    /// Returns the bytes of the head.
+    fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64;
+    /// Sends some of the response's body, and returns how much.
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
+    /// Ends the response.
+    fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
+    /// Sends all that waits.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// The timer of this exchange.
+    fn deadline(&mut self) -> &mut Deadline;
+    /// The connection must end with this exchange.
+    fn close_after(&mut self);
+    /// What was sent must not look complete: ends the connection with nothing more.
+    fn abort(&mut self);
+}
+
+const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
+const NOTHING: KnownSet = KnownSet::of(&[]);
+
+/// A client that speaks HTTP/1.1 or 1.0.
+pub(crate) struct Http1 {
+    pub(crate) wire: Wire,
+    pub(crate) deadline: Deadline,
+    pub(crate) keep_alive: bool,
+    pub(crate) aborted: bool,
+    /// Whether the response's head is on its way.
+    pub(crate) begun: bool,
+    framing: Framing,
+    version: Version,
+    head_request: bool,
+    expects_continue: bool,
+}
+
+impl Http1 {
+    pub(crate) fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            deadline: Deadline::default(),
+            keep_alive: false,
+            aborted: false,
+            begun: false,
+            framing: Framing::None,
+            version: Version::Http11,
+            head_request: false,
+            expects_continue: false,
+        }
+    }
+
+    /// Starts an exchange whose request head was just consumed from the inbox.
+    pub(crate) fn begin_exchange(&mut self, head: &weir_http1::RequestHead) {
+        self.framing = head.framing;
+        self.version = head.version;
+        self.keep_alive = head.keep_alive;
+        self.head_request = head.method == weir_http1::Method::Head;
+        self.expects_continue = head.expect_continue;
+        self.begun = false;
+        self.wire.begin_reading(head.framing);
+    }
+}
+
+impl Client for Http1 {
+    fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    fn body(&mut self) -> Result<&[u8], Reject> {
+        self.wire.body()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.wire.consume_body(n);
+    }
+
+    fn body_is_done(&self) -> bool {
+        self.wire.body_is_done()
+    }
+
+    fn body_is_buffered(&self) -> bool {
+        match self.framing {
+            Framing::None => true,
+            Framing::Length(n) => self.wire.inbox.len() as u64 >= n || self.wire.inbox.is_full(),
+            _ => self.wire.inbox.is_full() || self.wire.body_is_done(),
+        }
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if std::mem::take(&mut self.expects_continue) && self.wire.inbox.is_empty() {
+            self.wire.outbox.writable().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        if let Poll::Ready(Err(_)) = self.wire.poll_flush(cx) {
+            return Poll::Ready(Err(Failure::ClientGone));
+        }
+        self.wire.poll_fill(cx).map(|read| match read {
+            Ok(1..) => Ok(()),
+            Ok(0) | Err(_) => Err(Failure::ClientGone),
+        })
+    }
+
+    fn trailers(&self) -> Option<&Headers> {
+        self.wire.trailers()
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Whatever comes early is the next request of a pipeline: kept, as far as it fits.
+        while !self.wire.inbox.is_full() {
+            match self.wire.io.poll_readable(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) => {}
+            }
+            match self.wire.poll_fill(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
+        self.begun = true;
+        let bodiless = self.head_request || matches!(exchange.response.status, 100..=199 | 204 | 304);
+        let framing = match framing {
+            _ if bodiless => Framing::None,
+            Framing::Chunked | Framing::UntilClose if self.version == Version::Http10 => Framing::UntilClose,
+            Framing::UntilClose => Framing::Chunked,
+            framing => framing,
+        };
+        self.keep_alive &= framing != Framing::UntilClose;
+        let out = self.wire.outbox.writable();
+        let before = out.len();
+        encode::status_line(out, exchange.response.status);
+        // A bodiless response may still tell the length that its body would have.
+        let told = bodiless && exchange.response.status != 204;
+        encode::headers_except(out, &exchange.response.headers, if told { NOTHING } else { LENGTH });
+        match framing {
+            Framing::Length(n) => encode::content_length(out, n),
+            Framing::Chunked => encode::header(out, b"Transfer-Encoding", b"chunked"),
+            Framing::None if !bodiless => encode::content_length(out, 0),
+            _ => {}
+        }
+        match (self.keep_alive, self.version) {
+            (false, _) => encode::header(out, b"Connection", b"close"),
+            (true, Version::Http10) => encode::header(out, b"Connection", b"keep-alive"),
+            (true, Version::Http11) => {}
+        }
+        encode::end(out);
+        let head = out.len() - before;
+        self.wire.begin_writing(framing);
+        head as u64
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.wire.poll_send(cx, data)
+    }
+
+    fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+        self.wire.end_body(trailers)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_flush(cx)
+    }
+
+    fn deadline(&mut self) -> &mut Deadline {
+        &mut self.deadline
+    }
+
+    fn close_after(&mut self) {
+        self.keep_alive = false;
+    }
+
+    fn abort(&mut self) {
+        self.keep_alive = false;
+        self.aborted = true;
+        self.wire.abort();
+    }
+}

@@ -1,0 +1,50 @@
+//! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
+
+use crate::exchange::{Exchange, IDENTITY};
+use crate::options::Options;
+use std::net::{IpAddr, SocketAddr};
+use weir_http1::Headers;
+
+/// Removes what only the gateway may say.
+pub(crate) fn strip_identity(headers: &mut Headers) {
+    headers.remove_all_known(IDENTITY);
+}
+
+/// Sets the client's address: what a trusted peer says in `real_ip_header`, else the peer's own.
+pub(crate) fn determine(options: &Options, exchange: &mut Exchange) {
+    if !exchange.connection.trusted {
+        return;
+    }
+    let named = exchange.request.headers.get_all(&options.real_ip_header);
+    let named: Vec<&[u8]> = named.flat_map(|value| value.split(|b| *b == b',')).collect();
+    let trusted = |ip: IpAddr| options.trusted_ips.iter().any(|network| network.contains(ip));
+    for value in named.into_iter().rev() {
+        let Some(ip) = parse_address(value) else { return };
+        exchange.client_ip = ip;
+        if !(options.real_ip_recursive && trusted(ip)) {
+            return;
+        }
+    }
+}
+
+fn parse_address(value: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_address;
+
+    #[test]
+    fn addresses_come_with_or_without_ports() {
+        for text in ["10.0.0.1", " 10.0.0.1 ", "10.0.0.1:80"] {
+            assert_eq!(parse_address(text.as_bytes()), "10.0.0.1".parse().ok());
+        }
+        for text in ["::1", "[::1]", "[::1]:80"] {
+            assert_eq!(parse_address(text.as_bytes()), "::1".parse().ok());
+        }
+        assert_eq!(parse_address(b"unknown"), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! One client's connection: accepted, TLS, then one exchange after the other.
+
+use crate::client::Http1;
+use crate::exchange::Connection;
+use crate::io::Io;
+use crate::serve;
+use crate::wire::Wire;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio_rustls::TlsAcceptor;
+
+/// What is read from a client after the last response, so that it is not lost to a reset, and for how long.
+const LINGER_BYTES: usize = 256 * 1024;
+const LINGER_TIME: Duration = Duration::from_secs(2);
+
+/// Serves a connection to its end.
+pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, local: SocketAddr, tls: bool) {
+    let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+    let _leave = Leave { worker: &worker, place };
+    let number = worker.count_connection();
+    let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
+    let timeout = worker.options.client_header_timeout;
+    let (io, sni) = if tls {
+        let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp));
+        let Ok(Ok(stream)) = tokio::time::timeout(timeout, accepted).await else { return };
+        let sni = stream.get_ref().1.server_name().map(Into::into);
+        (Io::TlsServer(Box::new(stream)), sni)
+    } else {
+        (Io::Tcp(tcp), None)
+    };
+    let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
+    let connection = Rc::new(Connection::new(peer, local, number, tls.then_some(sni), trusted));
+    exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
+}
+
+/// Leaves the worker's books when the connection ends, however it ends.
+struct Leave<'w> {
+    worker: &'w Worker,
+    place: usize,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.worker.discharge(self.place);
+        self.worker.load().connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One exchange after the other, for as long as both sides want.
+pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection: Rc<Connection>) {
+    let mut served = 0;
+    let mut idle_since = Instant::now();
+    loop {
+        if client.wire.inbox.is_empty() {
+            let timeout = if served == 0 {
+                worker.options.client_header_timeout
+            } else {
+                worker.options.keepalive_timeout
+            };
+            client.wire.release_buffers();
+            client.deadline.set(idle_since, timeout);
+            if !poll_fn(|cx| poll_idle(worker, &mut client, cx)).await {
+                return;
+            }
+        }
+        served += 1;
+        connection.requests.set(served);
+        match serve::next(worker, &mut client, &connection).await {
+            Some(end) => idle_since = end,
+            None => break,
+        }
+    }
+    if !client.aborted {
+        linger(&mut client).await;
+    }
+}
+
+/// Waits without a buffer; false when the connection is to end instead.
+fn poll_idle(worker: &Worker, client: &mut Http1, cx: &mut Context<'_>) -> Poll<bool> {
+    if worker.draining.get() {
+        return Poll::Ready(false);
+    }
+    match client.wire.io.poll_readable(cx) {
+        Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
+        Poll::Pending => client.deadline.poll(cx).map(|()| false),
+    }
+}
+
+/// Closes so that the client can still read its last response: says that nothing more comes, then waits a little for
+/// the client to close too (RFC 9112 9.6).
+async fn linger(client: &mut Http1) {
+    client.deadline.set(Instant::now(), LINGER_TIME);
+    // Over TLS even this is a write, which a client that reads nothing can hold up.
+    let shut_down = poll_fn(|cx| match client.wire.io.poll_shutdown(cx) {
+        Poll::Ready(result) => Poll::Ready(result.is_ok()),
+        Poll::Pending => client.deadline.poll(cx).map(|()| false),
+    });
+    if !shut_down.await {
+        return;
+    }
+    let mut left = LINGER_BYTES;
+    poll_fn(|cx| {
+        loop {
+            client.wire.inbox.consume(client.wire.inbox.len());
+            match client.wire.poll_fill(cx) {
+                Poll::Ready(Ok(n @ 1..)) if n < left => left -= n,
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return client.deadline.poll(cx),
+            }
+        }
+    })
+    .await;
+}

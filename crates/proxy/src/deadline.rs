@@ -1,0 +1,40 @@
+//! One timer per connection, moved lazily: setting a later deadline is a store, and the timer finds out when it fires.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
+
+/// When a connection has waited long enough for what it is doing now.
+#[derive(Default)]
+pub(crate) struct Deadline {
+    at: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    pub(crate) fn set(&mut self, now: Instant, timeout: Duration) {
+        let at = now + timeout;
+        self.at = Some(at);
+        // Only a deadline before the armed one must touch the timer wheel.
+        if let Some(timer) = &mut self.timer
+            && timer.deadline().into_std() > at
+        {
+            timer.as_mut().reset(at.into());
+        }
+    }
+
+    /// Ready once the deadline has passed; otherwise the task is woken then.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.at else { return Poll::Pending };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline().into_std() >= at {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(at.into());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,283 @@
+//! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
+
+use crate::snapshot::{CompiledRoute, Consumer, Held};
+use std::any::Any;
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Instant;
+use weir_http1::{Known, KnownSet, RequestHead, ResponseHead};
+use weir_model::Uuid;
+use weir_model::entity::Service;
+
+/// Headers by which the gateway names the consumer to the upstream. A client's own would be a forgery.
+pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[
+    Known::XConsumerId,
+    Known::XConsumerCustomId,
+    Known::XConsumerUsername,
+    Known::XConsumerGroups,
+    Known::XCredentialIdentifier,
+    Known::XAnonymousConsumer,
+]);
+
+/// Where a consumer stands in the snapshot's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConsumerIndex(pub u32);
+
+/// What proved a consumer's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credential<'a> {
+    /// The credential's id.
+    pub id: Uuid,
+    /// What Kong puts into `X-Credential-Identifier`: the key's id, or the user's name.
+    pub identifier: Option<&'a str>,
+}
+
+/// Who made the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The upstream.
+    Service,
+    /// The gateway itself: a plugin or an error.
+    Kong,
+}
+
+/// The moments of an exchange that telemetry and the latency headers need.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// The request's head was complete.
+    pub start: Instant,
+    /// The upstream was asked.
+    pub upstream_start: Option<Instant>,
+    /// The upstream's response head was complete.
+    pub upstream_head: Option<Instant>,
+    /// The last byte was sent.
+    pub end: Option<Instant>,
+}
+
+/// What all requests of one connection share.
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,
+    /// The forwarded headers of a request that came with none, which is most: lines ready to be sent.
+    pub(crate) forwarded: Box<str>,
+    /// The peer's address as text, for the forwarded headers.
+    pub(crate) peer_text: Box<str>,
+    /// The address that the client connected to.
+    pub(crate) local_ip: IpAddr,
+    /// The port that the client connected to.
+    pub(crate) local_port: u16,
+    /// Its number among all connections of this process.
+    pub(crate) number: u64,
+    /// How many requests it has carried, the current one included.
+    pub(crate) requests: Cell<u64>,
+    pub(crate) tls: bool,
+    pub(crate) sni: Option<Rc<str>>,
+    /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
+    pub(crate) trusted: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        peer: SocketAddr,
+        local: SocketAddr,
+        number: u64,
+        tls: Option<Option<Rc<str>>>,
+        trusted: bool,
+    ) -> Self {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let (ip, port) = (peer.ip(), local.port());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Self {
+            forwarded: format!(
+                "X-Forwarded-For: {ip}\r\nX-Forwarded-Proto: {scheme}\r\nX-Forwarded-Port: {port}\r\nX-Real-IP: {ip}\r\n"
+            )
+            .into(),
+            peer,
+            peer_text: ip.to_string().into(),
+            local_ip: local.ip().to_canonical(),
+            local_port: port,
+            number,
+            requests: Cell::new(0),
+            tls: tls.is_some(),
+            sni: tls.flatten(),
+            trusted,
+        }
+    }
+}
+
+/// The request's path in its one normal form, used for routing, by plugins and towards the upstream alike.
+pub(crate) enum NormalPath {
+    /// As sent.
+    AsSent,
+    /// Rewritten.
+    Rewritten(String),
+}
+
+/// One request and its response.
+pub struct Exchange {
+    /// The request's head. What plugins change here goes to the upstream.
+    pub request: RequestHead,
+    /// The response's status and headers, once there is one. What plugins change here goes to the client.
+    pub response: ResponseHead,
+    /// Who made the response.
+    pub source: Source,
+    /// The peer of the connection.
+    pub peer: SocketAddr,
+    /// The client's address, by `trusted_ips` and `real_ip_header`.
+    pub client_ip: IpAddr,
+    /// Whether the client came over TLS.
+    pub tls: bool,
+    /// The server name that the client asked for in its TLS handshake.
+    pub sni: Option<Rc<str>>,
+    /// The request's id: 32 hexadecimal digits.
+    pub id: [u8; 32],
+    /// Which worker serves it.
+    pub worker: usize,
+    /// When things happened.
+    pub timing: Timing,
+    /// Bytes of the request as received, head and body.
+    pub bytes_in: u64,
+    /// Bytes of the response as sent, head and body.
+    pub bytes_out: u64,
+    pub(crate) connection: Rc<Connection>,
+    /// What was collected of the request's body; the rest streams behind it.
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) body_is_whole: bool,
+    pub(crate) path: NormalPath,
+    pub(crate) matched_path: u32,
+    pub(crate) query: Option<String>,
+    pub(crate) snapshot: Rc<Held>,
+    pub(crate) route: Option<u32>,
+    pub(crate) consumer: Option<ConsumerIndex>,
+    pub(crate) credential: Option<Uuid>,
+    pub(crate) anonymous: bool,
+    pub(crate) kept: Vec<Box<dyn Any>>,
+}
+
+impl Exchange {
+    /// The route that the request matched.
+    pub fn route(&self) -> Option<&CompiledRoute> {
+        self.route.map(|index| &self.snapshot.routes[index as usize])
+    }
+
+    /// The service that the route leads to.
+    pub fn service(&self) -> Option<&Service> {
+        self.route().and_then(|route| route.service.as_deref()).map(|service| &service.entity)
+    }
+
+    /// Who calls, once an authentication plugin has said so.
+    pub fn consumer(&self) -> Option<&Consumer> {
+        self.consumer.map(|ConsumerIndex(index)| &self.snapshot.consumers[index as usize])
+    }
+
+    /// The id of the credential that proved the consumer's identity. None for an anonymous one.
+    pub fn credential(&self) -> Option<Uuid> {
+        self.credential
+    }
+
+    /// Names the consumer, and tells the upstream by Kong's headers.
+    pub fn authenticate(&mut self, consumer: ConsumerIndex, credential: Credential<'_>) {
+        self.consumer = Some(consumer);
+        self.credential = Some(credential.id);
+        self.anonymous = false;
+        self.name_consumer(Some(credential));
+    }
+
+    /// Lets the request pass as the anonymous consumer.
+    pub fn authenticate_anonymous(&mut self, consumer: ConsumerIndex) {
+        self.consumer = Some(consumer);
+        self.credential = None;
+        self.anonymous = true;
+        self.name_consumer(None);
+    }
+
+    fn name_consumer(&mut self, credential: Option<Credential<'_>>) {
+        let snapshot = self.snapshot.clone();
+        let Some(ConsumerIndex(index)) = self.consumer else { return };
+        let consumer = &snapshot.consumers[index as usize];
+        let identifier = credential.and_then(|c| c.identifier);
+        let headers = &mut self.request.headers;
+        headers.remove_all_known(IDENTITY);
+        let mut say = |known, name, value: Option<&str>| {
+            if let Some(value) = value {
+                headers.append_known(known, name, value.as_bytes());
+            }
+        };
+        say(Known::XConsumerId, "X-Consumer-ID", Some(&consumer.id_text));
+        say(Known::XConsumerCustomId, "X-Consumer-Custom-ID", consumer.entity.custom_id.as_deref());
+        say(Known::XConsumerUsername, "X-Consumer-Username", consumer.entity.username.as_deref());
+        say(Known::XCredentialIdentifier, "X-Credential-Identifier", identifier);
+        say(Known::XAnonymousConsumer, "X-Anonymous-Consumer", credential.is_none().then_some("true"));
+    }
+
+    /// Keeps a value from one hook of a plugin to the next, by its type.
+    pub fn keep<T: Any>(&mut self, value: T) {
+        self.kept.push(Box::new(value));
+    }
+
+    /// The value of this type that an earlier hook kept.
+    pub fn kept<T: Any>(&self) -> Option<&T> {
+        self.kept.iter().find_map(|value| value.downcast_ref())
+    }
+
+    /// The address and port that the client connected to.
+    pub fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.connection.local_ip, self.connection.local_port)
+    }
+
+    /// The number of the connection among all of this process.
+    pub fn connection_number(&self) -> u64 {
+        self.connection.number
+    }
+
+    /// How many requests the connection has carried, this one included.
+    pub fn request_number(&self) -> u64 {
+        self.connection.requests.get()
+    }
+
+    /// The query string as the upstream will get it, without `?`.
+    pub fn query(&self) -> Option<&str> {
+        match &self.query {
+            Some(query) => (!query.is_empty()).then_some(query),
+            None => self.request.query(),
+        }
+    }
+
+    /// Replaces the query string that the upstream will get.
+    pub fn set_query(&mut self, query: String) {
+        self.query = Some(query);
+    }
+
+    /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.body.as_deref().filter(|_| self.body_is_whole)
+    }
+
+    /// Replaces the collected body.
+    pub fn set_body(&mut self, body: Vec<u8>) {
+        self.body = Some(body);
+    }
+
+    /// The request's path, normalised, without query.
+    pub fn path(&self) -> &str {
+        match &self.path {
+            NormalPath::AsSent => self.request.path(),
+            NormalPath::Rewritten(path) => path,
+        }
+    }
+
+    /// The request's id as text.
+    pub fn id(&self) -> &str {
+        std::str::from_utf8(&self.id).unwrap_or_default()
+    }
+
+    /// `http` or `https`, as the client came.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// The value of a request header.
+    pub fn header(&self, known: Known) -> Option<&[u8]> {
+        self.request.headers.get_known(known)
+    }
+}

@@ -1,0 +1,144 @@
+//! The request's head as the upstream gets it.
+
+use crate::exchange::{Connection, Exchange};
+use crate::forward::Ask;
+use crate::route::{push_encoded, upstream_path};
+use std::borrow::Cow;
+use weir_http1::{Framing, Known, KnownSet, encode};
+
+/// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
+pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
+    out.extend_from_slice(exchange.request.method_str().as_bytes());
+    out.push(b' ');
+    let service_path = ask.service.entity.path.as_deref();
+    let strip = ask.route.entity.strip_path;
+    upstream_path(out, service_path, exchange.path(), exchange.matched_path as usize, strip);
+    if let Some(query) = exchange.query() {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    let client_host = exchange.request.host().filter(|_| ask.route.entity.preserve_host);
+    out.extend_from_slice(client_host.unwrap_or(authority).as_bytes());
+    out.extend_from_slice(b"\r\n");
+    encode::headers_except(out, &exchange.request.headers, REWRITTEN);
+    write_forwarded(out, exchange, ask);
+    match ask.framing {
+        Framing::None | Framing::UntilClose => {}
+        Framing::Length(n) => encode::content_length(out, n),
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    encode::end(out);
+}
+
+/// Fields that `write_request` writes itself, or that end at this hop.
+const REWRITTEN: KnownSet = KnownSet::of(&[
+    Known::Host,
+    Known::ContentLength,
+    Known::Expect,
+    Known::XForwardedFor,
+    Known::XForwardedProto,
+    Known::XForwardedHost,
+    Known::XForwardedPort,
+    Known::XForwardedPath,
+    Known::XForwardedPrefix,
+    Known::XRealIp,
+    Known::XKongRequestId,
+    Known::Via,
+]);
+
+fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
+    let connection = &*exchange.connection;
+    let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
+    if connection.trusted || earlier {
+        write_forwarded_on(out, exchange, connection);
+    } else {
+        out.extend_from_slice(connection.forwarded.as_bytes());
+    }
+    let trusted = |known| exchange.header(known).filter(|_| connection.trusted);
+    let host = without_port(exchange.request.host().unwrap_or_default());
+    match trusted(Known::XForwardedHost) {
+        Some(named) => encode::header(out, b"X-Forwarded-Host", named),
+        None => write_host(out, host),
+    }
+    let path = trusted(Known::XForwardedPath).unwrap_or(exchange.request.path().as_bytes());
+    encode::header(out, b"X-Forwarded-Path", path);
+    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strip_path);
+    for earlier in exchange.request.headers.get_all_known(Known::Via) {
+        encode::header(out, b"Via", earlier);
+    }
+    out.extend_from_slice(b"Via: 1.1 weir\r\n");
+    if ask.worker.options.headers.request_id_upstream {
+        encode::header(out, b"X-Kong-Request-Id", exchange.id);
+    }
+}
+
+/// In lower case, as Kong writes it.
+fn write_host(out: &mut Vec<u8>, host: &str) {
+    out.extend_from_slice(b"X-Forwarded-Host: ");
+    out.extend(host.bytes().map(|byte| byte.to_ascii_lowercase()));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What `strip_path` took away, encoded again: the normal form is decoded and could end the line.
+fn write_prefix(out: &mut Vec<u8>, exchange: &Exchange, trusted: Option<&[u8]>, strip: bool) {
+    let matched = &exchange.path()[..exchange.matched_path as usize];
+    if let Some(prefix) = trusted {
+        encode::header(out, b"X-Forwarded-Prefix", prefix);
+    } else if strip && !matched.is_empty() && matched != "/" {
+        out.extend_from_slice(b"X-Forwarded-Prefix: ");
+        push_encoded(out, matched);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The forwarded headers of a request that came through other proxies.
+fn write_forwarded_on(out: &mut Vec<u8>, exchange: &Exchange, connection: &Connection) {
+    let trusted = |known| exchange.header(known).filter(|_| connection.trusted);
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    let client_ip = client_ip(exchange, connection);
+    // A list is continued with the peer; one that begins here begins with the client that the peer spoke for.
+    let mut last = &*client_ip;
+    for earlier in exchange.request.headers.get_all_known(Known::XForwardedFor) {
+        out.extend_from_slice(earlier);
+        out.extend_from_slice(b", ");
+        last = &connection.peer_text;
+    }
+    out.extend_from_slice(last.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let scheme = trusted(Known::XForwardedProto).unwrap_or(exchange.scheme().as_bytes());
+    encode::header(out, b"X-Forwarded-Proto", scheme);
+    let mut digits = itoa::Buffer::new();
+    let port = digits.format(connection.local_port).as_bytes();
+    encode::header(out, b"X-Forwarded-Port", trusted(Known::XForwardedPort).unwrap_or(port));
+    encode::header(out, b"X-Real-IP", client_ip.as_bytes());
+}
+
+fn client_ip<'a>(exchange: &Exchange, connection: &'a Connection) -> Cow<'a, str> {
+    if exchange.client_ip == connection.peer.ip() {
+        Cow::Borrowed(&connection.peer_text)
+    } else {
+        Cow::Owned(exchange.client_ip.to_string())
+    }
+}
+
+/// An authority without its port; IPv6 addresses keep their brackets.
+pub(crate) fn without_port(authority: &str) -> &str {
+    match authority.rfind(':') {
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_port;
+
+    #[test]
+    fn ports_are_cut_and_brackets_kept() {
+        let cases = [("a:80", "a"), ("a", "a"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("", "")];
+        for (authority, host) in cases {
+            assert_eq!(without_port(authority), host);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The engine over connections in memory, for benchmarks: no socket, no system call, no waiting, so that what a route
+//! or a plugin adds can be told from what the machine does.
+
+use crate::access_log::{AccessLog, Format, Target};
+use crate::client::Http1;
+use crate::connection;
+use crate::exchange::Connection;
+use crate::io::{Duplex, Io};
+use crate::options::Options;
+use crate::proxy::StartError;
+use crate::snapshot::Snapshot;
+use crate::tls::ServerTls;
+use crate::upstream::resolve::Resolver;
+use crate::wire::Wire;
+use crate::worker::{Load, Node, Worker};
+use std::cell::Cell;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::runtime::LocalRuntime;
+
+/// The head of every response of the upstream in memory; its body is 1 KiB.
+const HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nServer: memory\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n";
+
+/// One worker without sockets.
+pub struct InMemory {
+    worker: Rc<Worker>,
+    runtime: LocalRuntime,
+}
+
+impl InMemory {
+    /// A worker that serves this snapshot.
+    pub fn new(options: Options, snapshot: Snapshot) -> Result<Self, StartError> {
+        let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+        let node = Arc::new(Node {
+            resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            tls,
+            access_log: AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System)?,
+            loads: vec![Load::default()],
+            options,
+        });
+        let upstream = || Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>;
+        let worker = Worker::new(0, node, Arc::new(snapshot), Some(upstream));
+        Ok(Self { worker, runtime: LocalRuntime::new().map_err(StartError::System)? })
+    }
+
+    /// Serves so many requests on one connection, taking the given ones in turn. Returns how many were answered 200.
+    pub fn serve(&self, requests: &[Vec<u8>], count: usize) -> usize {
+        let succeeded = Rc::new(Cell::new(0));
+        let requests: Rc<[Vec<u8>]> = requests.into();
+        let client = Client { requests, next: 0, left: count, succeeded: succeeded.clone() };
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let connection = Rc::new(Connection::new(local(40_000), local(8000), 1, None, false));
+        let client = Http1::new(Wire::new(Io::Memory(Box::new(client))));
+        self.runtime.block_on(connection::exchanges(&self.worker, client, connection));
+        succeeded.get()
+    }
+}
+
+/// Sends its requests one by one, and reads what comes.
+struct Client {
+    requests: Rc<[Vec<u8>]>,
+    next: usize,
+    left: usize,
+    succeeded: Rc<Cell<usize>>,
+}
+
+impl AsyncRead for Client {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left > 0 {
+            self.left -= 1;
+            buffer.put_slice(&self.requests[self.next]);
+            self.next = (self.next + 1) % self.requests.len();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Client {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if bytes.starts_with(b"HTTP/1.1 200") {
+            self.succeeded.set(self.succeeded.get() + 1);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Answers each write with one response.
+struct Upstream {
+    waiting: usize,
+}
+
+impl AsyncRead for Upstream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.waiting == 0 {
+            return Poll::Pending;
+        }
+        self.waiting -= 1;
+        buffer.put_slice(HEAD);
+        buffer.put_slice(&[b'x'; 1024]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Upstream {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.waiting += 1;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,169 @@
+//! What a data plane is started with. Plain data: where it comes from is not this crate's business.
+
+use crate::tls::TlsOptions;
+use crate::upstream::pool::KeepAlive;
+use crate::upstream::resolve::ResolverOptions;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use weir_http1::Limits;
+
+/// What a data plane is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads that serve connections.
+    pub workers: usize,
+    /// Where clients connect.
+    pub listen: Vec<Listen>,
+    /// How long a client may take to send a head.
+    pub client_header_timeout: Duration,
+    /// The longest pause within a request's body.
+    pub client_body_timeout: Duration,
+    /// The longest pause of a client that takes its response.
+    pub send_timeout: Duration,
+    /// How long a client's connection may stay idle.
+    pub keepalive_timeout: Duration,
+    /// Requests after which a client's connection is closed; 0 is any number.
+    pub keepalive_requests: u64,
+    /// The most bytes of a request's body; 0 is any number.
+    pub client_max_body_size: u64,
+    /// What a head may hold.
+    pub limits: Limits,
+    /// Connections to upstreams.
+    pub upstream_keepalive: KeepAlive,
+    /// Names of upstreams.
+    pub resolver: ResolverOptions,
+    /// TLS towards clients.
+    pub tls: TlsOptions,
+    /// Whose forwarded headers are believed.
+    pub trusted_ips: Vec<Network>,
+    /// The header that a trusted peer names the client in.
+    pub real_ip_header: String,
+    /// Whether to skip all trusted addresses in that header, from the right.
+    pub real_ip_recursive: bool,
+    /// Which headers the gateway adds.
+    pub headers: AddedHeaders,
+    /// Whether `Kong-Debug: 1` makes the gateway name the matched route and service.
+    pub allow_debug_header: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            workers: 1,
+            listen: Vec::new(),
+            client_header_timeout: minute,
+            client_body_timeout: minute,
+            send_timeout: minute,
+            keepalive_timeout: Duration::from_secs(75),
+            keepalive_requests: 0,
+            client_max_body_size: 0,
+            limits: Limits::default(),
+            upstream_keepalive: KeepAlive::default(),
+            resolver: ResolverOptions::default(),
+            tls: TlsOptions::default(),
+            trusted_ips: Vec::new(),
+            real_ip_header: "X-Real-IP".into(),
+            real_ip_recursive: false,
+            headers: AddedHeaders::default(),
+            allow_debug_header: false,
+        }
+    }
+}
+
+/// One address to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+    /// How many connections may wait to be accepted.
+    pub backlog: u32,
+}
+
+/// Kong's `headers` setting: what the gateway adds to responses and to requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddedHeaders {
+    /// `Via` on proxied responses.
+    pub via: bool,
+    /// `Server` on the gateway's own responses.
+    pub server: bool,
+    /// `X-Kong-Proxy-Latency`.
+    pub proxy_latency: bool,
+    /// `X-Kong-Response-Latency`.
+    pub response_latency: bool,
+    /// `X-Kong-Upstream-Latency`.
+    pub upstream_latency: bool,
+    /// `X-Kong-Upstream-Status`.
+    pub upstream_status: bool,
+    /// `X-Kong-Request-Id`, to clients.
+    pub request_id: bool,
+    /// `X-Kong-Request-Id`, to upstreams (`headers_upstream`).
+    pub request_id_upstream: bool,
+}
+
+impl Default for AddedHeaders {
+    fn default() -> Self {
+        Self {
+            via: true,
+            server: true,
+            proxy_latency: true,
+            response_latency: true,
+            upstream_latency: true,
+            upstream_status: false,
+            request_id: true,
+            request_id_upstream: true,
+        }
+    }
+}
+
+/// A range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Any address of the range.
+    pub address: IpAddr,
+    /// How many leading bits all its addresses share.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// Whether the range holds the address. IPv4 written as IPv6 is IPv4.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address.to_canonical(), ip.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                same_prefix(u32::from(a).into(), u32::from(b).into(), 32, self.prefix)
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => same_prefix(a.into(), b.into(), 128, self.prefix),
+            _ => false,
+        }
+    }
+}
+
+fn same_prefix(a: u128, b: u128, bits: u32, prefix: u8) -> bool {
+    let ignored = bits.saturating_sub(prefix.into());
+    (a ^ b).checked_shr(ignored).unwrap_or(0) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Network;
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        let cases = [
+            ("10.0.0.0", 8, "10.255.0.1", true),
+            ("10.0.0.0", 8, "11.0.0.1", false),
+            ("0.0.0.0", 0, "11.0.0.1", true),
+            ("0.0.0.0", 0, "::1", false),
+            ("::", 0, "fe80::1", true),
+            ("127.0.0.1", 32, "::ffff:127.0.0.1", true),
+            ("127.0.0.1", 32, "127.0.0.2", false),
+            ("fe80::", 10, "fec0::1", false),
+        ];
+        for (network, prefix, ip, holds) in cases {
+            let network = Network { address: network.parse().unwrap(), prefix };
+            assert_eq!(network.contains(ip.parse().unwrap()), holds, "{network:?} {ip}");
+        }
+    }
+}

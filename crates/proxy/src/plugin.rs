@@ -1,0 +1,149 @@
+//! The contract between the engine and its plugins: a plugin imports nothing of the proxy but this module.
+//!
+//! A plugin is one file in `plugins/` and one line in `plugins/mod.rs`. It declares its name, priority, configuration
+//! and hooks by [`Define`]; schema, validation, documentation and order of execution derive from that.
+//!
+//! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
+//! only such a plugin pays for waiting.
+
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use weir_model::schema::PluginSchema;
+
+pub use crate::answer::Answer;
+pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
+pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use crate::retained::Retained;
+pub use weir_http1::{Headers, Known, Method};
+pub use weir_model::schema::{Json, Record, Secret, Violation};
+pub use weir_model::{Document, Uuid};
+
+/// What the exchange does after a hook.
+pub enum Flow {
+    /// Go on with the next plugin.
+    Continue,
+    /// Answer the client now; the upstream is not asked.
+    Respond(Answer),
+    /// Wait for the future, then go on with what the value it yields says. Dropped when the client leaves.
+    Wait(Pin<Box<dyn Future<Output = Resume>>>),
+}
+
+/// What a [`Flow::Wait`] yields: the rest of the hook.
+pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
+
+/// The hooks of one configured plugin, in the order in which a request meets them.
+pub trait Hooks: Send + Sync + 'static {
+    /// Before the upstream is asked. Runs in order of priority until a plugin responds.
+    fn access(&self, _exchange: &mut Exchange) -> Flow {
+        Flow::Continue
+    }
+    /// Before the response head goes to the client, whoever answered.
+    fn response(&self, _exchange: &mut Exchange) {}
+    /// After the last byte.
+    fn log(&self, _exchange: &Exchange) {}
+    /// Whether the access hook reads the request's body, which is then collected before it runs.
+    fn wants_body(&self) -> bool {
+        false
+    }
+}
+
+/// How a plugin is declared.
+pub trait Define: Hooks + Sized {
+    /// Kong's name of the plugin.
+    const NAME: &'static str;
+    /// Plugins run from the highest priority to the lowest.
+    const PRIORITY: i32;
+    /// Its configuration, one declaration for validation, defaults and documentation.
+    type Config: Record;
+    /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
+    const FOR_CONSUMERS: bool = true;
+    /// Which fields of a valid configuration are accepted but have no effect yet.
+    fn not_in_force(_config: &Json) -> Vec<Violation> {
+        Vec::new()
+    }
+    /// One instance per plugin entity.
+    fn new(config: Self::Config, build: &Build<'_>) -> Result<Self, String>;
+}
+
+/// An instance of a plugin, or why there is none and how to mend it.
+pub type Built = Result<Arc<dyn Hooks>, String>;
+
+/// A plugin's declaration with its type erased: a row of `plugins::PLUGINS`.
+pub struct Definition {
+    /// Kong's name of the plugin.
+    pub name: &'static str,
+    /// Plugins run from the highest priority to the lowest.
+    pub priority: i32,
+    /// Its name and configuration, as the model checks it.
+    pub schema: PluginSchema,
+    /// Makes one instance from a checked configuration.
+    pub build: fn(&Json, &Build<'_>) -> Built,
+}
+
+/// The row of a plugin in `plugins::PLUGINS`.
+pub const fn define<P: Define>() -> Definition {
+    Definition {
+        name: P::NAME,
+        priority: P::PRIORITY,
+        schema: schema::<P>(),
+        build: |config, build| {
+            let config = P::Config::from_value(config).map_err(|violations| {
+                let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
+                lines.collect::<Vec<_>>().join("; ")
+            })?;
+            Ok(Arc::new(P::new(config, build)?))
+        },
+    }
+}
+
+const fn schema<P: Define>() -> PluginSchema {
+    let schema = PluginSchema::of::<P::Config>(P::NAME).with_not_in_force(P::not_in_force);
+    if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
+}
+
+/// What a plugin may ask for while it is built.
+pub struct Build<'a> {
+    /// The configuration being compiled.
+    pub document: &'a Document,
+    /// State that outlives configurations.
+    pub retained: &'a Retained,
+    /// The entity being built.
+    pub entity: &'a weir_model::entity::Plugin,
+    pub(crate) consumers: &'a HashMap<Uuid, ConsumerIndex>,
+    pub(crate) shared: &'a Shared,
+}
+
+/// What the instances of one plugin share within one configuration.
+#[derive(Default)]
+pub(crate) struct Shared(RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Build<'_> {
+    /// A value made once per configuration and shared by all that ask for its type, such as an index of credentials.
+    pub fn once<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
+        let known = self.shared.0.borrow().get(&TypeId::of::<T>()).cloned();
+        if let Some(value) = known.and_then(|value| value.downcast().ok()) {
+            return value;
+        }
+        let value = Arc::new(make(self));
+        self.shared.0.borrow_mut().insert(TypeId::of::<T>(), value.clone());
+        value
+    }
+
+    /// Where a consumer stands in this configuration.
+    pub fn consumer(&self, id: Uuid) -> Option<ConsumerIndex> {
+        self.consumers.get(&id).copied()
+    }
+
+    /// A consumer by id, username or (as Kong's `anonymous` allows) either written as text.
+    pub fn consumer_named(&self, id_or_username: &str) -> Option<ConsumerIndex> {
+        if let Some(index) = id_or_username.parse().ok().and_then(|id| self.consumer(id)) {
+            return Some(index);
+        }
+        let same = |c: &&weir_model::entity::Consumer| c.username.as_deref() == Some(id_or_username);
+        self.document.consumers.iter().find(same).and_then(|c| self.consumer(c.id))
+    }
+}

@@ -1,0 +1,109 @@
+//! The plugins' pages under `docs/plugins`: each is the documentation of its file and the table of its fields.
+//!
+//! `WEIR_BLESS=1 cargo test -p weir-proxy plugins_docs` writes them anew.
+
+use super::PLUGINS;
+use crate::plugin::Definition;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use weir_model::schema::{FieldSchema, Kind, Literal, RecordSchema};
+
+#[test]
+fn plugins_docs() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = crate_root.join("../../docs/plugins");
+    let mut index = String::from(
+        "# Plugins\n\nFrom the first to run to the last.\n\n| plugin | priority | |\n|---|---|---|\n",
+    );
+    for definition in PLUGINS {
+        let (name, priority) = (definition.schema.name, definition.priority);
+        let text = documentation(crate_root, name);
+        let summary = text.split("\n\n").next().unwrap().replace('\n', " ");
+        writeln!(index, "| [{name}]({name}.md) | {priority} | {summary} |").unwrap();
+        check(&folder.join(format!("{name}.md")), &page(definition, &text));
+    }
+    check(&folder.join("README.md"), &index);
+}
+
+#[test]
+fn plugins_are_listed_from_the_first_to_run_to_the_last() {
+    assert!(PLUGINS.is_sorted_by_key(|definition| -definition.priority));
+}
+
+/// Compares a file with what it should be, or writes it when asked to.
+fn check(file: &PathBuf, expected: &str) {
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(found == expected, "{} is out of date; run this test with WEIR_BLESS=1", file.display());
+}
+
+/// The `//!` lines of a plugin's file.
+fn documentation(crate_root: &Path, name: &str) -> String {
+    let stem = crate_root.join("src/plugins").join(name.replace('-', "_"));
+    let files = [stem.with_extension("rs"), stem.join("mod.rs")];
+    let source = files.iter().find_map(|file| std::fs::read_to_string(file).ok()).unwrap();
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let text = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n");
+    assert!(text.contains("```yaml"), "{name}: an example is missing");
+    text
+}
+
+fn page(definition: &Definition, text: &str) -> String {
+    let name = definition.schema.name;
+    let mut page = format!(
+        "# {name}\n\n{text}\n\n## Configuration\n\n| field | type | default | |\n|---|---|---|---|\n"
+    );
+    rows(&mut page, definition.schema.config, "");
+    page
+}
+
+fn rows(page: &mut String, record: &RecordSchema, prefix: &str) {
+    for field in record.fields {
+        let name = format!("{prefix}{}", field.name);
+        if let Kind::Record(inner) = field.kind {
+            rows(page, inner, &format!("{name}."));
+            continue;
+        }
+        assert!(!field.doc.is_empty(), "{name}: documentation is missing");
+        let default = match (&field.default, field.required) {
+            (Some(default), _) => format!("`{}`", shown(default)),
+            (None, true) => "required".to_owned(),
+            (None, false) => String::new(),
+        };
+        writeln!(page, "| `{name}` | {} | {default} | {} |", kind(field, &field.kind), field.doc).unwrap();
+    }
+}
+
+fn kind(field: &FieldSchema, of: &Kind) -> String {
+    let number = |least: String, most: String| format!("number, {least} to {most}");
+    match of {
+        Kind::Array(element) => format!("list of {}s", kind(field, element)),
+        Kind::Boolean => "boolean".to_owned(),
+        Kind::String if !field.one_of.is_empty() => {
+            let names: Vec<_> = field.one_of.iter().map(|name| format!("`{}`", shown(name))).collect();
+            names.join(", ")
+        }
+        Kind::String => "string".to_owned(),
+        Kind::Number if field.gt.is_some() => format!("number above {}", field.gt.unwrap()),
+        Kind::Number => "number".to_owned(),
+        Kind::Integer(least, most) => match field.between {
+            Some((least, most)) => number(least.to_string(), most.to_string()),
+            None => number(least.to_string(), most.to_string()),
+        },
+        other => panic!("no plugin has had a field like this: {other:?}"),
+    }
+}
+
+fn shown(literal: &Literal) -> String {
+    match literal {
+        Literal::Bool(value) => value.to_string(),
+        Literal::Int(value) => value.to_string(),
+        Literal::Float(value) => value.to_string(),
+        Literal::Str(text) => (*text).to_owned(),
+        Literal::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", ")),
+        Literal::EmptyMap => "{}".to_owned(),
+    }
+}

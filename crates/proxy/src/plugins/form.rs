@@ -1,0 +1,70 @@
+//! Query strings and urlencoded forms: `name=value` pairs between `&`.
+
+use std::borrow::Cow;
+
+/// One pair, as written and decoded.
+pub(crate) struct Pair<'a> {
+    raw: &'a str,
+    pub(crate) name: Cow<'a, [u8]>,
+    /// None where there is no `=`.
+    pub(crate) value: Option<Cow<'a, [u8]>>,
+}
+
+/// The pairs of a query string or form, in order.
+pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
+    text.split('&').filter(|raw| !raw.is_empty()).map(|raw| match raw.split_once('=') {
+        Some((name, value)) => Pair { raw, name: decode(name), value: Some(decode(value)) },
+        None => Pair { raw, name: decode(raw), value: None },
+    })
+}
+
+/// The same text without the pairs of this name; the others stay as they were written.
+pub(crate) fn without(text: &str, name: &str) -> String {
+    let kept: Vec<_> =
+        pairs(text).filter(|pair| *pair.name != *name.as_bytes()).map(|pair| pair.raw).collect();
+    kept.join("&")
+}
+
+/// Undoes percent-encoding and `+`. What is no valid escape stays.
+fn decode(text: &str) -> Cow<'_, [u8]> {
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let escaped = (*byte == b'%').then(|| bytes.get(at + 1..at + 3).and_then(hexadecimal)).flatten();
+        at += if escaped.is_some() { 3 } else { 1 };
+        decoded.push(escaped.unwrap_or(if *byte == b'+' { b' ' } else { *byte }));
+    }
+    Cow::Owned(decoded)
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    Some(digit(digits[0])? << 4 | digit(digits[1])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_decoded() {
+        let text = "a=1&&b%20c=%41+%zz%4&flag&empty=&=x";
+        let expected =
+            ["a=Some(\"1\")", "b c=Some(\"A %zz%4\")", "flag=None", "empty=Some(\"\")", "=Some(\"x\")"];
+        let show = |pair: Pair<'_>| {
+            let value = pair.value.map(|value| String::from_utf8_lossy(&value).into_owned());
+            format!("{}={value:?}", String::from_utf8_lossy(&pair.name))
+        };
+        assert_eq!(pairs(text).map(show).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn removing_a_name_leaves_the_rest_as_written() {
+        assert_eq!(without("x=%41&key=1&y=+&ke%79=2&key", "key"), "x=%41&y=+");
+        assert_eq!(without("key=1", "key"), "");
+    }
+}

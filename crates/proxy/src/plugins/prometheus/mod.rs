@@ -1,0 +1,141 @@
+//! Counts requests, bytes and durations for Prometheus, under Kong's names, and finer durations under our own.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: prometheus
+//!     config:
+//!       status_code_metrics: true
+//!       latency_metrics: true
+//! ```
+//!
+//! `curl http://localhost:8001/metrics` (Admin API), or port 8007 (status).
+//!
+//! ## Always
+//!
+//! | metric | labels |
+//! |---|---|
+//! | `kong_node_info` | `node_id`, `version` |
+//! | `kong_nginx_connections_total` | `node_id`, `subsystem`, `state` |
+//! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
+//! | `kong_datastore_reachable` | |
+//!
+//! ## By flag
+//!
+//! | flag | metric | labels |
+//! |---|---|---|
+//! | `status_code_metrics` | `kong_http_requests_total` | `service`, `route`, `code`, `source`, `workspace`, `consumer` |
+//! | `bandwidth_metrics` | `kong_bandwidth_bytes` | `service`, `route`, `direction`, `workspace`, `consumer` |
+//! | `latency_metrics` | `kong_kong_latency_ms`, `kong_upstream_latency_ms`, `kong_request_latency_ms` | `service`, `route`, `workspace` |
+//! | `latency_metrics` | `weir_request_duration_microseconds` | `service`, `route`, `phase` |
+//! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
+//!
+//! `consumer` is empty unless `per_consumer` is set. `source` is `service` for responses of the upstream, `kong` for
+//! those of the gateway. Requests that matched no route are in `kong_nginx_requests_total` alone.
+//!
+//! The phases are `gateway` (from the request's head to the moment the upstream is asked, or to the end if it is not),
+//! `upstream` (from then to the head of its response) and `total` (to the last byte). Their buckets end at 10, 25, 50,
+//! 100, 250 and 500 µs, 1, 2.5, 10 and 100 ms, and 1 s.
+//!
+//! Counts are kept across reloads. Those of a route that is gone disappear. `ai_metrics` and `wasm_metrics` are
+//! accepted and have no effect.
+
+mod exposition;
+mod series;
+
+pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+
+use crate::plugin::{Build, Define, Exchange, Hooks, Record};
+use series::{Key, Latencies, Registry};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is counted.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// Counts requests and bytes of each consumer apart.
+    #[field(default = false)]
+    pub per_consumer: bool,
+    /// Counts requests by status.
+    #[field(default = false)]
+    pub status_code_metrics: bool,
+    /// Nothing yet.
+    #[field(default = false)]
+    pub ai_metrics: bool,
+    /// Measures durations.
+    #[field(default = false)]
+    pub latency_metrics: bool,
+    /// Counts bytes.
+    #[field(default = false)]
+    pub bandwidth_metrics: bool,
+    /// Tells the health of upstreams' targets.
+    #[field(default = false)]
+    pub upstream_health_metrics: bool,
+    /// Nothing yet.
+    #[field(default = false)]
+    pub wasm_metrics: bool,
+}
+
+/// One configured instance.
+pub(super) struct Prometheus {
+    config: Config,
+    registry: Arc<Registry>,
+}
+
+impl Define for Prometheus {
+    const NAME: &'static str = "prometheus";
+    const PRIORITY: i32 = 13;
+    const FOR_CONSUMERS: bool = false;
+    type Config = Config;
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        Ok(Self { config, registry: build.retained.get() })
+    }
+}
+
+impl Hooks for Prometheus {
+    fn log(&self, exchange: &Exchange) {
+        let Some(route) = exchange.route() else { return };
+        let consumer =
+            exchange.consumer().filter(|_| self.config.per_consumer).map(|consumer| consumer.entity.id);
+        let service = route.service.as_ref().map(|service| service.entity.id);
+        let key = Key { service, route: route.entity.id, consumer };
+        if self.config.status_code_metrics || self.config.bandwidth_metrics {
+            self.registry.with(key, |series| {
+                if self.config.status_code_metrics {
+                    series.requests.add(exchange.response.status, exchange.source);
+                }
+                if self.config.bandwidth_metrics {
+                    series.ingress.add(exchange.bytes_in);
+                    series.egress.add(exchange.bytes_out);
+                }
+            });
+        }
+        if self.config.latency_metrics {
+            self.registry.with(Key { consumer: None, ..key }, |series| observe(series.latencies(), exchange));
+        }
+    }
+}
+
+fn observe(latencies: &Latencies, exchange: &Exchange) {
+    let timing = &exchange.timing;
+    let Some(end) = timing.end else { return };
+    let since = |from: Instant, to: Instant| microseconds(to.saturating_duration_since(from));
+    let total = since(timing.start, end);
+    let gateway = since(timing.start, timing.upstream_start.unwrap_or(end));
+    latencies.request.observe(&exposition::UPSTREAM_BOUNDS, total);
+    latencies.kong.observe(&exposition::KONG_BOUNDS, gateway);
+    latencies.fine_total.observe(&exposition::FINE_BOUNDS, total);
+    latencies.fine_gateway.observe(&exposition::FINE_BOUNDS, gateway);
+    if let (Some(asked), Some(head)) = (timing.upstream_start, timing.upstream_head) {
+        let upstream = since(asked, head);
+        latencies.upstream.observe(&exposition::UPSTREAM_BOUNDS, upstream);
+        latencies.fine_upstream.observe(&exposition::FINE_BOUNDS, upstream);
+    }
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    duration.as_micros().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

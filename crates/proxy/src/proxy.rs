@@ -1,0 +1,260 @@
+//! The running data plane: listeners, the acceptor that spreads connections, and the workers.
+
+use crate::access_log::AccessLog;
+use crate::options::{Listen, Options};
+use crate::snapshot::Snapshot;
+use crate::tls::{ServerTls, TlsError};
+use crate::upstream::resolve::Resolver;
+use crate::worker::{Command, Load, Node, Worker};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long the acceptor rests when the process is out of file descriptors.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+
+/// Why a data plane could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// A thread or a runtime cannot be made.
+    System(io::Error),
+    /// The TLS settings cannot be used.
+    Tls(TlsError),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "{address} is in use: stop what listens there, or set another proxy_listen")
+            }
+            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::System(error) => write!(f, "cannot start: {error}"),
+            StartError::Tls(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The running data plane.
+pub struct Proxy {
+    node: Arc<Node>,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+    addresses: Vec<(SocketAddr, bool)>,
+    closing: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Snapshots that were replaced. The last owner of a snapshot pays for freeing it: that is to be no worker.
+    replaced: Mutex<Vec<Arc<Snapshot>>>,
+}
+
+/// What a node has served so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Connections open now.
+    pub connections: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Requests answered.
+    pub requests: u64,
+}
+
+impl Proxy {
+    /// Starts listening and serving.
+    pub fn start(options: Options, access_log: AccessLog, snapshot: Snapshot) -> Result<Self, StartError> {
+        let listeners: Vec<(TcpListener, bool)> =
+            options.listen.iter().map(listen).collect::<Result<_, _>>()?;
+        let address = |(listener, tls): &(TcpListener, bool)| Ok((listener.local_addr()?, *tls));
+        let addresses =
+            listeners.iter().map(address).collect::<io::Result<_>>().map_err(StartError::System)?;
+        let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+        let node = Arc::new(Node {
+            resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            tls,
+            access_log,
+            loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
+            options,
+        });
+        let snapshot = Arc::new(snapshot);
+        let (closing, closed) = watch::channel(false);
+        let mut proxy = Self {
+            node,
+            workers: Vec::new(),
+            addresses,
+            closing,
+            threads: Vec::new(),
+            replaced: Mutex::default(),
+        };
+        proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
+        Ok(proxy)
+    }
+
+    fn start_threads(
+        &mut self,
+        listeners: Vec<(TcpListener, bool)>,
+        snapshot: &Arc<Snapshot>,
+        closed: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        for index in 0..self.node.loads.len() {
+            let (sender, commands) = mpsc::unbounded_channel();
+            let (node, snapshot) = (self.node.clone(), snapshot.clone());
+            self.threads.push(thread(format!("weir-worker-{index}"), async move || {
+                Worker::new(index, node, snapshot, None).run(commands).await;
+            })?);
+            self.workers.push(sender);
+        }
+        let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
+        self.threads
+            .push(thread("weir-acceptor".into(), async move || acceptor.run(listeners, closed).await)?);
+        Ok(())
+    }
+
+    /// The addresses that are listened on, and whether clients speak TLS there.
+    pub fn addresses(&self) -> &[(SocketAddr, bool)] {
+        &self.addresses
+    }
+
+    /// Puts a snapshot in force; returns once every worker has it.
+    pub async fn publish(&self, snapshot: Snapshot) {
+        self.node.tls.replace(snapshot.certificates.clone());
+        let snapshot = Arc::new(snapshot);
+        let told = self.workers.iter().filter_map(|worker| {
+            let (done, has_it) = oneshot::channel();
+            worker.send(Command::Publish(snapshot.clone(), done)).ok()?;
+            Some(has_it)
+        });
+        for has_it in told.collect::<Vec<_>>() {
+            let _ = has_it.await;
+        }
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.push(snapshot);
+        let newest = replaced.len() - 1;
+        let mut at = 0;
+        replaced.retain(|old| {
+            at += 1;
+            at > newest || Arc::strong_count(old) > 1
+        });
+    }
+
+    /// What the node has served so far.
+    pub fn totals(&self) -> Totals {
+        self.node.loads.iter().fold(Totals::default(), |sum, load| Totals {
+            connections: sum.connections + load.connections.load(Ordering::Relaxed),
+            accepted: sum.accepted + load.accepted.load(Ordering::Relaxed),
+            requests: sum.requests + load.requests.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The access log, for rotation and for what it dropped.
+    pub fn access_log(&self) -> &AccessLog {
+        &self.node.access_log
+    }
+
+    /// Stops accepting, lets the exchanges under way end, and closes the rest after the timeout. True when none was
+    /// cut short.
+    pub async fn drain(&self, timeout: Duration) -> bool {
+        let _ = self.closing.send(true);
+        for worker in &self.workers {
+            let _ = worker.send(Command::Drain);
+        }
+        let end = Instant::now() + timeout;
+        while self.totals().connections > 0 {
+            if Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        true
+    }
+}
+
+/// Runs a task on a thread and a runtime of its own.
+fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.clone()).spawn(move || match LocalRuntime::new() {
+        Ok(runtime) => runtime.block_on(task()),
+        Err(error) => tracing::error!("{name} cannot start: {error}"),
+    })
+}
+
+fn listen(listen: &Listen) -> Result<(TcpListener, bool), StartError> {
+    let open = || {
+        let socket = Socket::new(Domain::for_address(listen.address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if listen.address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&listen.address.into())?;
+        socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
+        Ok(TcpListener::from(socket))
+    };
+    open().map(|listener| (listener, listen.tls)).map_err(|error| StartError::Listen(listen.address, error))
+}
+
+/// Hands each connection to the worker that has the fewest.
+#[derive(Clone)]
+struct Acceptor {
+    node: Arc<Node>,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+}
+
+impl Acceptor {
+    async fn run(self, listeners: Vec<(TcpListener, bool)>, mut closed: watch::Receiver<bool>) {
+        for (listener, tls) in listeners {
+            let (acceptor, mut closed) = (self.clone(), closed.clone());
+            tokio::task::spawn_local(async move {
+                tokio::select! {
+                    result = acceptor.accept(listener, tls) => {
+                        if let Err(error) = result {
+                            tracing::error!("a listener failed: {error}");
+                        }
+                    }
+                    _ = closed.wait_for(|closed| *closed) => {}
+                }
+            });
+        }
+        let _ = closed.wait_for(|closed| *closed).await;
+        // The listeners' tasks end, and close them, when they are polled once more.
+        tokio::task::yield_now().await;
+    }
+
+    async fn accept(&self, listener: TcpListener, tls: bool) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        loop {
+            match listener.accept().await {
+                Ok((tcp, peer)) => self.hand_over(tcp, peer, tls),
+                Err(error) if is_momentary(&error) => {}
+                Err(error) => {
+                    tracing::error!(
+                        "cannot accept a connection: {error}; raise the limit of open files (ulimit -n)"
+                    );
+                    tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, tls: bool) {
+        let loads = self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
+        let Some((index, _)) = loads.enumerate().min_by_key(|(_, connections)| *connections) else { return };
+        let prepared = tcp.set_nodelay(true).and_then(|()| Ok((tcp.local_addr()?, tcp.into_std()?)));
+        if let Ok((local, tcp)) = prepared {
+            self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
+            let _ = self.workers[index].send(Command::Serve(tcp, peer, local, tls));
+        }
+    }
+}
+
+/// Errors of one connection that was gone before it was accepted.
+fn is_momentary(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
+}

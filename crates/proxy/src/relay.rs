@@ -1,0 +1,324 @@
+//! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
+//! faster than its receiver, neither held whole.
+
+use crate::answer::Failure;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::upstream::pool::UpstreamConnection;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use weir_http1::{Limits, Reject};
+
+/// Interim responses (1xx) passed over before a final one; more is abuse.
+const INTERIM_RESPONSES: u32 = 16;
+
+/// One exchange between a client and a connection to an upstream.
+pub(crate) struct Relay<'a, C> {
+    pub(crate) client: &'a mut C,
+    pub(crate) upstream: &'a mut UpstreamConnection,
+    pub(crate) exchange: &'a mut Exchange,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) limits: &'a Limits,
+    /// The most bytes of request body; 0 is any.
+    pub(crate) max_body: u64,
+    pub(crate) read_ahead: bool,
+    pub(crate) upload: Upload,
+    pub(crate) awaited: Awaited,
+    pub(crate) interim: u32,
+}
+
+/// The longest waits between two successful operations, each for one side and direction.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) write: Duration,
+    pub(crate) read: Duration,
+    pub(crate) client_body: Duration,
+    pub(crate) client_send: Duration,
+}
+
+/// Whom the exchange waits for, which decides the timeout and its answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Upstream, for the response.
+    Response,
+    /// Client, for the request's body.
+    Body,
+    /// Upstream, to take the request's body.
+    Write,
+    /// Client, to take the response.
+    Send,
+}
+
+/// Where the request's body stands.
+#[derive(Default)]
+pub(crate) struct Upload {
+    /// Bytes of the collected body that were sent.
+    collected: usize,
+    /// Whether any of the client's body was consumed, so that the request cannot be sent again.
+    pub(crate) streamed: u64,
+    ended: bool,
+    pub(crate) done: bool,
+    /// The upstream no longer takes the body, which may be fine: it can have answered already.
+    broken: Option<io::Error>,
+}
+
+impl Upload {
+    /// Whether the upstream stopped taking the body before its end.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+}
+
+enum Step {
+    Progress,
+    Waiting(Awaited),
+}
+
+impl<C: Client> Relay<'_, C> {
+    /// Sends the request and waits for the response's head.
+    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            self.poll_upload(cx)?;
+            match self.upstream.wire.poll_fill(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.closed())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Failure::UpstreamClosed(error))),
+                Poll::Ready(Ok(_)) => {
+                    if self.parse_head()? {
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.await_now(self.awaited, self.awaited == Awaited::Response);
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.upload.done && self.client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Failure::ClientGone));
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(if self.awaited == Awaited::Body {
+            Failure::ClientTimeout
+        } else {
+            Failure::UpstreamTimeout
+        }))
+    }
+
+    /// Restarts the timer for what is waited for now, unless that was so already and nothing moved.
+    fn await_now(&mut self, awaited: Awaited, moved: bool) {
+        if self.awaited != awaited || moved {
+            self.awaited = awaited;
+            let timeout = match awaited {
+                Awaited::Response => self.timeouts.read,
+                Awaited::Write => self.timeouts.write,
+                Awaited::Body => self.timeouts.client_body,
+                Awaited::Send => self.timeouts.client_send,
+            };
+            self.client.deadline().set(Instant::now(), timeout);
+        }
+    }
+
+    fn closed(&mut self) -> Failure {
+        let early = || io::Error::new(io::ErrorKind::UnexpectedEof, "closed before a response");
+        Failure::UpstreamClosed(self.upload.broken.take().unwrap_or_else(early))
+    }
+
+    /// Parses the head if it is complete, passing over interim responses.
+    fn parse_head(&mut self) -> Result<bool, Failure> {
+        let method = self.exchange.request.method;
+        loop {
+            let inbox = &mut self.upstream.wire.inbox;
+            let response = &mut self.exchange.response;
+            match response.parse(inbox.bytes(), self.limits, method).map_err(Failure::UpstreamGarbage)? {
+                None => return Ok(false),
+                Some(consumed) => inbox.consume(consumed),
+            }
+            if !(100..=199).contains(&response.status) {
+                self.upstream.wire.begin_reading(response.framing);
+                return Ok(true);
+            }
+            // Nothing asked for an upgrade, and a stream of interim responses has no end of its own.
+            self.interim += 1;
+            if response.status == 101 || self.interim > INTERIM_RESPONSES {
+                let what = "an interim response that was not asked for";
+                return Err(Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, what)));
+            }
+        }
+    }
+
+    /// Moves the request's body on as far as both sides allow.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        if self.upload.done {
+            return Ok(());
+        }
+        let mut moved = false;
+        loop {
+            match self.upload_step(cx) {
+                Ok(Step::Progress) if self.upload.done => {
+                    self.await_now(Awaited::Response, false);
+                    return Ok(());
+                }
+                Ok(Step::Progress) => moved = true,
+                Ok(Step::Waiting(awaited)) => {
+                    self.await_now(awaited, moved);
+                    return Ok(());
+                }
+                // What the upstream said before it stopped listening decides.
+                Err(Failure::UpstreamClosed(error)) => {
+                    self.upload.broken = Some(error);
+                    self.upload.done = true;
+                    return Ok(());
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+        let wire = &mut self.upstream.wire;
+        if let Some(collected) = &self.exchange.body
+            && self.upload.collected < collected.len()
+        {
+            let sent = wire.poll_send(cx, &collected[self.upload.collected..]);
+            return Ok(match sent.map_err(Failure::UpstreamClosed)? {
+                Poll::Pending => Step::Waiting(Awaited::Write),
+                Poll::Ready(n) => {
+                    self.upload.collected += n;
+                    Step::Progress
+                }
+            });
+        }
+        let data = self.client.body().map_err(Failure::Rejected)?;
+        if !data.is_empty() {
+            return match wire.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
+                Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+                Poll::Ready(n) => self.streamed(n),
+            };
+        }
+        if self.client.body_is_done() {
+            return self.finish_upload(cx);
+        }
+        if let Poll::Ready(more) = self.client.poll_more(cx) {
+            return more.map(|()| Step::Progress);
+        }
+        match wire.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
+        }
+    }
+
+    fn streamed(&mut self, n: usize) -> Result<Step, Failure> {
+        self.client.consume(n);
+        self.upload.streamed += n as u64;
+        self.exchange.bytes_in += n as u64;
+        let held = self.exchange.body.as_ref().map_or(0, Vec::len) as u64;
+        if self.max_body > 0 && held + self.upload.streamed > self.max_body {
+            return Err(Failure::BodyTooLarge);
+        }
+        Ok(Step::Progress)
+    }
+
+    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+        let wire = &mut self.upstream.wire;
+        if !self.upload.ended {
+            self.upload.ended = true;
+            wire.end_body(self.client.trailers()).map_err(Failure::UpstreamClosed)?;
+        }
+        match wire.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => {
+                self.upload.done = true;
+                Ok(Step::Progress)
+            }
+        }
+    }
+
+    /// Passes the response's body on. Its head stands in the client's outbox.
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if !self.upload.done && self.poll_upload(cx).is_err() {
+            self.upload.done = true;
+            self.client.close_after();
+        }
+        loop {
+            match self.download_step(cx)? {
+                Poll::Ready(true) => return Poll::Ready(Ok(())),
+                Poll::Ready(false) => {}
+                Poll::Pending => break,
+            }
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(Broken::Timeout))
+    }
+
+    /// One step of the response's body; true at its end.
+    fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        let data = self.upstream.wire.body().map_err(Broken::Garbage)?;
+        if !data.is_empty() {
+            let sent = match self.client.poll_send(cx, data).map_err(Broken::Client)? {
+                Poll::Ready(sent) => sent,
+                Poll::Pending => return self.read_ahead(cx),
+            };
+            // The client takes the response: it may pause anew.
+            self.await_now(Awaited::Response, false);
+            self.upstream.wire.consume_body(sent);
+            self.exchange.bytes_out += sent as u64;
+            return Poll::Ready(Ok(false));
+        }
+        if self.upstream.wire.body_is_done() {
+            self.client.end(self.upstream.wire.trailers()).map_err(Broken::Client)?;
+            ready!(self.client.poll_flush(cx)).map_err(Broken::Client)?;
+            return Poll::Ready(Ok(true));
+        }
+        self.fill(cx)
+    }
+
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        match self.upstream.wire.poll_fill(cx) {
+            Poll::Ready(Ok(0)) if self.upstream.wire.end_of_stream() => Poll::Ready(Ok(false)),
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Truncated)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Truncated)),
+            Poll::Ready(Ok(_)) => {
+                self.await_now(Awaited::Response, true);
+                Poll::Ready(Ok(false))
+            }
+            Poll::Pending => {
+                // Nothing more for now: what is here goes out at once.
+                let _ = self.client.poll_flush(cx).map_err(Broken::Client)?;
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        self.await_now(Awaited::Send, false);
+        while self.read_ahead && !self.upstream.wire.inbox.is_full() {
+            match self.upstream.wire.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                _ => break,
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Client(io::Error),
+    Garbage(Reject),
+    Truncated,
+    Timeout,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
+            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
+            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
+            Broken::Timeout => {
+                f.write_str("nothing moved within a response for as long as the timeout allows")
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What the gateway adds to responses, and the answers that need no plugin.
+
+use crate::answer::Answer;
+use crate::exchange::Exchange;
+use crate::options::{AddedHeaders, Options};
+use crate::snapshot::CompiledRoute;
+use std::time::Instant;
+use weir_http1::{Headers, Known};
+
+/// The name in `Server` and `Via`.
+const SERVER: &[u8] = concat!("weir/", env!("CARGO_PKG_VERSION")).as_bytes();
+const VIA: &[u8] = b"1.1 weir";
+
+/// The answer to a request whose scheme its route does not serve, if so.
+pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
+    if exchange.tls || route.http || !route.https {
+        return None;
+    }
+    let status = route.entity.https_redirect_status_code;
+    if status == 426 {
+        let answer = Answer::message(426, "Please use HTTPS protocol");
+        return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
+    }
+    let host = crate::head::without_port(exchange.request.host().unwrap_or_default());
+    let mut location = format!("https://{host}{}", exchange.request.path());
+    if let Some(query) = exchange.request.query() {
+        location.push('?');
+        location.push_str(query);
+    }
+    Some(Answer::message(status, "Moved").header("Location", location))
+}
+
+/// Adds to an upstream's response.
+pub(crate) fn decorate_proxied(options: &Options, exchange: &mut Exchange) {
+    let added = options.headers;
+    let timing = exchange.timing;
+    let start = timing.upstream_start.unwrap_or(timing.start);
+    let head = timing.upstream_head.unwrap_or(start);
+    let status = exchange.response.status;
+    let headers = &mut exchange.response.headers;
+    if added.via {
+        headers.append_unchecked(Known::Via, "Via", VIA);
+    }
+    if added.upstream_status {
+        append_number(headers, "X-Kong-Upstream-Status", status.into());
+    }
+    if added.upstream_latency {
+        append_number(headers, "X-Kong-Upstream-Latency", millis(start, head));
+    }
+    if added.proxy_latency {
+        append_number(headers, "X-Kong-Proxy-Latency", millis(timing.start, start));
+    }
+    append_common(added, options, exchange);
+}
+
+/// Adds to the gateway's own response.
+pub(crate) fn decorate_own(options: &Options, exchange: &mut Exchange) {
+    let added = options.headers;
+    let start = exchange.timing.start;
+    let headers = &mut exchange.response.headers;
+    headers.append("Date", http_date().as_bytes());
+    if added.server && !headers.contains_known(Known::Server) {
+        headers.append("Server", SERVER);
+    }
+    if added.response_latency {
+        append_number(headers, "X-Kong-Response-Latency", millis(start, Instant::now()));
+    }
+    append_common(added, options, exchange);
+}
+
+fn append_common(added: AddedHeaders, options: &Options, exchange: &mut Exchange) {
+    if added.request_id {
+        exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
+    }
+    if options.allow_debug_header && exchange.request.headers.get("Kong-Debug") == Some(b"1") {
+        append_debug(exchange);
+    }
+}
+
+fn append_debug(exchange: &mut Exchange) {
+    let snapshot = exchange.snapshot.clone();
+    let Some(route) = exchange.route.map(|index| &snapshot.routes[index as usize]) else { return };
+    let headers = &mut exchange.response.headers;
+    headers.append("Kong-Route-Id", route.id_text.as_bytes());
+    if let Some(name) = &route.entity.name {
+        headers.append("Kong-Route-Name", name.as_bytes());
+    }
+    let Some(service) = &route.service else { return };
+    headers.append("Kong-Service-Id", service.id_text.as_bytes());
+    if let Some(name) = &service.entity.name {
+        headers.append("Kong-Service-Name", name.as_bytes());
+    }
+}
+
+fn append_number(headers: &mut Headers, name: &'static str, number: u64) {
+    headers.append_unchecked(Known::Other, name, itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn millis(from: Instant, to: Instant) -> u64 {
+    to.saturating_duration_since(from).as_millis() as u64
+}
+
+/// The time as HTTP writes it (RFC 9110 5.6.7).
+fn http_date() -> String {
+    httpdate::fmt_http_date(std::time::SystemTime::now())
+}

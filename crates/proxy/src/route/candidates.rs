@@ -1,0 +1,107 @@
+//! The third level of the index: routes that share host and path are told apart by method, then by the header
+//! that most of them ask for.
+use super::Search;
+use super::entry::{header_name, lower_case};
+use super::subroute::Subroute;
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, HashMap};
+
+/// So many candidates are checked one by one.
+const FEW: usize = 8;
+
+type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// Candidates, best first wherever they are listed.
+#[derive(Debug)]
+pub(super) enum Candidates {
+    List(Box<[u32]>),
+    ByMethod {
+        methods: Map<Box<str>, Candidates>,
+        any: Box<Candidates>,
+    },
+    /// By the exact values of a header, in lower case.
+    ByHeader {
+        name: String,
+        values: Map<Box<[u8]>, Vec<u32>>,
+        others: Vec<u32>,
+    },
+}
+
+impl Candidates {
+    /// Indexes ranks given in ascending order.
+    pub(super) fn build(ranks: Vec<u32>, subroutes: &[Subroute<'_>]) -> Candidates {
+        if ranks.len() <= FEW {
+            return Candidates::List(ranks.into());
+        }
+        let (mut methods, mut any) = (Map::<Box<str>, Vec<u32>>::default(), Vec::new());
+        for rank in ranks {
+            match subroutes[rank as usize].route.methods.as_deref() {
+                None | Some([]) => any.push(rank),
+                Some(names) => {
+                    names.iter().for_each(|name| methods.entry(name.as_str().into()).or_default().push(rank))
+                }
+            }
+        }
+        let any = Candidates::by_header(any, subroutes);
+        if methods.is_empty() {
+            return any;
+        }
+        let methods =
+            methods.into_iter().map(|(name, ranks)| (name, Candidates::by_header(ranks, subroutes)));
+        Candidates::ByMethod { methods: methods.collect(), any: any.into() }
+    }
+
+    fn by_header(ranks: Vec<u32>, subroutes: &[Subroute<'_>]) -> Candidates {
+        let Some(name) = most_common_header(&ranks, subroutes) else { return Candidates::List(ranks.into()) };
+        let (mut values, mut others) = (Map::<Box<[u8]>, Vec<u32>>::default(), Vec::new());
+        for rank in ranks {
+            match exact_headers(&subroutes[rank as usize]).find(|(other, _)| *other == name) {
+                None => others.push(rank),
+                Some((_, wanted)) => wanted.iter().for_each(|value| {
+                    values.entry(value.to_ascii_lowercase().into_bytes().into()).or_default().push(rank);
+                }),
+            }
+        }
+        Candidates::ByHeader { name, values, others }
+    }
+
+    /// Offers a search the candidates that its request leaves.
+    pub(super) fn offer(&self, search: &mut Search<'_>) {
+        match self {
+            Candidates::List(ranks) => search.offer(ranks),
+            Candidates::ByMethod { methods, any } => {
+                if let Some(candidates) = methods.get(search.query.method) {
+                    candidates.offer(search);
+                }
+                any.offer(search);
+            }
+            Candidates::ByHeader { name, values, others } => {
+                (search.query.header)(name, &mut |value| {
+                    lower_case(value, |value| values.get(value))
+                        .into_iter()
+                        .for_each(|ranks| search.offer(ranks));
+                    false
+                });
+                search.offer(others);
+            }
+        }
+    }
+}
+
+/// The header that the most of these ask for by exact values, if that is worth an index.
+fn most_common_header(ranks: &[u32], subroutes: &[Subroute<'_>]) -> Option<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, _) in ranks.iter().flat_map(|&rank| exact_headers(&subroutes[rank as usize])) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let (name, count) = counts.into_iter().max_by_key(|&(_, count)| count)?;
+    (count > FEW).then_some(name)
+}
+
+/// The headers of a route whose values are all exact.
+fn exact_headers<'a>(subroute: &Subroute<'a>) -> impl Iterator<Item = (String, &'a [String])> {
+    let headers = subroute.route.headers.iter().flatten();
+    headers
+        .filter(|(_, values)| !values.iter().any(|value| value.starts_with("~*")))
+        .map(|(name, values)| (header_name(name), values.as_slice()))
+}

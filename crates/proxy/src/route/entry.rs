@@ -1,0 +1,199 @@
+//! A route's criteria, compiled; checked for the candidates that the index leaves.
+use super::hosts::{Host, HostPattern, NamePattern};
+use super::pattern::{Literals, Pattern, PatternCompiler, explain};
+use super::subroute::{PathKind, Subroute};
+use super::{Match, Query, RouteError, Scheme};
+
+/// Longer header values are copied to the heap to be put in lower case.
+const STACK_VALUE: usize = 256;
+
+/// What is left to check of a candidate, and which route it is.
+#[derive(Debug)]
+pub(super) struct Entry {
+    index: u32,
+    methods: Box<[Box<str>]>,
+    /// Empty when the index has said all about them.
+    hosts: Box<[HostPattern]>,
+    snis: Box<[NamePattern]>,
+    path: PathRule,
+    headers: Box<[HeaderRule]>,
+}
+
+#[derive(Debug)]
+enum PathRule {
+    Any,
+    /// The index has compared it; its length.
+    Prefix(u32),
+    Patterns(Box<[Pattern]>),
+}
+
+/// How a candidate's path matched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hit {
+    length: u32,
+    /// Which of the patterns.
+    pattern: u32,
+}
+
+impl Entry {
+    /// Whether the candidate matches, and how its path does.
+    pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
+        let methods = self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method);
+        let matches = methods
+            && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
+            && (self.snis.is_empty() || self.matches_sni(query))
+            && self.headers.iter().all(|rule| rule.matches(query));
+        if matches { self.path.check(query.path) } else { None }
+    }
+
+    /// Over HTTP there is none to match.
+    fn matches_sni(&self, query: &Query<'_>) -> bool {
+        let matches = |sni| self.snis.iter().any(|pattern| pattern.matches(sni));
+        query.scheme == Scheme::Http || query.sni.is_some_and(matches)
+    }
+
+    pub(super) fn to_match(&self, path: &str, hit: Hit) -> Match {
+        let captures = match &self.path {
+            PathRule::Patterns(patterns) => patterns.get(hit.pattern as usize).and_then(|p| p.captures(path)),
+            _ => None,
+        };
+        Match { index: self.index, matched_path: hit.length, captures }
+    }
+}
+
+impl PathRule {
+    fn check(&self, path: &str) -> Option<Hit> {
+        match self {
+            PathRule::Any => Some(Hit { length: path.len().min(1) as u32, pattern: 0 }),
+            PathRule::Prefix(length) => Some(Hit { length: *length, pattern: 0 }),
+            PathRule::Patterns(patterns) => (0..).zip(patterns).find_map(|(pattern, compiled)| {
+                compiled.find(path).map(|length| Hit { length: length as u32, pattern })
+            }),
+        }
+    }
+}
+
+/// One header that a route asks for: any of its values must equal one of these, or match a regex, without
+/// regard to case.
+#[derive(Debug)]
+struct HeaderRule {
+    name: Box<str>,
+    exact: Box<[Box<str>]>,
+    regexes: Box<[regex::bytes::Regex]>,
+}
+
+impl HeaderRule {
+    fn matches(&self, query: &Query<'_>) -> bool {
+        (query.header)(&self.name, &mut |value| {
+            self.exact.iter().any(|exact| exact.as_bytes().eq_ignore_ascii_case(value))
+                || (!self.regexes.is_empty() && self.matches_regex(value))
+        })
+    }
+
+    /// Like Kong, compares regexes in lower case with values in lower case.
+    fn matches_regex(&self, value: &[u8]) -> bool {
+        lower_case(value, |value| self.regexes.iter().any(|regex| regex.is_match(value)))
+    }
+}
+
+/// Calls `f` with a header's value in lower case.
+pub(super) fn lower_case<T>(value: &[u8], f: impl FnOnce(&[u8]) -> T) -> T {
+    let mut room = [0; STACK_VALUE];
+    match room.get_mut(..value.len()) {
+        Some(room) => {
+            room.copy_from_slice(value);
+            room.make_ascii_lowercase();
+            f(room)
+        }
+        None => f(&value.to_ascii_lowercase()),
+    }
+}
+
+/// A header's name as requests have it: Kong takes an underscore for a dash.
+pub(super) fn header_name(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
+/// Compiles entries, and notes what is wrong with routes.
+#[derive(Default)]
+pub(super) struct Compiler {
+    pub(super) errors: Vec<RouteError>,
+    patterns: PatternCompiler,
+}
+
+impl Compiler {
+    /// The entry of a sub-route, and the literals that its regexes begin with. Notes what is wrong.
+    pub(super) fn entry(&mut self, subroute: &Subroute<'_>) -> (Entry, Literals) {
+        let route = subroute.route;
+        let mut literals = Vec::new();
+        let path = match subroute.kind {
+            PathKind::None => PathRule::Any,
+            PathKind::Prefix(length) => PathRule::Prefix(length),
+            PathKind::Regex => PathRule::Patterns(self.patterns(subroute, &mut literals)),
+        };
+        let entry = Entry {
+            index: subroute.index,
+            methods: route.methods.iter().flatten().map(|method| method.as_str().into()).collect(),
+            hosts: unindexed_hosts(route.hosts.as_deref().unwrap_or_default()),
+            snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
+            path,
+            headers: self.headers(subroute),
+        };
+        (entry, literals)
+    }
+
+    fn patterns(&mut self, subroute: &Subroute<'_>, literals: &mut Literals) -> Box<[Pattern]> {
+        let mut patterns = Vec::new();
+        for path in &subroute.paths {
+            match self.patterns.compile(&path[1..]) {
+                Ok((pattern, starts)) => {
+                    patterns.push(pattern);
+                    literals.extend(starts);
+                }
+                Err(error) => self.refuse(subroute, &format!("paths: \"{path}\""), &error),
+            }
+        }
+        patterns.into()
+    }
+
+    fn headers(&mut self, subroute: &Subroute<'_>) -> Box<[HeaderRule]> {
+        let headers = subroute.route.headers.iter().flatten();
+        headers.map(|(name, values)| self.header(subroute, name, values)).collect()
+    }
+
+    fn header(&mut self, subroute: &Subroute<'_>, name: &str, values: &[String]) -> HeaderRule {
+        let (mut exact, mut regexes) = (Vec::new(), Vec::new());
+        for value in values {
+            let lower = value.to_ascii_lowercase();
+            let Some(pattern) = lower.strip_prefix("~*") else {
+                exact.push(lower.into());
+                continue;
+            };
+            match regex::bytes::Regex::new(pattern) {
+                Ok(regex) => regexes.push(regex),
+                Err(error) => self.refuse(
+                    subroute,
+                    &format!("headers.{name}: \"{value}\""),
+                    &explain(&error.to_string()),
+                ),
+            }
+        }
+        let name = header_name(name).into();
+        HeaderRule { name, exact: exact.into(), regexes: regexes.into() }
+    }
+
+    fn refuse(&mut self, subroute: &Subroute<'_>, place: &str, error: &str) {
+        let message = format!("{place} is no valid regex: {error}");
+        self.errors.push(RouteError { index: subroute.index, route: subroute.route.id, message });
+    }
+}
+
+fn unindexed_hosts(hosts: &[String]) -> Box<[HostPattern]> {
+    let patterns: Vec<HostPattern> = hosts.iter().map(|host| HostPattern::parse(host)).collect();
+    if patterns.iter().all(HostPattern::is_indexed) { Box::default() } else { patterns.into() }
+}
+
+/// The dot that ends a fully qualified name is not sent in a handshake.
+fn parse_sni(sni: &str) -> NamePattern {
+    NamePattern::parse(if sni.len() > 1 { sni.strip_suffix('.').unwrap_or(sni) } else { sni })
+}

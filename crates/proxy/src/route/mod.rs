@@ -1,0 +1,173 @@
+//! The router: an index over the routes, in the order of Kong's `traditional_compatible` flavor.
+//!
+//! A route matches when every criterion that it has (hosts, paths, methods, headers, SNIs) is met by one
+//! of its values. Among the routes that match, the highest priority wins ([`Calculation`]), then the highest UUID.
+//! `protocols` is no criterion: whether to redirect or refuse is for the caller to decide, by the route found.
+//!
+//! ```text
+//! host ─► exact names, wildcards, any      (hosts.rs)
+//!           └► path ─► longest prefix, then its shorter ones   (paths.rs)
+//!                        └► method, header, or few   (candidates.rs)
+//!                             └► the rest, by rank   (entry.rs, pattern.rs)
+//! ```
+//! A regex path is indexed by the literal text that it must begin with. The rank of a candidate is its place
+//! in the global order; a search stops as soon as nothing better can follow.
+mod candidates;
+mod entry;
+mod hosts;
+mod paths;
+mod pattern;
+mod priority;
+mod subroute;
+#[cfg(test)]
+mod tests;
+mod uri;
+
+pub use pattern::Captures;
+pub use priority::Calculation;
+pub(crate) use uri::push_encoded;
+pub use uri::{normalize_path, upstream_path};
+
+use entry::{Compiler, Entry};
+use hosts::{HostIndex, Name};
+use std::cmp::Reverse;
+use weir_model::Uuid;
+use weir_model::entity::Route;
+
+/// Visits the values of the header so named (lower case, with dashes) until the test answers true; tells
+/// whether it did.
+pub type HeaderLookup<'a> = dyn Fn(&str, &mut dyn FnMut(&[u8]) -> bool) -> bool + 'a;
+
+/// How the client spoke to the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// In clear; SNIs are not considered.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+/// What a request says about itself, as far as routes care.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    /// The method, as sent.
+    pub method: &'a str,
+    /// The authority as sent: in any case, perhaps with a port, perhaps empty.
+    pub host: &'a str,
+    /// The path without its query, as [`normalize_path`] gives it.
+    pub path: &'a str,
+    /// Decides whether SNIs are considered.
+    pub scheme: Scheme,
+    /// The server name of the TLS handshake, in lower case.
+    pub sni: Option<&'a str>,
+    /// The port that the client connected to; a port in `host` takes precedence.
+    pub dst_port: u16,
+    /// Called only for routes that ask for headers.
+    pub header: &'a HeaderLookup<'a>,
+}
+
+/// The route found, and how its path matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match {
+    /// The route's position in the slice given to [`Router::build`].
+    pub index: u32,
+    /// Bytes of the path to strip: the length of the prefix, or of the text that the regex matched. A route
+    /// without paths counts as matching `/`.
+    pub matched_path: u32,
+    /// What the groups of the regex captured, when it has any.
+    pub captures: Option<Box<Captures>>,
+}
+
+/// A route that can't be compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteError {
+    /// The route's position in the slice given to [`Router::build`].
+    pub index: u32,
+    /// Its id.
+    pub route: Uuid,
+    /// What is wrong, and how to mend it.
+    pub message: String,
+}
+
+impl std::fmt::Display for RouteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for RouteError {}
+
+/// An immutable index over the routes of one configuration.
+#[derive(Debug)]
+pub struct Router {
+    /// Best first: a position here is a rank.
+    entries: Vec<Entry>,
+    hosts: HostIndex,
+}
+
+impl Router {
+    /// Compiles the routes, with Kong's own calculation of priorities. Stream routes are left out.
+    pub fn build(routes: &[&Route]) -> Result<Router, Vec<RouteError>> {
+        Router::build_with(routes, Calculation::default())
+    }
+
+    /// Compiles the routes; `calculation` is Kong's setting `route_match_calculation`.
+    pub fn build_with(routes: &[&Route], calculation: Calculation) -> Result<Router, Vec<RouteError>> {
+        let mut subroutes: Vec<_> = (0u32..)
+            .zip(routes)
+            .flat_map(|(index, route)| subroute::split(index, route, calculation))
+            .collect();
+        subroutes.sort_unstable_by_key(|subroute| Reverse(subroute.order));
+        let mut compiler = Compiler::default();
+        let (entries, literals): (Vec<Entry>, Vec<_>) =
+            subroutes.iter().map(|subroute| compiler.entry(subroute)).unzip();
+        if !compiler.errors.is_empty() {
+            compiler.errors.sort_by_key(|error| error.index);
+            return Err(compiler.errors);
+        }
+        Ok(Router { hosts: HostIndex::build(&subroutes, &literals), entries })
+    }
+
+    /// The route for a request.
+    pub fn find(&self, query: &Query<'_>) -> Option<Match> {
+        let mut name = Name::default();
+        let host = name.parse(query.host, query.dst_port);
+        let mut search = Search { entries: &self.entries, query, host, found: None };
+        self.hosts.visit(host.name, &mut |paths| paths.search(&mut search));
+        search.found.map(|found| self.entries[found.rank as usize].to_match(query.path, found.hit))
+    }
+}
+
+/// One search under way: the best candidate so far.
+struct Search<'a> {
+    entries: &'a [Entry],
+    query: &'a Query<'a>,
+    host: hosts::Host<'a>,
+    found: Option<Found>,
+}
+
+#[derive(Clone, Copy)]
+struct Found {
+    rank: u32,
+    hit: entry::Hit,
+}
+
+impl Search<'_> {
+    /// Whether a candidate of this rank would be better than what was found.
+    fn wants(&self, rank: u32) -> bool {
+        self.found.is_none_or(|found| rank < found.rank)
+    }
+
+    /// Takes the first of these ranks, best first, that matches and is better than what was found.
+    fn offer(&mut self, ranks: &[u32]) {
+        for &rank in ranks {
+            if !self.wants(rank) {
+                return;
+            }
+            if let Some(hit) = self.entries[rank as usize].check(self.query, self.host) {
+                self.found = Some(Found { rank, hit });
+                return;
+            }
+        }
+    }
+}

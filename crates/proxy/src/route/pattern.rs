@@ -1,0 +1,213 @@
+//! The regex of a path.
+//!
+//! The literal text that it begins with is compared as such, which leaves a small automaton for the rest;
+//! routes whose patterns end alike share it. Where it can be, the automaton is one that needs no scratch
+//! space: neither a lock nor memory of its own for each thread.
+use foldhash::fast::RandomState;
+use regex_automata::dfa::onepass;
+use regex_automata::nfa::thompson;
+use regex_automata::util::captures::Captures as Spans;
+use regex_automata::{Anchored, Input, PatternID, meta};
+use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, HirKind, Look};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// More literals than this aren't worth their place in the index.
+const MAX_LITERALS: usize = 32;
+/// A one-pass automaton is fast but large; beyond this size the slower one is better.
+const MAX_ONE_PASS: usize = 256 << 10;
+
+/// Texts of which one begins every path that a regex matches; none begins with another.
+pub(super) type Literals = Vec<Box<[u8]>>;
+
+/// A compiled regex.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    /// What every match begins with, at the start of the path.
+    literal: Box<[u8]>,
+    anchored: Anchored,
+    /// For what follows the literal.
+    automaton: Automaton,
+}
+
+#[derive(Debug, Clone)]
+enum Automaton {
+    /// At most one way to go on from any byte.
+    OnePass(Arc<onepass::DFA>),
+    Any(Arc<meta::Regex>),
+}
+
+impl Pattern {
+    /// The length of the text that the regex matches.
+    pub(super) fn find(&self, path: &str) -> Option<usize> {
+        let input = self.input(path)?;
+        match &self.automaton {
+            Automaton::OnePass(dfa) => {
+                let mut slots = [None; 2];
+                dfa.try_search_slots(&mut dfa.create_cache(), &input, &mut slots).ok()??;
+                slots[1].map(|end| end.get())
+            }
+            Automaton::Any(regex) => {
+                let found = regex.search(&input)?;
+                Some(if self.literal.is_empty() { found.len() } else { found.end() })
+            }
+        }
+    }
+
+    /// What the groups captured, if the regex has groups.
+    pub(super) fn captures(&self, path: &str) -> Option<Box<Captures>> {
+        let input = self.input(path)?;
+        let spans = self.automaton.captures(&input)?;
+        let names = spans.group_info().pattern_names(PatternID::ZERO);
+        let text = |number| {
+            let span = spans.get_group(number)?;
+            let start = if number == 0 && !self.literal.is_empty() { 0 } else { span.start };
+            path.get(start..span.end).map(Box::from)
+        };
+        let group =
+            |(number, name): (usize, Option<&str>)| Group { name: name.map(Box::from), text: text(number) };
+        Some(Box::new(Captures(names.enumerate().map(group).collect())))
+    }
+
+    fn input<'p>(&self, path: &'p str) -> Option<Input<'p>> {
+        let follows = path.as_bytes().starts_with(&self.literal);
+        follows.then(|| Input::new(path).range(self.literal.len()..).anchored(self.anchored))
+    }
+}
+
+impl Automaton {
+    fn captures(&self, input: &Input<'_>) -> Option<Spans> {
+        match self {
+            Automaton::OnePass(dfa) if dfa.get_nfa().group_info().all_group_len() > 1 => {
+                let mut spans = Spans::all(dfa.get_nfa().group_info().clone());
+                dfa.captures(&mut dfa.create_cache(), input.clone(), &mut spans);
+                Some(spans)
+            }
+            Automaton::Any(regex) if regex.captures_len() > 1 => {
+                let mut spans = regex.create_captures();
+                regex.search_captures(input, &mut spans);
+                Some(spans)
+            }
+            _ => None,
+        }
+    }
+
+    fn build(regex: &Hir, anchored: Anchored) -> Result<Automaton, String> {
+        if anchored == Anchored::Yes
+            && let Some(dfa) = one_pass(regex)
+        {
+            return Ok(Automaton::OnePass(Arc::new(dfa)));
+        }
+        let regex = meta::Builder::new().build_from_hir(regex);
+        regex.map(|regex| Automaton::Any(Arc::new(regex))).map_err(|error| match error.size_limit() {
+            Some(limit) => {
+                format!("it takes more than {limit} bytes when compiled; make its repetitions smaller")
+            }
+            None => error.to_string(),
+        })
+    }
+}
+
+fn one_pass(regex: &Hir) -> Option<onepass::DFA> {
+    let limit = Some(MAX_ONE_PASS);
+    let nfa = thompson::Compiler::new()
+        .configure(thompson::Config::new().nfa_size_limit(limit))
+        .build_from_hir(regex)
+        .ok()?;
+    let config = onepass::Config::new().size_limit(limit);
+    onepass::Builder::new().configure(config).build_from_nfa(nfa).ok()
+}
+
+/// What the groups of a path's regex captured: Kong's `uri_captures`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captures(Box<[Group]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Group {
+    name: Option<Box<str>>,
+    text: Option<Box<str>>,
+}
+
+impl Captures {
+    /// The text of a group by its number; 0 is the whole match.
+    pub fn get(&self, group: usize) -> Option<&str> {
+        self.0.get(group)?.text.as_deref()
+    }
+
+    /// The text of a group by its name.
+    pub fn name(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|group| group.name.as_deref() == Some(name))?.text.as_deref()
+    }
+
+    /// Names and texts of all groups, the whole match first.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, Option<&str>)> {
+        self.0.iter().map(|group| (group.name.as_deref(), group.text.as_deref()))
+    }
+}
+
+/// Compiles patterns; what several have in common is compiled once.
+#[derive(Debug, Default)]
+pub(super) struct PatternCompiler(HashMap<(bool, String), Automaton, RandomState>);
+
+impl PatternCompiler {
+    /// Compiles the regex of a path, given without its `~`. Kong anchors it by what it puts before it, not as
+    /// a whole: `/a|/b` is `^/a|/b`. The error says what is wrong.
+    pub(super) fn compile(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
+        let regex = regex_syntax::parse(&format!("^{regex}")).map_err(|error| explain(&error.to_string()))?;
+        if !regex.properties().look_set_prefix().contains(Look::Start) {
+            let pattern = self.pattern(Box::default(), &regex, Anchored::No)?;
+            return Ok((pattern, vec![Box::default()]));
+        }
+        let literals = literals(&regex);
+        let (literal, rest) = split_literal(regex);
+        Ok((self.pattern(literal, &rest, Anchored::Yes)?, literals))
+    }
+
+    fn pattern(&mut self, literal: Box<[u8]>, rest: &Hir, anchored: Anchored) -> Result<Pattern, String> {
+        let key = (anchored == Anchored::Yes, rest.to_string());
+        let automaton = match self.0.get(&key) {
+            Some(automaton) => automaton.clone(),
+            None => {
+                let automaton = Automaton::build(rest, anchored)?;
+                self.0.insert(key, automaton.clone());
+                automaton
+            }
+        };
+        Ok(Pattern { literal, anchored, automaton })
+    }
+}
+
+/// Says what is wrong with a regex, and how to mend it.
+pub(super) fn explain(error: &str) -> String {
+    let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    let remedy = if reason.contains("look-around") || reason.contains("backreferences") {
+        "rewrite it without: regexes run in linear time here"
+    } else {
+        "correct it, or write \\ before a character that stands for itself"
+    };
+    format!("{reason}; {remedy}")
+}
+
+fn literals(regex: &Hir) -> Literals {
+    let sequence = Extractor::new().limit_total(MAX_LITERALS).extract(regex);
+    let Some(literals) = sequence.literals() else { return vec![Box::default()] };
+    let mut literals: Literals = literals.iter().map(|literal| literal.as_bytes().into()).collect();
+    literals.sort_unstable();
+    literals.dedup_by(|longer, shorter| longer.starts_with(shorter));
+    literals
+}
+
+/// Takes the anchor and the literal off the front. Without a literal the anchor stays.
+fn split_literal(regex: Hir) -> (Box<[u8]>, Hir) {
+    let HirKind::Concat(parts) = regex.kind() else { return (Box::default(), regex) };
+    match parts.as_slice() {
+        [anchor, literal, rest @ ..] if *anchor.kind() == HirKind::Look(Look::Start) => {
+            match literal.kind() {
+                HirKind::Literal(literal) => (literal.0.clone(), Hir::concat(rest.to_vec())),
+                _ => (Box::default(), regex),
+            }
+        }
+        _ => (Box::default(), regex),
+    }
+}

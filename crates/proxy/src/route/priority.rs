@@ -1,0 +1,76 @@
+//! The priority of a route: one number composed of what it asks for.
+use super::subroute::PathKind;
+use weir_model::entity::Route;
+
+const PLAIN_HOSTS: u64 = 1 << 60;
+const REGEX_PATH: u64 = 1 << 51;
+const MAX_HEADERS: usize = 255;
+const LENGTH_MASK: u64 = 0x7FFFF;
+
+/// How the parts of a priority are put together: Kong's setting `route_match_calculation`.
+///
+/// Meant are, from the top: the number of criteria (3 bits), whether hosts have no wildcard (1), the number
+/// of headers (8), whether the path is a regex (1), `regex_priority` (32), the length of the prefix (19).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Calculation {
+    /// What Kong 3 computes. LuaJIT shifts plain numbers in 32 bits and takes the distance modulo 32, so the
+    /// number of criteria ends in bits 29 to 31 and that of headers in bits 20 to 27, below the two flags,
+    /// and a negative result fills the upper half: from four criteria on, or from a `regex_priority` of
+    /// 4096 on, a route is above all others.
+    #[default]
+    Original,
+    /// What Kong documents.
+    Strict,
+}
+
+impl Calculation {
+    /// A number in its place.
+    fn place(self, value: i32, bit: u32) -> u64 {
+        match self {
+            Calculation::Original => i64::from(value.wrapping_shl(bit)) as u64,
+            Calculation::Strict => u64::from(value as u32) << bit,
+        }
+    }
+
+    /// Strict order is that of the numbers, negative ones included.
+    fn place_regex_priority(self, value: i32) -> u64 {
+        match self {
+            Calculation::Original => self.place(value, 19),
+            Calculation::Strict => self.place(value ^ i32::MIN, 19),
+        }
+    }
+
+    /// The priority of a route, or of the part of it that has paths of this kind.
+    pub(super) fn priority(self, route: &Route, paths: PathKind) -> u64 {
+        let headers = route.headers.as_ref().map_or(0, |headers| headers.len()).min(MAX_HEADERS);
+        let path = match paths {
+            PathKind::None => 0,
+            PathKind::Prefix(length) => u64::from(length) & LENGTH_MASK,
+            PathKind::Regex => REGEX_PATH | self.place_regex_priority(route.regex_priority),
+        };
+        let plain_hosts = if has_plain_hosts(route) { PLAIN_HOSTS } else { 0 };
+        self.place(criteria(route, paths), 61) | self.place(headers as i32, 52) | plain_hosts | path
+    }
+}
+
+/// How many criteria the route has.
+fn criteria(route: &Route, paths: PathKind) -> i32 {
+    let present = [
+        is_present(&route.sources),
+        is_present(&route.destinations),
+        is_present(&route.methods),
+        is_present(&route.hosts),
+        is_present(&route.snis),
+        route.headers.as_ref().is_some_and(|headers| !headers.is_empty()),
+        paths != PathKind::None,
+    ];
+    present.iter().map(|&present| i32::from(present)).sum()
+}
+
+fn is_present<T>(values: &Option<Vec<T>>) -> bool {
+    values.as_ref().is_some_and(|values| !values.is_empty())
+}
+
+fn has_plain_hosts(route: &Route) -> bool {
+    is_present(&route.hosts) && route.hosts.iter().flatten().all(|host| !host.contains('*'))
+}

@@ -1,0 +1,69 @@
+//! A route with several paths counts as several routes, each with a priority of its own: one for all its
+//! regexes, one for each length of prefix.
+use super::priority::Calculation;
+use uuid::{Uuid, uuid};
+use weir_model::entity::{Protocol, Route};
+
+/// Kong derives the ids of the parts of a route in this namespace; ties are broken by them.
+const NAMESPACE: Uuid = uuid!("7f145bf9-0dce-4f91-98eb-debbce4b9f6b");
+
+/// What the paths of a part have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathKind {
+    /// The route has no paths.
+    None,
+    /// Prefixes, all of this length.
+    Prefix(u32),
+    /// Regexes.
+    Regex,
+}
+
+/// A route, or the part of it whose paths share a priority.
+#[derive(Debug)]
+pub(super) struct Subroute<'a> {
+    pub(super) index: u32,
+    pub(super) route: &'a Route,
+    pub(super) kind: PathKind,
+    pub(super) paths: Vec<&'a str>,
+    /// Higher is better.
+    pub(super) order: (u64, Uuid),
+}
+
+/// The parts of a route; none of a stream route.
+pub(super) fn split(index: u32, route: &Route, calculation: Calculation) -> Vec<Subroute<'_>> {
+    if is_stream(route) {
+        return Vec::new();
+    }
+    let groups = group(route.paths.as_deref().unwrap_or_default());
+    let whole = groups.len() == 1;
+    let part = |(position, (kind, paths))| {
+        let id = if whole { route.id } else { part_id(route.id, position) };
+        Subroute { index, route, kind, paths, order: (calculation.priority(route, kind), id) }
+    };
+    (1..).zip(groups).map(part).collect()
+}
+
+fn is_stream(route: &Route) -> bool {
+    use Protocol::{Tcp, Tls, TlsPassthrough, Udp};
+    matches!(route.protocols.first(), Some(Tcp | Tls | TlsPassthrough | Udp))
+}
+
+fn part_id(route: Uuid, position: u32) -> Uuid {
+    Uuid::new_v5(&NAMESPACE, format!("{route}#{position}").as_bytes())
+}
+
+/// Groups paths by kind, in order of first appearance.
+fn group(paths: &[String]) -> Vec<(PathKind, Vec<&str>)> {
+    let mut groups: Vec<(PathKind, Vec<&str>)> = Vec::new();
+    for path in paths {
+        let kind = if path.starts_with('~') { PathKind::Regex } else { PathKind::Prefix(path.len() as u32) };
+        match groups.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, paths)) => paths.push(path),
+            None => groups.push((kind, vec![path])),
+        }
+    }
+    if groups.is_empty() {
+        groups.push((PathKind::None, Vec::new()));
+    }
+    groups
+}

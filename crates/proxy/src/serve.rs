@@ -1,0 +1,480 @@
+//! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
+//! `next` reads an HTTP/1.1 head.
+
+use crate::answer::{Answer, Failure};
+use crate::chain::Chain;
+use crate::client::{Client, Http1};
+use crate::exchange::{Connection, Exchange, NormalPath, Source, Timing};
+use crate::forward::Ask;
+use crate::plugin::Flow;
+use crate::relay::{Awaited, Broken, Relay, Upload};
+use crate::respond;
+use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
+use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
+use crate::upstream::pool::UpstreamConnection;
+use crate::worker::Worker;
+use crate::{client_ip, telemetry};
+use std::borrow::Cow;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+use weir_http1::{Framing, Method, Reject, RequestHead, ResponseHead};
+
+/// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
+const BUFFERED: usize = 64 * 1024;
+/// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
+const COLLECTED: usize = 1024 * 1024;
+
+/// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
+/// end too.
+pub(crate) async fn next(
+    worker: &Rc<Worker>,
+    client: &mut Http1,
+    connection: &Rc<Connection>,
+) -> Option<Instant> {
+    let (mut request, response) = worker.heads();
+    let read = read_head(worker, client, &mut request).await;
+    let Some(read) = read else {
+        worker.keep_heads(request, response);
+        return None;
+    };
+    if read.is_err() {
+        // What it holds was said by an earlier request.
+        request = RequestHead::default();
+    }
+    client.begin_exchange(&request);
+    let most = worker.options.keepalive_requests;
+    if most != 0 && connection.requests.get() >= most {
+        client.close_after();
+    }
+    let mut exchange = new_exchange(worker, connection, (request, response));
+    match read {
+        Ok(head_bytes) => {
+            exchange.bytes_in = head_bytes as u64;
+            guarded(worker, client, &mut exchange).await;
+        }
+        Err(failure) => {
+            client.close_after();
+            let snapshot = exchange.snapshot.clone();
+            answer(worker, client, &mut exchange, &snapshot.global, failure.answer()).await;
+            finish(worker, &mut exchange, &snapshot.global);
+        }
+    }
+    worker.keep_heads(exchange.request, exchange.response);
+    exchange.timing.end.filter(|_| client.keep_alive && client.body_is_done())
+}
+
+/// Serves a request such that a panic is this request's failure and nobody else's.
+async fn guarded(worker: &Rc<Worker>, client: &mut Http1, exchange: &mut Exchange) {
+    let served = {
+        let mut serving = pin!(serve(worker, client, exchange));
+        poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
+            Ok(served) => served.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        })
+        .await
+    };
+    if served.is_err() {
+        tracing::error!(request_id = exchange.id(), "{}", Failure::Internal);
+        let begun = client.begun;
+        client.abort();
+        if !begun {
+            client.aborted = false;
+            answer(worker, client, exchange, &Chain::default(), Failure::Internal.answer()).await;
+        }
+    }
+}
+
+/// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.
+async fn read_head(
+    worker: &Worker,
+    client: &mut Http1,
+    head: &mut RequestHead,
+) -> Option<Result<usize, Failure>> {
+    let mut begun = false;
+    loop {
+        if !client.wire.inbox.is_empty() {
+            match head.parse(client.wire.inbox.bytes(), &worker.options.limits) {
+                Ok(Some(n)) => {
+                    client.wire.inbox.consume(n);
+                    return Some(Ok(n));
+                }
+                Ok(None) if client.wire.inbox.is_full() => {
+                    return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
+                }
+                Ok(None) => {}
+                Err(reject) => return Some(Err(Failure::Rejected(reject))),
+            }
+            if !std::mem::replace(&mut begun, true) {
+                client.deadline.set(Instant::now(), worker.options.client_header_timeout);
+            }
+        }
+        let filled = poll_fn(|cx| match client.wire.poll_fill(cx) {
+            Poll::Ready(filled) => Poll::Ready(Some(filled)),
+            Poll::Pending => client.deadline.poll(cx).map(|()| None),
+        });
+        match filled.await {
+            Some(Ok(1..)) => {}
+            Some(_) => return None,
+            None => return begun.then_some(Err(Failure::ClientTimeout)),
+        }
+    }
+}
+
+fn new_exchange(
+    worker: &Worker,
+    connection: &Rc<Connection>,
+    (request, response): (RequestHead, ResponseHead),
+) -> Exchange {
+    Exchange {
+        source: Source::Kong,
+        peer: connection.peer,
+        client_ip: connection.peer.ip(),
+        tls: connection.tls,
+        sni: connection.sni.clone(),
+        id: worker.request_id(),
+        worker: worker.index,
+        timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
+        bytes_in: 0,
+        bytes_out: 0,
+        connection: connection.clone(),
+        body: None,
+        body_is_whole: false,
+        path: NormalPath::AsSent,
+        matched_path: 0,
+        query: None,
+        snapshot: worker.snapshot(),
+        route: None,
+        consumer: None,
+        credential: None,
+        anonymous: false,
+        kept: Vec::new(),
+        request,
+        response,
+    }
+}
+
+/// Serves one request whose head is in the exchange.
+pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut Exchange) {
+    let snapshot = exchange.snapshot.clone();
+    let route = match admit(worker, client, exchange, &snapshot) {
+        Ok(route) => route,
+        Err(refusal) => {
+            answer(worker, client, exchange, &snapshot.global, refusal).await;
+            return finish(worker, exchange, &snapshot.global);
+        }
+    };
+    let outcome = match respond::require_protocol(route, exchange) {
+        Some(redirect) => Err(redirect),
+        None => through_plugins(worker, client, exchange, route).await,
+    };
+    if let Err(outcome) = outcome {
+        answer(worker, client, exchange, &route.chain, outcome).await;
+        return finish(worker, exchange, &route.chain);
+    }
+    match &route.service {
+        None => answer(worker, client, exchange, &route.chain, Failure::NoService.answer()).await,
+        Some(service) => proxy(worker, client, exchange, route, service).await,
+    }
+    finish(worker, exchange, &route.chain);
+}
+
+/// Normalises what routing and plugins look at, and finds the route.
+fn admit<'s, C: Client>(
+    worker: &Worker,
+    client: &C,
+    exchange: &mut Exchange,
+    snapshot: &'s Snapshot,
+) -> Result<&'s CompiledRoute, Answer> {
+    if matches!(exchange.request.method, Method::Connect | Method::Trace) {
+        return Err(Failure::MethodNotAllowed.answer());
+    }
+    let limit = worker.options.client_max_body_size;
+    if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
+        return Err(Failure::BodyTooLarge.answer());
+    }
+    exchange.request.headers.remove_hop_by_hop();
+    client_ip::strip_identity(&mut exchange.request.headers);
+    client_ip::determine(&worker.options, exchange);
+    if let Cow::Owned(path) = normalize_path(exchange.request.path()) {
+        exchange.path = NormalPath::Rewritten(path);
+    }
+    let Some(found) = find(exchange, snapshot) else { return Err(Failure::NoRoute.answer()) };
+    exchange.route = Some(found.index);
+    exchange.matched_path = found.matched_path;
+    Ok(&snapshot.routes[found.index as usize])
+}
+
+fn find(exchange: &Exchange, snapshot: &Snapshot) -> Option<crate::route::Match> {
+    let header: &HeaderLookup<'_> =
+        &|name: &str, visit: &mut dyn FnMut(&[u8]) -> bool| exchange.request.headers.get_all(name).any(visit);
+    snapshot.router.find(&Query {
+        method: exchange.request.method_str(),
+        host: exchange.request.host().unwrap_or_default(),
+        path: exchange.path(),
+        scheme: if exchange.tls { Scheme::Https } else { Scheme::Http },
+        sni: exchange.sni.as_deref(),
+        dst_port: exchange.connection.local_port,
+        header,
+    })
+}
+
+/// Collects the body where it is wanted whole, and runs the access hooks.
+async fn through_plugins<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    route: &CompiledRoute,
+) -> Result<(), Answer> {
+    if route.chain.wants_body {
+        collect(worker, client, exchange, COLLECTED).await.map_err(|failure| failure.answer())?;
+    }
+    let (mut flow, mut at) = route.chain.access(exchange, 0);
+    loop {
+        match flow {
+            Flow::Continue if at >= route.chain.steps.len() => return Ok(()),
+            Flow::Continue => (flow, at) = route.chain.access(exchange, at),
+            Flow::Respond(answer) => return Err(answer),
+            Flow::Wait(future) => match unless_gone(client, future).await {
+                Some(resume) => flow = resume(exchange),
+                None => return Err(Failure::ClientGone.answer()),
+            },
+        }
+    }
+}
+
+async fn unless_gone<C: Client, T>(client: &mut C, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending if client.body_is_done() => client.poll_gone(cx).map(|()| None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
+}
+
+/// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
+async fn collect<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    most: usize,
+) -> Result<(), Failure> {
+    let mut collected = Vec::new();
+    let limit = worker.options.client_max_body_size;
+    loop {
+        let data = client.body().map_err(Failure::Rejected)?;
+        let n = data.len();
+        collected.extend_from_slice(data);
+        client.consume(n);
+        if limit > 0 && collected.len() as u64 > limit {
+            return Err(Failure::BodyTooLarge);
+        }
+        if client.body_is_done() || collected.len() >= most {
+            exchange.bytes_in += collected.len() as u64;
+            exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
+            exchange.body = Some(collected);
+            return Ok(());
+        }
+        if n == 0 {
+            more(worker, client).await?;
+        }
+    }
+}
+
+/// Waits for more of the request's body.
+async fn more<C: Client>(worker: &Worker, client: &mut C) -> Result<(), Failure> {
+    client.deadline().set(Instant::now(), worker.options.client_body_timeout);
+    poll_fn(|cx| match client.poll_more(cx) {
+        Poll::Ready(more) => Poll::Ready(more),
+        Poll::Pending => client.deadline().poll(cx).map(|()| Err(Failure::ClientTimeout)),
+    })
+    .await
+}
+
+/// Asks the upstream and passes its response on.
+async fn proxy<C: Client>(
+    worker: &Rc<Worker>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    route: &CompiledRoute,
+    service: &CompiledService,
+) {
+    let framing = match buffer_body(worker, client, exchange, route).await {
+        Ok(framing) => framing,
+        Err(failure) => return answer(worker, client, exchange, &route.chain, failure.answer()).await,
+    };
+    let ask = Ask { worker, route, service, framing };
+    match ask.forward(client, exchange).await {
+        Ok((upstream, upload)) => pass_on(&ask, client, exchange, upstream, upload).await,
+        Err(failure) => {
+            telemetry::failed(exchange, service, &failure);
+            if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
+                client.close_after();
+            }
+            answer(worker, client, exchange, &route.chain, failure.answer()).await;
+        }
+    }
+}
+
+/// Holds a short body until it is whole (`request_buffering`), so that a slow client does not hold the upstream.
+/// Returns how the body goes on.
+async fn buffer_body<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    route: &CompiledRoute,
+) -> Result<Framing, Failure> {
+    let framing = client.framing();
+    if exchange.body.is_none() && route.entity.request_buffering {
+        match framing {
+            Framing::Chunked => collect(worker, client, exchange, BUFFERED).await?,
+            _ => {
+                while !client.body_is_buffered() {
+                    more(worker, client).await?;
+                }
+            }
+        }
+    }
+    match &exchange.body {
+        Some(body) if exchange.body_is_whole && framing != Framing::None => {
+            Ok(Framing::Length(body.len() as u64))
+        }
+        _ => Ok(framing),
+    }
+}
+
+/// Passes the response on: hooks, head, body. Then the connection to the upstream is kept, if it can be.
+async fn pass_on<C: Client>(
+    ask: &Ask<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    mut upstream: Box<UpstreamConnection>,
+    upload: Upload,
+) {
+    let worker = ask.worker;
+    exchange.source = Source::Service;
+    let now = Instant::now();
+    exchange.timing.upstream_head = Some(now);
+    client.deadline().set(now, ask.timeouts().read);
+    let framing = exchange.response.framing;
+    let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
+    exchange.response.headers.remove_hop_by_hop();
+    ask.route.chain.response(exchange);
+    respond::decorate_proxied(&worker.options, exchange);
+    if !upload.done || worker.draining.get() {
+        // The upstream answered before it had the whole request: what is left may never be read.
+        client.close_after();
+    }
+    exchange.bytes_out += client.begin(exchange, framing);
+    let mut relay = Relay {
+        client,
+        upstream: &mut upstream,
+        exchange,
+        timeouts: ask.timeouts(),
+        limits: &worker.options.limits,
+        max_body: worker.options.client_max_body_size,
+        read_ahead: ask.route.entity.response_buffering,
+        upload,
+        awaited: Awaited::Response,
+        interim: 0,
+    };
+    let passed = poll_fn(|cx| relay.poll_body(cx)).await;
+    let whole_request = relay.upload.done && !relay.upload.is_broken();
+    match passed {
+        Ok(()) if reusable && whole_request => {
+            let end = Instant::now();
+            exchange.timing.end = Some(end);
+            worker.pool.put(upstream, end);
+        }
+        Ok(()) => {}
+        Err(broken) => {
+            client.abort();
+            if !matches!(broken, Broken::Client(_)) {
+                telemetry::broken(exchange, ask.service, &broken);
+            }
+        }
+    }
+}
+
+/// Answers from the gateway itself. The body of a request that nobody read is read away if it is short; otherwise the
+/// connection ends, so that it can't be taken for the next request.
+async fn answer<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    chain: &Chain,
+    answer: Answer,
+) {
+    if answer.unheard {
+        exchange.response.status = answer.status;
+        return client.abort();
+    }
+    let body = answer.write(exchange);
+    chain.response(exchange);
+    respond::decorate_own(&worker.options, exchange);
+    skip_request_body(client);
+    if exchange.request.method == Method::Head {
+        exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());
+    }
+    if worker.draining.get() {
+        client.close_after();
+    }
+    exchange.bytes_out += client.begin(exchange, Framing::Length(body.len() as u64));
+    let mut left = if is_bodiless(exchange) { &[][..] } else { &body[..] };
+    client.deadline().set(Instant::now(), worker.options.send_timeout);
+    let sent = poll_fn(|cx| {
+        let sent = send(client, exchange, &mut left, cx);
+        if sent.is_pending() {
+            client.deadline().poll(cx).map(|()| Err(std::io::ErrorKind::TimedOut.into()))
+        } else {
+            sent
+        }
+    });
+    if sent.await.is_err() {
+        client.abort();
+    }
+}
+
+fn skip_request_body<C: Client>(client: &mut C) {
+    while let Ok(n @ 1..) = client.body().map(<[u8]>::len) {
+        client.consume(n);
+    }
+    if !client.body_is_done() {
+        client.close_after();
+    }
+}
+
+fn is_bodiless(exchange: &Exchange) -> bool {
+    exchange.request.method == Method::Head || matches!(exchange.response.status, 204 | 304)
+}
+
+fn send<C: Client>(
+    client: &mut C,
+    exchange: &mut Exchange,
+    left: &mut &[u8],
+    cx: &mut std::task::Context<'_>,
+) -> Poll<std::io::Result<()>> {
+    while !left.is_empty() {
+        match client.poll_send(cx, left)? {
+            Poll::Ready(n) => {
+                exchange.bytes_out += n as u64;
+                *left = &left[n..];
+            }
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+    client.end(None)?;
+    client.poll_flush(cx)
+}
+
+/// After the last byte: logs and counts.
+fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
+    exchange.timing.end.get_or_insert_with(Instant::now);
+    worker.count_request();
+    chain.log(exchange);
+    telemetry::log_access(worker, exchange);
+}

@@ -1,0 +1,76 @@
+//! The configuration in force, compiled: immutable, taken once by each request and kept to its end.
+
+mod compile;
+mod scopes;
+
+use crate::chain::Chain;
+use crate::route::Router;
+use crate::tls::Certificates;
+use crate::upstream::balance::Balancer;
+use crate::upstream::endpoint::Endpoint;
+use std::ops::Deref;
+use std::sync::Arc;
+use weir_model::entity;
+
+pub use compile::{CompileError, Compiler};
+
+/// The configuration in force, compiled.
+pub struct Snapshot {
+    pub(crate) router: Router,
+    pub(crate) routes: Vec<CompiledRoute>,
+    pub(crate) consumers: Vec<Consumer>,
+    /// The plugins of no route: global ones see requests that matched nothing.
+    pub(crate) global: Chain,
+    /// Handed to the TLS listeners when the snapshot is published.
+    pub(crate) certificates: Arc<Certificates>,
+}
+
+/// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
+/// touch.
+pub(crate) struct Held(pub(crate) Arc<Snapshot>);
+
+impl Deref for Held {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.0
+    }
+}
+
+/// A route, its service and its plugins.
+pub struct CompiledRoute {
+    /// The route as configured.
+    pub entity: entity::Route,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+    /// Where it leads; none must be answered by a plugin.
+    pub service: Option<Arc<CompiledService>>,
+    pub(crate) chain: Chain,
+    pub(crate) http: bool,
+    pub(crate) https: bool,
+}
+
+/// A service, and how to reach it.
+pub struct CompiledService {
+    /// The service as configured.
+    pub entity: entity::Service,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+    pub(crate) destination: Destination,
+}
+
+/// Where a service's `host` leads.
+pub(crate) enum Destination {
+    /// To a host of that name or address.
+    Host(Endpoint),
+    /// To the targets of the upstream of that name.
+    Upstream(Arc<Balancer>),
+}
+
+/// A consumer.
+pub struct Consumer {
+    /// The consumer as configured.
+    pub entity: entity::Consumer,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+}

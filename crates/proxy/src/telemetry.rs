@@ -1,0 +1,75 @@
+//! What an exchange leaves behind: a line in the access log, and a warning where an upstream failed.
+
+use crate::access_log::{self, Record};
+use crate::answer::Failure;
+use crate::exchange::{Exchange, Source};
+use crate::relay::Broken;
+use crate::snapshot::CompiledService;
+use crate::worker::Worker;
+use std::fmt::Display;
+use std::time::{Instant, SystemTime};
+use weir_http1::{Known, Version};
+
+/// Reports that the upstream gave no usable response.
+pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {
+    let clients_own = matches!(
+        failure,
+        Failure::ClientGone | Failure::ClientTimeout | Failure::BodyTooLarge | Failure::Rejected(_)
+    );
+    if !clients_own {
+        warn(exchange, service, failure);
+    }
+}
+
+/// Reports that the upstream broke off a response that the client has begun to receive.
+pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Broken) {
+    warn(exchange, service, broken);
+}
+
+fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
+    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    tracing::warn!(request_id = exchange.id(), service = name, "{what}");
+}
+
+/// Writes the exchange's line, if there is a log.
+pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
+    if !worker.access_log.is_on() {
+        return;
+    }
+    let timing = exchange.timing;
+    let end = timing.end.unwrap_or_else(Instant::now);
+    let since = |start: Instant, end: Instant| end.saturating_duration_since(start);
+    let asked = timing.upstream_start.unwrap_or(end);
+    worker.access_log.write(&Record {
+        client_ip: exchange.client_ip,
+        remote_user: None,
+        time: SystemTime::now(),
+        method: exchange.request.method_str().as_bytes(),
+        target: exchange.request.target().as_bytes(),
+        version: if exchange.request.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        scheme: exchange.scheme(),
+        host: exchange.request.host().map(str::as_bytes),
+        tls: None,
+        status: exchange.response.status,
+        bytes_sent: exchange.bytes_out,
+        request_size: exchange.bytes_in,
+        response_size: exchange.bytes_out,
+        referer: exchange.request.headers.get("Referer"),
+        user_agent: exchange.header(Known::UserAgent),
+        latency: since(timing.start, end),
+        upstream_latency: timing.upstream_head.map(|head| since(asked, head)),
+        receive_latency: timing.upstream_head.map(|head| since(head, end)),
+        request_id: exchange.id(),
+        upstream: None,
+        route: exchange
+            .route()
+            .map(|r| access_log::Entity { id: r.entity.id, name: r.entity.name.as_deref() }),
+        service: exchange.service().map(|s| access_log::Entity { id: s.id, name: s.name.as_deref() }),
+        consumer: exchange.consumer().map(|c| access_log::Consumer {
+            id: c.entity.id,
+            username: c.entity.username.as_deref(),
+            custom_id: c.entity.custom_id.as_deref(),
+        }),
+        source: if exchange.source == Source::Service { "upstream" } else { "kong" },
+    });
+}

@@ -1,0 +1,214 @@
+//! TLS towards upstreams.
+
+use super::{CertifiedKey, Problem, Subject, TlsError, provider};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier};
+use rustls::crypto::verify_tls13_signature_with_raw_key;
+use rustls::pki_types::{
+    CertificateDer, ServerName, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, TrustAnchor,
+    UnixTime,
+};
+use rustls::sign::SingleCertAndKey;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::sync::Arc;
+use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity};
+
+/// How many upstream names each configuration remembers sessions of.
+const RESUMABLE_SERVERS: usize = 256;
+
+/// How an upstream's certificate is verified: its chain, its validity and its name.
+#[derive(Debug, Clone)]
+pub struct Verify {
+    /// The certificates to trust.
+    pub roots: Vec<CertificateDer<'static>>,
+    /// How many intermediate certificates may stand between the upstream's certificate and a root.
+    pub depth: Option<u8>,
+}
+
+/// The configuration for connections to upstreams, one for all services that verify and identify alike: it remembers
+/// the sessions that it can resume, and a resumed session is not verified again.
+///
+/// Without `verify`, any certificate is accepted, as Kong does by default; the handshake's signature is still checked
+/// against it. `identity` is presented when the upstream asks for a client certificate.
+pub fn client_config(
+    verify: Option<Verify>,
+    identity: Option<Arc<CertifiedKey>>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let verifier: Arc<dyn ServerCertVerifier> = match verify {
+        Some(verify) => Arc::new(Verifier::new(verify)?),
+        None => Arc::new(AcceptAny),
+    };
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| TlsError {
+            subject: Subject::Settings,
+            problem: Problem::Refused(error.to_string()),
+        })?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match identity {
+        Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(RESUMABLE_SERVERS)));
+    Ok(Arc::new(config))
+}
+
+/// Accepts any certificate, but only from a server that holds its key.
+///
+/// The certificate is read no further than to its public key, so that old version 1 certificates work too.
+#[derive(Debug)]
+struct AcceptAny;
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let spki = public_key(cert)?;
+        let entity = RawPublicKeyEntity::try_from(&spki).map_err(|_| bad_encoding())?;
+        let provider = provider();
+        let mapping = provider.signature_verification_algorithms.mapping;
+        let algorithms =
+            mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme).flat_map(|(_, all)| *all);
+        let verifies = |algorithm: &&dyn SignatureVerificationAlgorithm| {
+            entity.verify_signature(*algorithm, message, signed.signature()).is_ok()
+        };
+        if algorithms.into_iter().any(verifies) {
+            Ok(HandshakeSignatureValid::assertion())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::BadSignature))
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let spki = public_key(cert)?;
+        verify_tls13_signature_with_raw_key(
+            message,
+            &spki,
+            signed,
+            &provider().signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn bad_encoding() -> Error {
+    Error::InvalidCertificate(CertificateError::BadEncoding)
+}
+
+fn public_key(cert: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert).map_err(|_| bad_encoding())?;
+    Ok(SubjectPublicKeyInfoDer::from(cert.public_key().raw.to_vec()))
+}
+
+/// Verifies as rustls does, and limits the length of the chain.
+#[derive(Debug)]
+struct Verifier {
+    inner: Arc<WebPkiServerVerifier>,
+    roots: Vec<TrustAnchor<'static>>,
+    depth: Option<u8>,
+}
+
+impl Verifier {
+    fn new(verify: Verify) -> Result<Self, TlsError> {
+        let refused = |error: String| TlsError {
+            subject: Subject::CaCertificate(None),
+            problem: Problem::UnusableCertificate(error),
+        };
+        let mut store = RootCertStore::empty();
+        for root in verify.roots {
+            store.add(root).map_err(|error| refused(error.to_string()))?;
+        }
+        let roots = store.roots.clone();
+        let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(Self { inner, roots, depth: verify.depth })
+    }
+
+    /// Whether there is a path to a root that is short enough.
+    fn check_depth(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let cert = EndEntityCert::try_from(end_entity).map_err(|_| bad_encoding())?;
+        let short = |path: &webpki::VerifiedPath<'_>| {
+            let length = path.intermediate_certificates().count();
+            if length <= depth { Ok(()) } else { Err(webpki::Error::MaximumPathDepthExceeded) }
+        };
+        let algorithms = provider().signature_verification_algorithms.all;
+        let usage = KeyUsage::server_auth();
+        cert.verify_for_usage(algorithms, &self.roots, intermediates, now, usage, None, Some(&short))
+            .map(drop)
+            .map_err(|_| Error::InvalidCertificate(CertificateError::UnknownIssuer))
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.inner.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+        match self.depth.map(usize::from) {
+            // A path cannot be longer than the chain that was sent.
+            Some(depth) if intermediates.len() > depth => {
+                self.check_depth(end_entity, intermediates, now, depth)?;
+            }
+            _ => {}
+        }
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.inner.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,34 @@
+//! TLS on both sides: certificates by server name towards clients, verification towards upstreams.
+//!
+//! [`ServerTls`] is made once for a set of listeners and kept over every reload; only the [`Certificates`] behind it
+//! are replaced, so that neither connections nor resumable sessions are lost.
+//!
+//! An idle connection takes about 8 KiB of the process's memory: 1.2 KiB of state, a read buffer that rustls shrinks to
+//! 4 KiB once the peer pauses, and keys. Nothing is kept of what was written and sent, but rustls buffers up to 64 KiB
+//! that the socket did not take: whoever writes bodies must flush before writing more.
+
+mod certificates;
+mod client;
+mod default;
+mod error;
+mod pem;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use certificates::Certificates;
+pub use client::{Verify, client_config};
+pub use default::default_certificate;
+pub use error::{Problem, Subject, TlsError};
+pub use pem::{ca_certificates, roots};
+pub use rustls::sign::CertifiedKey;
+pub use server::{CipherSuites, ServerTls, TlsOptions, Version};
+
+use rustls::crypto::CryptoProvider;
+use std::sync::{Arc, OnceLock};
+
+/// The one provider of cryptography, shared so that every configuration reuses it.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())).clone()
+}

@@ -1,0 +1,67 @@
+//! One place to connect to.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_model::entity::Protocol;
+
+/// One place to connect to, and how it is named there.
+pub(crate) struct Endpoint {
+    /// Stable over reloads: the place in every worker's table of idle connections.
+    pub(crate) id: u32,
+    pub(crate) host: Box<str>,
+    /// Set where the host is an address, so that no name is resolved.
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) port: u16,
+    /// The `Host` header it gets when the client's is not preserved.
+    pub(crate) authority: Box<str>,
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        ids: &EndpointIds,
+        protocol: Protocol,
+        (host, port): (&str, u16),
+        host_header: Option<&str>,
+        tls: Option<(Arc<rustls::ClientConfig>, &str)>,
+    ) -> Self {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let authority = host_header.map_or_else(|| authority(protocol, host, port), str::to_owned);
+        let profile = tls.as_ref().map(|(_, profile)| *profile);
+        Self {
+            id: ids.get(host, port, profile),
+            host: bare.into(),
+            ip: bare.parse().ok(),
+            port,
+            authority: authority.into(),
+            tls: tls.map(|(config, _)| config),
+        }
+    }
+}
+
+/// `host`, or `host:port` where the port is not the scheme's own.
+fn authority(protocol: Protocol, host: &str, port: u16) -> String {
+    let default = if matches!(protocol, Protocol::Https | Protocol::Grpcs) { 443 } else { 80 };
+    let mut text = host.to_owned();
+    if port != default {
+        let _ = write!(text, ":{port}");
+    }
+    text
+}
+
+/// Hands out endpoint ids; retained, so that a reload keeps the idle connections of what did not change.
+#[derive(Default)]
+pub(crate) struct EndpointIds(Mutex<HashMap<Place, u32>>);
+
+/// Host, port and how TLS is spoken.
+type Place = (String, u16, Option<String>);
+
+impl EndpointIds {
+    fn get(&self, host: &str, port: u16, tls: Option<&str>) -> u32 {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = ids.len() as u32;
+        *ids.entry((host.to_owned(), port, tls.map(str::to_owned))).or_insert(next)
+    }
+}

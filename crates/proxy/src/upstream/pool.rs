@@ -1,0 +1,94 @@
+//! Idle connections of one worker, by endpoint, last in first out.
+
+use crate::wire::Wire;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How connections are kept; Kong's `upstream_keepalive_*` settings.
+#[derive(Debug, Clone)]
+pub struct KeepAlive {
+    /// Idle connections per endpoint and worker; 0 keeps none.
+    pub pool_size: usize,
+    /// Requests after which a connection is closed; 0 is any number.
+    pub max_requests: u32,
+    /// How long one may stay idle; zero is forever.
+    pub idle_timeout: Duration,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { pool_size: 512, max_requests: 10_000, idle_timeout: Duration::from_secs(60) }
+    }
+}
+
+/// A connection to an upstream, in use or idle.
+pub(crate) struct UpstreamConnection {
+    pub(crate) wire: Wire,
+    pub(crate) endpoint: u32,
+    pub(crate) server_name: Option<Rc<str>>,
+    pub(crate) requests: u32,
+}
+
+struct Idle {
+    upstream: Box<UpstreamConnection>,
+    since: Instant,
+}
+
+/// Idle connections of one worker.
+pub(crate) struct Pool {
+    keep_alive: KeepAlive,
+    idle: RefCell<Vec<Vec<Idle>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
+        Self { keep_alive, idle: RefCell::default() }
+    }
+
+    /// A live idle connection to the endpoint, the most recently used.
+    pub(crate) fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+        let mut idle = self.idle.borrow_mut();
+        let shelf = idle.get_mut(endpoint as usize)?;
+        let mut at = shelf.len();
+        while at > 0 {
+            at -= 1;
+            if shelf[at].upstream.server_name.as_deref() == server_name {
+                let mut found = shelf.remove(at).upstream;
+                if !found.wire.io.is_stale() {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose response was read to its end.
+    pub(crate) fn put(&self, mut upstream: Box<UpstreamConnection>, now: Instant) {
+        let most = self.keep_alive.max_requests;
+        if (most != 0 && upstream.requests >= most) || !upstream.wire.inbox.is_empty() {
+            return;
+        }
+        upstream.wire.release_buffers();
+        let mut idle = self.idle.borrow_mut();
+        let place = upstream.endpoint as usize;
+        if idle.len() <= place {
+            idle.resize_with(place + 1, Vec::new);
+        }
+        let shelf = &mut idle[place];
+        if shelf.len() < self.keep_alive.pool_size {
+            shelf.push(Idle { upstream, since: now });
+        }
+    }
+
+    /// Closes what was idle for too long, and what its peer has closed.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let timeout = self.keep_alive.idle_timeout;
+        for shelf in self.idle.borrow_mut().iter_mut() {
+            shelf.retain_mut(|idle| {
+                let expired = !timeout.is_zero() && now.duration_since(idle.since) >= timeout;
+                !expired && !idle.upstream.wire.io.is_stale()
+            });
+        }
+    }
+}

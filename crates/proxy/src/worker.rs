@@ -1,0 +1,206 @@
+//! One worker: a thread, a runtime, the connections handed to it, and all that they need without a lock.
+
+use crate::access_log::{AccessLog, WorkerLog};
+use crate::connection;
+use crate::io::Duplex;
+use crate::options::Options;
+use crate::snapshot::{Held, Snapshot};
+use crate::tls::ServerTls;
+use crate::upstream::pool::Pool;
+use crate::upstream::resolve::Resolver;
+use std::cell::{Cell, RefCell};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_local;
+use weir_http1::{RequestHead, ResponseHead};
+
+/// Heads kept for reuse by each worker.
+const HEADS_KEPT: usize = 64;
+
+/// What the node's workers share.
+pub(crate) struct Node {
+    /// How the data plane was started.
+    pub(crate) options: Options,
+    pub(crate) resolver: Resolver,
+    pub(crate) tls: ServerTls,
+    pub(crate) access_log: AccessLog,
+    pub(crate) loads: Vec<Load>,
+}
+
+/// What one worker counts. Written by it alone, but for `connections`, which the acceptor raises.
+#[repr(align(128))]
+#[derive(Default)]
+pub(crate) struct Load {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) requests: AtomicU64,
+}
+
+/// What a worker is told from outside.
+pub(crate) enum Command {
+    /// Serve this connection.
+    Serve(TcpStream, SocketAddr, SocketAddr, bool),
+    /// Put the snapshot in force, then say so.
+    Publish(Arc<Snapshot>, oneshot::Sender<()>),
+    /// Close idle connections now, and the others after their exchange.
+    Drain,
+}
+
+/// One worker's own state.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) node: Arc<Node>,
+    pub(crate) options: Options,
+    pub(crate) pool: Pool,
+    pub(crate) access_log: WorkerLog,
+    pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
+    pub(crate) draining: Cell<bool>,
+    snapshot: RefCell<Rc<Held>>,
+    heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
+    idle: RefCell<Idle>,
+    random: Cell<u64>,
+}
+
+/// Wakers of this worker's connections, so that a drain reaches the idle ones.
+#[derive(Default)]
+struct Idle {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        index: usize,
+        node: Arc<Node>,
+        snapshot: Arc<Snapshot>,
+        memory_upstream: Option<fn() -> Box<dyn Duplex>>,
+    ) -> Rc<Self> {
+        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        Rc::new(Self {
+            index,
+            options: node.options.clone(),
+            access_log: node.access_log.worker(),
+            pool: Pool::new(node.options.upstream_keepalive.clone()),
+            node,
+            memory_upstream,
+            draining: Cell::new(false),
+            snapshot: RefCell::new(Rc::new(Held(snapshot))),
+            heads: RefCell::default(),
+            idle: RefCell::default(),
+            random: Cell::new(seed.0 ^ seed.1),
+        })
+    }
+
+    /// The configuration in force.
+    pub(crate) fn snapshot(&self) -> Rc<Held> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// Follows commands until there is nobody left to give any.
+    pub(crate) async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+        spawn_local(sweep(self.clone()));
+        let log = self.clone();
+        spawn_local(async move { log.access_log.flush_regularly().await });
+        while let Some(command) = commands.recv().await {
+            match command {
+                Command::Serve(tcp, peer, local, tls) => {
+                    spawn_local(connection::run(self.clone(), tcp, peer, local, tls));
+                }
+                Command::Publish(snapshot, done) => {
+                    *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));
+                    let _ = done.send(());
+                }
+                Command::Drain => {
+                    self.draining.set(true);
+                    self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);
+                }
+            }
+        }
+    }
+
+    /// Heads to parse into; give them back with `keep_heads`.
+    pub(crate) fn heads(&self) -> (RequestHead, ResponseHead) {
+        self.heads.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_heads(&self, mut request: RequestHead, mut response: ResponseHead) {
+        request.clear();
+        response.clear();
+        let mut heads = self.heads.borrow_mut();
+        if heads.len() < HEADS_KEPT {
+            heads.push((request, response));
+        }
+    }
+
+    /// A place for a connection's waker.
+    pub(crate) fn enlist(&self, waker: Waker) -> usize {
+        let mut idle = self.idle.borrow_mut();
+        match idle.free.pop() {
+            Some(place) => {
+                idle.wakers[place] = Some(waker);
+                place
+            }
+            None => {
+                idle.wakers.push(Some(waker));
+                idle.wakers.len() - 1
+            }
+        }
+    }
+
+    pub(crate) fn discharge(&self, place: usize) {
+        let mut idle = self.idle.borrow_mut();
+        idle.wakers[place] = None;
+        idle.free.push(place);
+    }
+
+    pub(crate) fn load(&self) -> &Load {
+        &self.node.loads[self.index]
+    }
+
+    /// Counts a connection, and numbers it among all connections of this process.
+    pub(crate) fn count_connection(&self) -> u64 {
+        let accepted = &self.load().accepted;
+        let number = accepted.load(Ordering::Relaxed) + 1;
+        accepted.store(number, Ordering::Relaxed);
+        number * self.node.loads.len() as u64 + self.index as u64
+    }
+
+    /// Counts a request. Only this worker writes, so no locked instruction is needed.
+    pub(crate) fn count_request(&self) {
+        let requests = &self.load().requests;
+        requests.store(requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The next number of a sequence that is unpredictable enough to tell requests apart (SplitMix64).
+    pub(crate) fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A new request id: 32 hexadecimal digits.
+    pub(crate) fn request_id(&self) -> [u8; 32] {
+        let number = (u128::from(self.random()) << 64) | u128::from(self.random());
+        let mut id = [0; 32];
+        for (place, byte) in id.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+            place[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            place[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        }
+        id
+    }
+}
+
+/// Closes upstream connections that were idle for too long.
+async fn sweep(worker: Rc<Worker>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        worker.pool.sweep(Instant::now());
+    }
+}
