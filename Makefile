@@ -1,0 +1,62 @@
+# `make help` lists what can be made.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# What rustls' cryptography is built with, and what the tests and the demo run.
+BUILD_TOOLS := cc cmake
+TEST_TOOLS := curl openssl
+BENCH_TOOLS := nginx haproxy wrk python3
+# The Debian packages that bring the tools whose names differ.
+package = $(patsubst cc,gcc libc6-dev make,$(patsubst nginx,nginx-light,$(1)))
+
+# Installs missing tools where that needs no password; otherwise says what to run.
+define need
+	@missing=""; for tool in $(1); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ]; then \
+	  packages="$(call package,$(1))"; install="apt-get install --yes --no-install-recommends $$packages"; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && DEBIAN_FRONTEND=noninteractive $$install; \
+	  else \
+	    echo "missing:$$missing. Install them, on Debian or Ubuntu with: sudo $$install" >&2; exit 1; \
+	  fi; \
+	fi
+endef
+
+.PHONY: help
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: run
+run: tools-rust ## Build in release mode, start the demo, and show what to try
+	$(call need,$(BUILD_TOOLS) curl)
+	$(CARGO) build --release --locked --package weir-gateway
+	exec "$${CARGO_TARGET_DIR:-target}/release/weir" demo
+
+.PHONY: test
+test: tools-rust ## Check formatting, lints, documentation and licences, and run every test
+	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS))
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+	$(CARGO) test --workspace --locked
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
+
+.PHONY: bench-quick
+bench-quick: tools-rust ## Measure CPU per request beside nginx and HAProxy, in one interleaved run
+	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS) $(TEST_TOOLS))
+	bench/quick.sh
+
+.PHONY: docs
+docs: tools-rust ## Write the documents that derive from the code
+	$(CARGO) run --quiet --locked --package weir-gateway -- settings > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+.PHONY: clean
+clean: ## Remove what was built
+	$(CARGO) clean
+
+.PHONY: tools-rust
+tools-rust:
+	@command -v $(CARGO) >/dev/null || { echo "missing: cargo. Install Rust as https://rustup.rs says; rust-toolchain.toml names the version" >&2; exit 1; }

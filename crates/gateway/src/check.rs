@@ -1,0 +1,27 @@
+//! `weir check`: what a declarative file would say at the start, without starting.
+use crate::configuration::{Source, located, plugins, process_environment};
+use crate::control::try_out;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// Checks files; true if all are good. Errors and warnings go to `errors`, one line each.
+pub(crate) fn check(files: Vec<PathBuf>, output: &mut dyn Write, errors: &mut dyn Write) -> io::Result<bool> {
+    let mut good = true;
+    for path in files {
+        let (plugins, _) = plugins(&["bundled".to_owned()]);
+        let source = Source { path, environment: process_environment(), plugins };
+        match try_out(&source) {
+            Ok(configuration) => {
+                let not_in_force = located(&source.path, &configuration.not_in_force);
+                let mut warnings = configuration.warnings.iter().chain(&not_in_force);
+                warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
+                writeln!(output, "{}: good", source.path.display())?;
+            }
+            Err(found) => {
+                good = false;
+                found.iter().try_for_each(|error| writeln!(errors, "{error}"))?;
+            }
+        }
+    }
+    Ok(good)
+}

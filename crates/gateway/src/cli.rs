@@ -1,0 +1,84 @@
+//! The command line.
+use crate::settings::{Flag, Sources};
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// An API gateway that reads Kong's configuration.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve in the foreground. SIGHUP reloads, SIGUSR1 reopens the access log; SIGTERM, SIGQUIT and SIGINT drain, a
+    /// second one stops at once.
+    Run(SettingsArgs),
+    /// Check declarative files: every error as `file:line:column: message`.
+    Check {
+        /// The files, YAML or JSON.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Make the running node read its declarative file again; fails with the errors when the file is bad.
+    Reload(SettingsArgs),
+    /// Make the running node drain and stop; waits until it has.
+    Quit(SettingsArgs),
+    /// Serve a sample configuration with a built-in upstream, and show what to try.
+    Demo(SettingsArgs),
+    /// Serve the demo's upstream alone: it answers with what it was asked.
+    Echo {
+        /// Where to listen.
+        #[arg(default_value = "127.0.0.1:9000")]
+        addresses: Vec<SocketAddr>,
+    },
+    /// Print the manual of all settings.
+    Settings,
+    /// Print the version.
+    Version,
+}
+
+/// Where the settings come from.
+#[derive(Debug, Args)]
+pub(crate) struct SettingsArgs {
+    /// The declarative file to serve, as `--set declarative_config=…`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// A file of settings, in TOML.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The node's own folder, as `--set prefix=…`.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<String>,
+    /// One setting; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+}
+
+impl SettingsArgs {
+    /// The settings' sources: these flags, and the environment.
+    pub(crate) fn sources(self) -> Sources {
+        let named = [("--config", "declarative_config", self.config), ("--prefix", "prefix", self.prefix)];
+        let named = named.into_iter().filter_map(|(written, name, value)| {
+            Some(Flag { written: written.to_owned(), name: name.to_owned(), value: value? })
+        });
+        let set =
+            self.set.into_iter().map(|(name, value)| Flag { written: format!("--set {name}"), name, value });
+        Sources { flags: set.chain(named).collect(), environment: environment(), file: self.settings }
+    }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// The environment; what is not UTF-8 is no setting's value.
+fn environment() -> std::collections::BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

@@ -1,0 +1,125 @@
+//! The declarative file: from a path to a document that breaks no rule, or to every error in it.
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use weir_model::{Document, Format, PluginSchema, Problem};
+use weir_proxy::plugins::PLUGINS;
+
+/// Looks up what `${NAME}` stands for.
+pub(crate) type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Where the configuration comes from, and what it may say.
+pub(crate) struct Source {
+    /// The declarative file.
+    pub(crate) path: PathBuf,
+    /// What `${NAME}` stands for in it.
+    pub(crate) environment: Environment,
+    /// The plugins it may use.
+    pub(crate) plugins: Vec<PluginSchema>,
+}
+
+/// A declarative file that breaks no rule.
+pub(crate) struct Configuration {
+    /// What it says.
+    pub(crate) document: Document,
+    /// Identifies its text, as Kong's `configuration_hash`: 32 hexadecimal digits.
+    pub(crate) hash: String,
+    /// What is probably a mistake all the same, each as `file:line:column: message`.
+    pub(crate) warnings: Vec<String>,
+    /// What is accepted but has no effect yet.
+    pub(crate) not_in_force: Vec<Problem>,
+}
+
+/// Looks names up in the environment of this process.
+pub(crate) fn process_environment() -> Environment {
+    Box::new(|name| std::env::var(name).ok())
+}
+
+/// The plugins that the setting `plugins` allows, and a warning for each that does not exist.
+pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
+    let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
+    let schemas = PLUGINS.iter().filter(|plugin| allowed(plugin.name)).map(|plugin| plugin.schema).collect();
+    let unknown = names.iter().filter(|name| {
+        !matches!(name.as_str(), "bundled" | "off")
+            && PLUGINS.iter().all(|plugin| plugin.name != name.as_str())
+    });
+    (
+        schemas,
+        unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
+    )
+}
+
+/// Reads a declarative file; fails with every error in it, each as `file:line:column: message`.
+pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
+    let path = &source.path;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        vec![format!("{}: cannot be read: {error}: name a readable file", path.display())]
+    })?;
+    let read = Document::read(&text, format(path), &source.plugins, &source.environment)
+        .map_err(|problems| located(path, &problems))?;
+    let warnings = located(path, &read.warnings);
+    Ok(Configuration {
+        document: read.document,
+        hash: hash(&text),
+        warnings,
+        not_in_force: read.not_in_force,
+    })
+}
+
+impl Configuration {
+    /// One warning that names every kind of field that has no effect yet, however often it is given.
+    pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
+        let fields: BTreeSet<_> =
+            self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect();
+        let fields: Vec<_> = fields.into_iter().collect();
+        (!fields.is_empty()).then(|| format!("accepted but not yet in force: {}", fields.join(", ")))
+    }
+}
+
+/// Messages, each with the file it is about in front of it.
+pub(crate) fn located(path: &Path, messages: &[impl Display]) -> Vec<String> {
+    messages.iter().map(|message| format!("{}:{message}", path.display())).collect()
+}
+
+fn format(path: &Path) -> Format {
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("json") => Format::Json,
+        _ => Format::Yaml,
+    }
+}
+
+/// `services[3].routes[0].snis` as `services[].routes[].snis`.
+fn without_indices(path: &str) -> String {
+    let mut kept = String::new();
+    for part in path.split_inclusive('[') {
+        kept.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    kept
+}
+
+fn hash(text: &str) -> String {
+    let mut hasher = SipHasher13::new();
+    hasher.write(text.as_bytes());
+    format!("{:032x}", hasher.finish128().as_u128())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_named_once_however_often_they_are_given() {
+        assert_eq!(without_indices("services[3].routes[10].snis"), "services[].routes[].snis");
+        assert_eq!(without_indices("upstreams"), "upstreams");
+    }
+
+    #[test]
+    fn a_plugin_that_does_not_exist_is_named() {
+        let (schemas, warnings) = plugins(&["bundled".to_owned(), "teleport".to_owned()]);
+        assert_eq!(schemas.len(), PLUGINS.len());
+        assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
+        assert!(plugins(&["off".to_owned()]).0.is_empty());
+    }
+}

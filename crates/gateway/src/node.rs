@@ -1,0 +1,304 @@
+//! The life of a node: everything is opened, then served until a signal or a command asks it to stop, then drained.
+//!
+//! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
+//! listener, the socket for commands, and the signals.
+use crate::configuration::{Environment, Source, plugins};
+use crate::control::{Control, Published};
+use crate::options::not_in_force;
+use crate::prefix::{self, Prefix, PrefixError};
+use crate::reload::Reloader;
+use crate::settings::{Listen, Listeners, Loaded, LogTarget, Settings};
+use crate::{admin, command, logger, status};
+use axum::Router;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Why a node did not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// There is no declarative file.
+    NoConfiguration,
+    /// The errors in the declarative file.
+    Configuration(Vec<String>),
+    /// The node's folder cannot be used.
+    Prefix(PrefixError),
+    /// The data plane does not start.
+    Proxy(weir_proxy::StartError),
+    /// A certificate that the settings name cannot be used.
+    Tls(weir_proxy::tls::TlsError),
+    /// The system refuses what a setting asks for.
+    Setting { name: &'static str, value: String, error: io::Error },
+    /// The system refuses the rest.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::NoConfiguration => f.write_str(
+                "there is nothing to serve: name a declarative file with `--config kong.yml` (try `weir demo` for one)",
+            ),
+            StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
+            StartError::Prefix(error) => error.fmt(f),
+            StartError::Proxy(error) => error.fmt(f),
+            StartError::Tls(error) => error.fmt(f),
+            StartError::Setting { name, value, error } => write!(f, "{name}: {value}: {error}: give it another value"),
+            StartError::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StartError {
+    /// A log cannot be opened.
+    pub(crate) fn of_log(name: &'static str, target: &LogTarget, error: io::Error) -> StartError {
+        let value = match target {
+            LogTarget::Off => "off".to_owned(),
+            LogTarget::Path(path) => path.display().to_string(),
+        };
+        StartError::Setting { name, value, error }
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        StartError::System(error)
+    }
+}
+
+/// Where a node listens, with the ports it really has: the line it prints when it has started.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Addresses {
+    pub(crate) pid: u32,
+    pub(crate) proxy: Vec<SocketAddr>,
+    pub(crate) proxy_ssl: Vec<SocketAddr>,
+    pub(crate) admin: Vec<SocketAddr>,
+    pub(crate) status: Vec<SocketAddr>,
+}
+
+/// A node that has started.
+pub(crate) struct Node {
+    control: Arc<Control>,
+    addresses: Addresses,
+    servers: Vec<(TcpListener, Router)>,
+    commands: UnixListener,
+    signals: Signals,
+    drain_timeout: Duration,
+    runtime: Runtime,
+    prefix: Prefix,
+}
+
+struct Signals {
+    hangup: Signal,
+    /// What log rotation sends, as to nginx.
+    reopen: Signal,
+    stop: [Signal; 3],
+}
+
+impl Node {
+    /// Starts to proxy, and opens everything else.
+    pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
+        let Loaded { settings, given, warnings } = loaded;
+        start_log(&settings)?;
+        let (plugins, unknown_plugins) = plugins(&settings.plugins);
+        let warnings = warnings.into_iter().chain(unknown_plugins);
+        warnings.chain(not_in_force(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
+        raise_descriptor_limit();
+        let path = settings.declarative_config.as_ref().ok_or(StartError::NoConfiguration)?;
+        let source = Source { path: path.clone(), environment, plugins };
+        let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
+        let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let signals = Signals::install()?;
+        let commands = command::bind(prefix.path())
+            .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
+            .map_err(StartError::Prefix)?;
+        drop(entered);
+        let admin = bind("admin_listen", &openable(&settings))?;
+        let status = bind("status_listen", &settings.status_listen)?;
+        let (control, Published { warnings, .. }) = Control::start(&settings, source)?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let control = Arc::new(control);
+        let addresses = addresses(&control, &admin, &status)?;
+        let servers = routers(&settings, &control, admin, status)?;
+        let drain_timeout = settings.drain_timeout;
+        Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
+    }
+
+    /// Where the node listens.
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves until it is asked to stop, then drains. A second signal while it drains ends the process at once.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let stopped = runtime.block_on(async {
+            servers.into_iter().try_for_each(|(listener, router)| serve_http(listener, router))?;
+            let (quit, asked_to_quit) = mpsc::channel(1);
+            let reloader = Reloader::new(control.clone());
+            tokio::spawn(command::serve(commands, reloader.clone(), quit));
+            signals.until_stop(&reloader, asked_to_quit).await;
+            io::Result::Ok(signals.drain(&control, drain_timeout).await)
+        });
+        drop(prefix);
+        match stopped? {
+            Stopped::AtOnce => std::process::exit(1),
+            Stopped::Drained => runtime.shutdown_background(),
+        }
+        Ok(())
+    }
+}
+
+/// How the end came.
+enum Stopped {
+    Drained,
+    AtOnce,
+}
+
+impl Signals {
+    fn install() -> io::Result<Signals> {
+        let stop =
+            [signal(SignalKind::terminate())?, signal(SignalKind::quit())?, signal(SignalKind::interrupt())?];
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            stop,
+        })
+    }
+
+    /// The next signal to stop.
+    async fn stop(&mut self) {
+        let [terminate, quit, interrupt] = &mut self.stop;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = quit.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+
+    /// Reloads as often as asked, until asked to stop.
+    async fn until_stop(&mut self, reloader: &Arc<Reloader>, mut asked_to_quit: mpsc::Receiver<()>) {
+        loop {
+            let [terminate, quit, interrupt] = &mut self.stop;
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    let reloader = reloader.clone();
+                    tokio::spawn(async move { reloader.reload().await });
+                }
+                _ = self.reopen.recv() => reloader.control().reopen_access_log(),
+                _ = terminate.recv() => return,
+                _ = quit.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = asked_to_quit.recv() => return,
+            }
+        }
+    }
+
+    async fn drain(&mut self, control: &Control, timeout: Duration) -> Stopped {
+        tracing::info!(timeout_s = timeout.as_secs_f64(), "draining");
+        tokio::select! {
+            in_time = control.drain(timeout) => {
+                if !in_time {
+                    tracing::warn!("drain_timeout ended before every request did");
+                }
+                tracing::info!("stopped");
+                Stopped::Drained
+            }
+            () = self.stop() => {
+                tracing::warn!("stopped at once by a second signal");
+                Stopped::AtOnce
+            }
+        }
+    }
+}
+
+fn start_log(settings: &Settings) -> Result<(), StartError> {
+    let target = &settings.proxy_error_log;
+    logger::start(settings.log_level, target)
+        .map_err(|error| StartError::of_log("proxy_error_log", target, error))
+}
+
+/// Every connection is a descriptor, and the soft limit is often 1024.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// The Admin API's listeners, without those that must stay closed.
+fn openable(settings: &Settings) -> Listeners {
+    let open = |listen: &&Listen| {
+        let address = listen.address;
+        if !listen.is_loopback() && !settings.admin_allow_insecure {
+            tracing::error!(
+                "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
+                 reachable from other machines; listen on 127.0.0.1, or set admin_allow_insecure=on"
+            );
+            return false;
+        }
+        if listen.ssl {
+            tracing::error!(
+                "admin_listen {address} stays closed: TLS is not spoken here yet; remove its `ssl`"
+            );
+        }
+        !listen.ssl
+    };
+    Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
+}
+
+fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
+    let bind = |listen: &Listen| {
+        let bound = TcpListener::bind(listen.address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        bound.map_err(|error| StartError::Setting { name, value: listen.address.to_string(), error })
+    };
+    listeners.0.iter().map(bind).collect()
+}
+
+fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -> io::Result<Addresses> {
+    let (proxy, proxy_ssl) = control.addresses();
+    let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status })
+}
+
+fn routers(
+    settings: &Settings,
+    control: &Arc<Control>,
+    admin: Vec<TcpListener>,
+    status: Vec<TcpListener>,
+) -> Result<Vec<(TcpListener, Router)>, StartError> {
+    let mut admin_router = admin::router(control.clone());
+    let target = &settings.admin_access_log;
+    if let LogTarget::Path(path) = target {
+        admin_router = admin::logged(admin_router, path)
+            .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
+    }
+    let status_router = status::router(control.clone());
+    let admin = admin.into_iter().map(|listener| (listener, admin_router.clone()));
+    Ok(admin.chain(status.into_iter().map(|listener| (listener, status_router.clone()))).collect())
+}
+
+fn serve_http(listener: TcpListener, router: Router) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, service).await {
+            tracing::error!(%error, "a control listener ended");
+        }
+    });
+    Ok(())
+}

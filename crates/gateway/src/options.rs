@@ -1,0 +1,148 @@
+//! What the data plane is told of the settings.
+use crate::settings::{self, AccessLogFormat, DnsRecord, Headers, Listen, LogTarget, Settings};
+use std::io;
+use std::path::{Path, PathBuf};
+use weir_proxy::access_log::{AccessLog, Format, Target};
+use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
+use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
+use weir_proxy::{AddedHeaders, KeepAlive, Options};
+
+/// Settings that are read and checked, and not acted on by this version.
+const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
+
+/// What the kernel may hold of connections not yet accepted, unless a listener says otherwise; Kong's own default.
+const BACKLOG: u32 = 16384;
+
+/// A TLS session takes about this much of nginx's session cache, by whose size Kong's setting is given.
+const SESSION_BYTES: u64 = 256;
+
+/// The data plane's options.
+pub(crate) fn options(settings: &Settings) -> Options {
+    Options {
+        workers: settings.workers.0,
+        listen: settings.proxy_listen.0.iter().map(listen).collect(),
+        client_header_timeout: settings.client_header_timeout,
+        client_body_timeout: settings.client_body_timeout,
+        send_timeout: settings.send_timeout,
+        keepalive_timeout: settings.keepalive_timeout,
+        keepalive_requests: settings.keepalive_requests.into(),
+        client_max_body_size: settings.client_max_body_size.0,
+        upstream_keepalive: KeepAlive {
+            pool_size: settings.upstream_keepalive_pool_size as usize,
+            max_requests: settings.upstream_keepalive_max_requests,
+            idle_timeout: settings.upstream_keepalive_idle_timeout,
+        },
+        resolver: resolver(settings),
+        tls: tls(settings),
+        trusted_ips: settings.trusted_ips.clone(),
+        real_ip_header: settings.real_ip_header.clone(),
+        real_ip_recursive: settings.real_ip_recursive,
+        headers: headers(&settings.headers, settings.headers_upstream.request_id),
+        allow_debug_header: settings.allow_debug_header,
+        ..Options::default()
+    }
+}
+
+/// Opens the log of proxied requests.
+pub(crate) fn access_log(settings: &Settings) -> io::Result<AccessLog> {
+    let format = match settings.proxy_access_log_format {
+        AccessLogFormat::Combined => Format::Combined,
+        AccessLogFormat::Json => Format::Json,
+    };
+    match &settings.proxy_access_log {
+        LogTarget::Off => AccessLog::open(Target::Stderr, Format::Off),
+        LogTarget::Path(path) => AccessLog::open(target(path), format),
+    }
+}
+
+fn target(path: &Path) -> Target {
+    match path.to_str() {
+        Some("/dev/stdout") => Target::Stdout,
+        Some("/dev/stderr") => Target::Stderr,
+        _ => Target::File(path.to_owned()),
+    }
+}
+
+fn listen(listen: &Listen) -> weir_proxy::Listen {
+    let Listen { address, ssl, backlog, .. } = *listen;
+    weir_proxy::Listen { address, tls: ssl, backlog: backlog.unwrap_or(BACKLOG) }
+}
+
+fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
+    AddedHeaders {
+        via: headers.via,
+        server: headers.server,
+        proxy_latency: headers.proxy_latency,
+        response_latency: headers.response_latency,
+        upstream_latency: headers.upstream_latency,
+        upstream_status: headers.upstream_status,
+        request_id: headers.request_id,
+        request_id_upstream,
+    }
+}
+
+fn tls(settings: &Settings) -> TlsOptions {
+    let versions = settings.ssl_protocols;
+    let protocols = [(versions.v1_2, Version::Tls12), (versions.v1_3, Version::Tls13)];
+    TlsOptions {
+        protocols: protocols.into_iter().filter_map(|(spoken, version)| spoken.then_some(version)).collect(),
+        cipher_suites: match settings.ssl_cipher_suite {
+            settings::CipherSuite::Modern => CipherSuites::Modern,
+            settings::CipherSuite::Intermediate => CipherSuites::Intermediate,
+            settings::CipherSuite::Old => CipherSuites::Old,
+        },
+        session_timeout: settings.ssl_session_timeout,
+        session_cache: usize::try_from(settings.ssl_session_cache_size.0 / SESSION_BYTES)
+            .unwrap_or(usize::MAX),
+        ..TlsOptions::default()
+    }
+}
+
+fn resolver(settings: &Settings) -> ResolverOptions {
+    let lookup = |record: &DnsRecord| match record {
+        DnsRecord::Last => Some(Lookup::Last),
+        DnsRecord::Srv => Some(Lookup::Srv),
+        DnsRecord::A => Some(Lookup::A),
+        DnsRecord::Aaaa => Some(Lookup::Aaaa),
+        // Aliases are followed whatever is asked for.
+        DnsRecord::Cname => None,
+    };
+    ResolverOptions {
+        servers: settings.dns_resolver.iter().map(|server| server.0).collect(),
+        hosts_file: Some(settings.dns_hostsfile.clone()),
+        order: settings.dns_order.iter().filter_map(lookup).collect(),
+        valid_ttl: settings.dns_valid_ttl,
+        stale_ttl: settings.dns_stale_ttl,
+        error_ttl: settings.dns_error_ttl,
+        not_found_ttl: settings.dns_not_found_ttl,
+        ..ResolverOptions::default()
+    }
+}
+
+/// The files that certificates of upstreams are checked against: those named, and for `system` the distribution's.
+pub(crate) fn trusted_certificate_files(names: &[String]) -> Vec<PathBuf> {
+    const SYSTEM: [&str; 4] = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/ssl/cert.pem",
+    ];
+    let file = |name: &String| match name.as_str() {
+        "system" => SYSTEM.iter().map(PathBuf::from).find(|path| path.exists()),
+        path => Some(PathBuf::from(path)),
+    };
+    names.iter().filter_map(file).collect()
+}
+
+/// A warning that names what was given and has no effect yet.
+pub(crate) fn not_in_force(settings: &Settings, given: &[&str]) -> Option<String> {
+    let mut names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
+    if given.contains(&"proxy_listen") {
+        let listeners = &settings.proxy_listen.0;
+        names.extend(listeners.iter().any(|listen| listen.http2).then_some("proxy_listen's http2"));
+        names.extend(
+            listeners.iter().any(|listen| listen.proxy_protocol).then_some("proxy_listen's proxy_protocol"),
+        );
+    }
+    (!names.is_empty()).then(|| format!("settings accepted but not yet in force: {}", names.join(", ")))
+}

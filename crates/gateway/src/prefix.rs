@@ -1,0 +1,143 @@
+//! A node's own folder: the pid file, whose lock keeps a second node out, and the socket for `weir reload`.
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Why the folder cannot be used.
+#[derive(Debug)]
+pub(crate) enum PrefixError {
+    /// There is no folder to fall back to.
+    None,
+    /// Another node runs in it.
+    InUse { prefix: PathBuf, pid: String },
+    /// The system refuses.
+    Io { path: PathBuf, error: io::Error },
+}
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PrefixError::None => f.write_str("prefix: name a folder for this node with `--prefix DIR`"),
+            PrefixError::InUse { prefix, pid } => write!(
+                f,
+                "prefix: another node (process {pid}) runs in {}: stop it with `weir quit`, or give this one its own \
+                 folder with `--prefix DIR`",
+                prefix.display()
+            ),
+            PrefixError::Io { path, error } => write!(
+                f,
+                "prefix: {}: {error}: make the folder writable, or name another with `--prefix DIR`",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// The folder a node uses when none is given.
+pub(crate) fn or_default(given: Option<PathBuf>) -> Result<PathBuf, PrefixError> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let default = || {
+        if rustix::process::geteuid().is_root() {
+            return Some(PathBuf::from("/var/lib/weir"));
+        }
+        let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?;
+        Some(state.join("weir"))
+    };
+    given.or_else(default).ok_or(PrefixError::None)
+}
+
+/// Where the socket for commands is.
+pub(crate) fn socket(prefix: &Path) -> PathBuf {
+    prefix.join("weir.sock")
+}
+
+/// The folder, held by this process until it ends.
+#[derive(Debug)]
+pub(crate) struct Prefix {
+    folder: PathBuf,
+    /// Its lock goes with the process, however that ends; a file left behind blocks nobody.
+    _pid_file: File,
+}
+
+impl Prefix {
+    /// Creates the folder if needed, and takes it.
+    pub(crate) fn take(folder: PathBuf) -> Result<Prefix, PrefixError> {
+        let path = folder.join("weir.pid");
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            |error| PrefixError::Io { path, error }
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(at(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(PrefixError::InUse { prefix: folder, pid: read_pid(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
+        }
+        file.set_len(0).map_err(at(&path))?;
+        writeln!(file, "{}", std::process::id()).map_err(at(&path))?;
+        // Whoever left this socket behind no longer holds the lock.
+        match fs::remove_file(socket(&folder)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&socket(&folder))(error)),
+            _ => Ok(Prefix { folder, _pid_file: file }),
+        }
+    }
+
+    /// The folder's path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Prefix {
+    fn drop(&mut self) {
+        // The pid file stays: removing a locked file would let two nodes hold two files of one name.
+        let _ = self._pid_file.set_len(0);
+        let _ = fs::remove_file(socket(&self.folder));
+    }
+}
+
+fn read_pid(file: &mut File) -> String {
+    let mut pid = String::new();
+    match file.read_to_string(&mut pid) {
+        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_node_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let first = Prefix::take(path.clone()).unwrap();
+        let refused = Prefix::take(path.clone()).unwrap_err();
+        assert!(refused.to_string().contains(&std::process::id().to_string()), "{refused}");
+        drop(first);
+        Prefix::take(path).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_node_left_behind_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("weir.pid"), "1\n").unwrap();
+        fs::write(socket(folder.path()), "").unwrap();
+        let prefix = Prefix::take(folder.path().to_owned()).unwrap();
+        assert!(!socket(prefix.path()).exists());
+        let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();
+        assert_eq!(pid, format!("{}\n", std::process::id()));
+    }
+}

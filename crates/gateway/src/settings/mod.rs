@@ -1,0 +1,105 @@
+//! The settings of a node: what `weir.toml`, the environment and the flags say, read into typed fields.
+//!
+//! [`table`] declares every setting; [`source`] decides which of several values counts; [`load`] puts them together
+//! and returns every problem at once.
+mod headers;
+mod listen;
+mod manual;
+mod source;
+mod table;
+mod value;
+
+pub(crate) use headers::Headers;
+pub(crate) use listen::{Listen, Listeners};
+pub(crate) use manual::manual;
+pub(crate) use source::Problem;
+pub(crate) use table::Settings;
+pub(crate) use value::*;
+
+use source::{Given, Origin};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What the settings are read from.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// Flags, in order: as written, the setting's name, and the value.
+    pub(crate) flags: Vec<Flag>,
+    /// The environment.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// The settings file.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// A flag that gives a setting its value.
+#[derive(Debug, Clone)]
+pub(crate) struct Flag {
+    /// What an error calls it: `--config`, or `--set workers`.
+    pub(crate) written: String,
+    /// The setting.
+    pub(crate) name: String,
+    /// Its value.
+    pub(crate) value: String,
+}
+
+/// Settings that can be used, and what is to be said about them.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The settings.
+    pub(crate) settings: Settings,
+    /// The names of those that were given a value.
+    pub(crate) given: Vec<&'static str>,
+    /// What was given and has no effect.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads the settings; fails with every problem at once.
+pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
+    let (mut given, mut problems) = (Given::default(), Vec::new());
+    if let Some(path) = sources.file {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => given.file(path, &text, &mut problems),
+            Err(error) => {
+                problems.push(Problem {
+                    origin: Origin::File(path, 0),
+                    message: format!("cannot be read: {error}"),
+                });
+            }
+        }
+    }
+    let mut warnings = given.kong_environment(&sources.environment);
+    given.weir_environment(&sources.environment, &mut problems);
+    for Flag { written, name, value } in &sources.flags {
+        given.flag(written, name, value, &mut problems);
+    }
+    let settings = Settings::read(&given, &mut problems);
+    if let Some(settings) = &settings {
+        check(settings, &given, &mut problems, &mut warnings);
+    }
+    match settings {
+        Some(settings) if problems.is_empty() => Ok(Loaded { settings, given: given.names(), warnings }),
+        _ => Err(problems),
+    }
+}
+
+/// What one setting asks of another.
+fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
+    if settings.router_flavor == RouterFlavor::Traditional {
+        warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
+    }
+    for (one, is_given, other) in [
+        ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
+        ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
+    ] {
+        let other_is_given = given.names().contains(&other);
+        if is_given && !other_is_given {
+            problems.push(Problem {
+                origin: given.origin(one),
+                message: format!("{one}: give `{other}` with it"),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

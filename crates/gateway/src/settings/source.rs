@@ -1,0 +1,195 @@
+//! Where values come from, and which of them counts: flags, then `WEIR_*`, then `KONG_*`, then the file.
+use super::table::{Declaration, TABLE};
+use super::value::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Where a value was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A line of the settings file.
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(String),
+    /// Nowhere: the default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File(path, 0) => write!(f, "{}", path.display()),
+            Origin::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Origin::Environment(name) => write!(f, "environment variable {name}"),
+            Origin::Flag(flag) => write!(f, "{flag}"),
+            Origin::Default => f.write_str("settings"),
+        }
+    }
+}
+
+/// Something in the settings that must be mended before the node can start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Where the value was given.
+    pub(crate) origin: Origin,
+    /// What is wrong, and how to mend it.
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.message)
+    }
+}
+
+/// The values that were given: for each setting, the one that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+impl Given {
+    /// Gives a value by any name of a setting, in place of what a weaker source gave. False if there is no such setting.
+    fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
+        let Some(declaration) = declaration(name) else { return false };
+        self.values.insert(declaration.name, (text.trim().to_owned(), origin));
+        true
+    }
+
+    /// Adds a settings file.
+    pub(super) fn file(&mut self, path: PathBuf, text: &str, problems: &mut Vec<Problem>) {
+        let at =
+            |span: Range<usize>| Origin::File(path.clone(), text[..span.start].matches('\n').count() + 1);
+        let table = match toml::de::DeTable::parse(text) {
+            Ok(table) => table,
+            Err(error) => {
+                let origin = at(error.span().unwrap_or(0..0));
+                return problems.push(Problem { origin, message: error.message().to_owned() });
+            }
+        };
+        for (key, value) in table.get_ref() {
+            let origin = at(key.span());
+            let name = key.get_ref().as_ref();
+            match toml_text(value.get_ref()) {
+                None => {
+                    let message =
+                        format!("`{name}` must be a string, a number, a boolean or an array of these");
+                    problems.push(Problem { origin, message });
+                }
+                Some(value) if self.give(name, &value, origin.clone()) => {}
+                Some(_) => problems.push(Problem { origin, message: unknown(name) }),
+            }
+        }
+    }
+
+    /// Adds `KONG_*` variables; returns one warning for each that means nothing here.
+    pub(super) fn kong_environment(&mut self, environment: &BTreeMap<String, String>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (variable, name, text) in with_prefix(environment, "KONG_") {
+            if !self.give(&name, text, Origin::Environment(variable.clone())) {
+                warnings.push(format!("environment variable {variable} has no meaning here and is ignored"));
+            }
+        }
+        warnings
+    }
+
+    /// Adds `WEIR_*` variables.
+    pub(super) fn weir_environment(
+        &mut self,
+        environment: &BTreeMap<String, String>,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (variable, name, text) in with_prefix(environment, "WEIR_") {
+            let origin = Origin::Environment(variable.clone());
+            if !self.give(&name, text, origin.clone()) {
+                problems.push(Problem { origin, message: unknown(&name) });
+            }
+        }
+    }
+
+    /// Adds a flag: the way it was written, the setting and the value.
+    pub(super) fn flag(&mut self, written: &str, name: &str, text: &str, problems: &mut Vec<Problem>) {
+        let origin = Origin::Flag(written.to_owned());
+        if !self.give(name, text, origin.clone()) {
+            problems.push(Problem { origin, message: unknown(name) });
+        }
+    }
+
+    /// Reads the value of a setting; one that cannot be read adds a problem.
+    pub(super) fn value<T: Value>(
+        &self,
+        name: &str,
+        default: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        let text = self.values.get(name).map_or(default, |(text, _)| text);
+        match T::parse(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                problems.push(Problem { origin: self.origin(name), message: format!("{name}: {error}") });
+                None
+            }
+        }
+    }
+
+    /// Where the value of a setting was given.
+    pub(super) fn origin(&self, name: &str) -> Origin {
+        self.values.get(name).map_or(Origin::Default, |(_, origin)| origin.clone())
+    }
+
+    /// The settings that were given a value.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.values.keys().copied().collect()
+    }
+}
+
+/// The setting that goes by a name.
+fn declaration(name: &str) -> Option<&'static Declaration> {
+    TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
+}
+
+/// Variables that start with a prefix: each with its setting's name. An empty one, as Compose files pass for a
+/// variable that is not set, counts as absent.
+fn with_prefix<'a>(
+    environment: &'a BTreeMap<String, String>,
+    prefix: &'a str,
+) -> impl Iterator<Item = (&'a String, String, &'a str)> {
+    environment.iter().filter(|(_, value)| !value.trim().is_empty()).filter_map(move |(variable, value)| {
+        Some((variable, variable.strip_prefix(prefix)?.to_lowercase(), value.as_str()))
+    })
+}
+
+/// A TOML value as the text that kong.conf would hold.
+fn toml_text(value: &toml::de::DeValue<'_>) -> Option<String> {
+    use toml::de::DeValue;
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        DeValue::Boolean(switch) => Some(if *switch { "on" } else { "off" }.to_owned()),
+        DeValue::Array(items) => {
+            let items: Option<Vec<_>> = items.iter().map(|item| toml_text(item.get_ref())).collect();
+            Some(items?.join(","))
+        }
+        DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
+}
+
+/// The message for a name that no setting has, with the nearest one that exists.
+fn unknown(name: &str) -> String {
+    let names = TABLE.iter().flat_map(|declaration| declaration.aliases.iter().chain([&declaration.name]));
+    let nearest = names
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(similarity, _)| *similarity > 0.85)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((_, candidate)) => format!("there is no setting `{name}`: did you mean `{candidate}`?"),
+        None => {
+            format!("there is no setting `{name}`: remove it, or see `weir settings` for those that exist")
+        }
+    }
+}

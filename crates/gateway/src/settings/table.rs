@@ -1,0 +1,147 @@
+//! The table of settings. A setting is declared here, once: its doc comment, name, type, default, and the other
+//! names it goes by. Reading, checking and `docs/configuration.md` derive from this.
+use super::headers::{Headers, UpstreamHeaders};
+use super::listen::Listeners;
+use super::source::{Given, Problem};
+use super::value::*;
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_proxy::Network;
+
+/// What is known of a setting before any value is given.
+#[derive(Debug)]
+pub(crate) struct Declaration {
+    /// The key in `weir.toml`.
+    pub(crate) name: &'static str,
+    /// The kind of value.
+    pub(crate) kind: &'static str,
+    /// The text that stands for the value when none is given.
+    pub(crate) default: &'static str,
+    /// Lines of documentation.
+    pub(crate) doc: &'static [&'static str],
+    /// Other names, as kong.conf's `nginx_*` directives.
+    pub(crate) aliases: &'static [&'static str],
+}
+
+macro_rules! settings {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:literal $(| $alias:literal)*; )+) => {
+        /// The settings of a node, checked.
+        #[derive(Debug, Clone)]
+        #[allow(dead_code, reason = "a value may be accepted and checked before anything depends on it")]
+        pub(crate) struct Settings { $( $(#[doc = $doc])+ pub(crate) $name: $type, )+ }
+
+        /// Every setting, in the order of the documentation.
+        pub(crate) const TABLE: &[Declaration] = &[$( Declaration {
+            name: stringify!($name),
+            kind: <$type as Value>::KIND,
+            default: $default,
+            doc: &[$($doc),+],
+            aliases: &[$($alias),*],
+        } ),+];
+
+        impl Settings {
+            /// Reads every setting from what was given; each that cannot be read adds a problem.
+            pub(super) fn read(given: &Given, problems: &mut Vec<Problem>) -> Option<Settings> {
+                $( let $name = given.value::<$type>(stringify!($name), $default, problems); )+
+                Some(Settings { $( $name: $name? ),+ })
+            }
+        }
+    };
+}
+
+settings! {
+    /// The folder of this node: its pid file and the socket that `weir reload` talks to. Must be the node's own.
+    /// Without one: `/var/lib/weir` for root, otherwise `$XDG_STATE_HOME/weir` or `$HOME/.local/state/weir`.
+    prefix: Option<PathBuf> = "";
+    /// The declarative file to serve, as `--config`.
+    declarative_config: Option<PathBuf> = "";
+    /// Where the configuration lives. Only `off`, a declarative file, works in this version.
+    database: Option<Database> = "";
+    /// How many workers serve traffic; `auto` is one per core.
+    workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
+    /// Where clients connect. Flags: `ssl`, `http2`, `proxy_protocol`, `backlog=N`; `reuseport`, `deferred`, `bind`
+    /// and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one.
+    proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
+    /// Where the Admin API listens. Beyond loopback it stays closed unless `admin_allow_insecure` is on.
+    admin_listen: Listeners = "127.0.0.1:8001";
+    /// Opens the Admin API beyond loopback although it asks nobody who they are.
+    admin_allow_insecure: bool = "off";
+    /// Where `/status`, `/status/ready` and `/metrics` are served.
+    status_listen: Listeners = "127.0.0.1:8007";
+    /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
+    log_level: LogLevel = "notice";
+    /// Where the node's own messages go.
+    proxy_error_log: LogTarget = "/dev/stderr";
+    /// Where a line for each proxied request goes.
+    proxy_access_log: LogTarget = "off";
+    /// The shape of `proxy_access_log`'s lines.
+    proxy_access_log_format: AccessLogFormat = "combined";
+    /// Where a line for each request to the Admin API goes.
+    admin_access_log: LogTarget = "off";
+    /// Which headers the gateway adds to responses.
+    headers: Headers = "server_tokens, latency_tokens, X-Kong-Request-Id";
+    /// Which headers the gateway adds to requests for upstreams.
+    headers_upstream: UpstreamHeaders = "X-Kong-Request-Id";
+    /// Whose `X-Forwarded-*` and `real_ip_header` are believed.
+    trusted_ips: Vec<Network> = "";
+    /// The header a trusted client names the real one in; `proxy_protocol` takes it from the connection.
+    real_ip_header: String = "X-Real-IP";
+    /// Takes the last address of `real_ip_header` that is not trusted, rather than the last.
+    real_ip_recursive: bool = "off";
+    /// Answers `Kong-Debug: 1` with the names of the route and the service.
+    allow_debug_header: bool = "off";
+    /// The longest request body; 0 is no limit.
+    client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
+    /// How much of a request body is held in memory at a time.
+    client_body_buffer_size: Bytes = "8k" | "nginx_http_client_body_buffer_size" | "nginx_proxy_client_body_buffer_size";
+    /// How long a client may take to send the head of a request.
+    client_header_timeout: Duration = "60s" | "nginx_http_client_header_timeout" | "nginx_proxy_client_header_timeout";
+    /// How long a client may pause while it sends a body.
+    client_body_timeout: Duration = "60s" | "nginx_http_client_body_timeout" | "nginx_proxy_client_body_timeout";
+    /// How long a client may pause while it takes a response.
+    send_timeout: Duration = "60s" | "nginx_http_send_timeout" | "nginx_proxy_send_timeout";
+    /// How long an idle connection of a client stays open; 0 closes it after every response.
+    keepalive_timeout: Duration = "75s" | "nginx_http_keepalive_timeout" | "nginx_proxy_keepalive_timeout";
+    /// How many requests a connection of a client may carry.
+    keepalive_requests: u32 = "10000" | "nginx_http_keepalive_requests" | "nginx_proxy_keepalive_requests";
+    /// How many idle connections a worker keeps to each target; 0 keeps none.
+    upstream_keepalive_pool_size: u32 = "512";
+    /// How many requests a connection to a target may carry; 0 is no limit.
+    upstream_keepalive_max_requests: u32 = "10000";
+    /// How long an idle connection to a target stays open; 0 is no limit.
+    upstream_keepalive_idle_timeout: Duration = "60";
+    /// The name servers to ask; without any, those of `/etc/resolv.conf`.
+    dns_resolver: Vec<NameServer> = "";
+    /// The file of names that need no name server.
+    dns_hostsfile: PathBuf = "/etc/hosts";
+    /// The kinds of record to ask for, in order.
+    dns_order: Vec<DnsRecord> = "LAST, SRV, A, CNAME";
+    /// How long an answer holds, whatever its own TTL says.
+    dns_valid_ttl: Option<Duration> = "";
+    /// How long an answer past its TTL is still used while a new one is fetched.
+    dns_stale_ttl: Duration = "3600";
+    /// How long a failed lookup is remembered.
+    dns_error_ttl: Duration = "1";
+    /// How long a name that does not exist is remembered.
+    dns_not_found_ttl: Duration = "30";
+    /// The certificate for names that no certificate entity serves, in PEM; without one, one is generated.
+    ssl_cert: Option<PathBuf> = "";
+    /// The file of `ssl_cert`'s private key, in PEM.
+    ssl_cert_key: Option<KeyFile> = "";
+    /// The versions of TLS offered to clients.
+    ssl_protocols: TlsVersions = "TLSv1.2 TLSv1.3" | "nginx_http_ssl_protocols";
+    /// The cipher suites offered to clients: `modern` is TLS 1.3 alone; `old` is as `intermediate`.
+    ssl_cipher_suite: CipherSuite = "intermediate";
+    /// How much memory remembered TLS sessions may take.
+    ssl_session_cache_size: Bytes = "10m";
+    /// How long a TLS session can be resumed.
+    ssl_session_timeout: Duration = "1d" | "nginx_http_ssl_session_timeout";
+    /// The authorities that certificates of upstreams are checked against: paths, or `system`.
+    lua_ssl_trusted_certificate: Vec<String> = "system";
+    /// How long requests in flight may take to finish once the node is asked to stop.
+    drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
+    /// The plugins that a configuration may use; `bundled` is all of them.
+    plugins: Vec<String> = "bundled";
+    /// How routes are ordered. `traditional` is read as `traditional_compatible`, with a warning.
+    router_flavor: RouterFlavor = "traditional_compatible";
+}

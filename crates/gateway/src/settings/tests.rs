@@ -1,0 +1,163 @@
+//! Which value counts, and what is said about those that cannot be used.
+use super::*;
+use std::io::Write;
+use std::time::Duration;
+
+fn sources(
+    file: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> (Sources, tempfile::NamedTempFile) {
+    let mut temporary = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    temporary.write_all(file.as_bytes()).unwrap();
+    let flag = |(name, value): &(&str, &str)| Flag {
+        written: format!("--set {name}"),
+        name: (*name).to_owned(),
+        value: (*value).to_owned(),
+    };
+    let sources = Sources {
+        flags: flags.iter().map(flag).collect(),
+        environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        file: Some(temporary.path().to_owned()),
+    };
+    (sources, temporary)
+}
+
+#[track_caller]
+fn good(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Loaded {
+    let (sources, _file) = sources(file, environment, flags);
+    load(sources).expect("the settings are good")
+}
+
+#[track_caller]
+fn bad(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Vec<String> {
+    let (sources, temporary) = sources(file, environment, flags);
+    let path = temporary.path().display().to_string();
+    let problems = load(sources).expect_err("the settings are bad");
+    problems.iter().map(|problem| problem.to_string().replace(&path, "weir.toml")).collect()
+}
+
+#[test]
+fn flags_then_weir_then_kong_then_the_file() {
+    let file = "log_level = 'debug'";
+    let kong = ("KONG_LOG_LEVEL", "warn");
+    let weir = ("WEIR_LOG_LEVEL", "error");
+    let level = |loaded: Loaded| loaded.settings.log_level;
+    assert_eq!(level(good("", &[], &[])), LogLevel::Notice);
+    assert_eq!(level(good(file, &[], &[])), LogLevel::Debug);
+    assert_eq!(level(good(file, &[kong], &[])), LogLevel::Warn);
+    assert_eq!(level(good(file, &[kong, weir], &[])), LogLevel::Error);
+    assert_eq!(
+        level(good(file, &[kong, weir], &[("log_level", "crit"), ("log_level", "alert")])),
+        LogLevel::Alert
+    );
+}
+
+#[test]
+fn every_default_is_good() {
+    let settings = good("", &[], &[]).settings;
+    assert_eq!(settings.proxy_listen.0.len(), 2);
+    assert_eq!(settings.keepalive_timeout, Duration::from_secs(75));
+    assert_eq!(settings.client_max_body_size, Bytes(0));
+    assert!(settings.headers.via && settings.headers.request_id && !settings.headers.upstream_status);
+}
+
+#[test]
+fn nginx_directives_are_other_names() {
+    let environment = [("KONG_NGINX_WORKER_PROCESSES", "3"), ("KONG_NGINX_HTTP_CLIENT_MAX_BODY_SIZE", "8m")];
+    let loaded = good("nginx_main_worker_shutdown_timeout = '2s'", &environment, &[]);
+    assert_eq!(loaded.settings.workers, Workers(3));
+    assert_eq!(loaded.settings.client_max_body_size, Bytes(8 << 20));
+    assert_eq!(loaded.settings.drain_timeout, Duration::from_secs(2));
+    assert_eq!(loaded.given, ["client_max_body_size", "drain_timeout", "workers"]);
+}
+
+#[test]
+fn an_alias_and_a_name_are_one_setting() {
+    let loaded = good("nginx_worker_processes = 2", &[], &[("workers", "4")]);
+    assert_eq!(loaded.settings.workers, Workers(4));
+}
+
+#[test]
+fn toml_values_are_read_as_kong_conf_would_write_them() {
+    let file =
+        "trusted_ips = ['10.0.0.0/8', '::1']\nreal_ip_recursive = true\ndns_error_ttl = 0.5\nworkers = 2";
+    let settings = good(file, &[], &[]).settings;
+    assert_eq!(settings.trusted_ips.len(), 2);
+    assert!(settings.real_ip_recursive);
+    assert_eq!(settings.dns_error_ttl, Duration::from_millis(500));
+}
+
+#[test]
+fn each_kong_variable_without_a_meaning_gets_one_warning_without_its_value() {
+    let environment =
+        [("KONG_PG_HOST", "db"), ("KONG_PG_PASSWORD", "hunter2"), ("KONG_LOG_LEVEL", "warn"), ("HOME", "/")];
+    let warnings = good("", &environment, &[]).warnings;
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("KONG_PG_HOST") && warnings[1].contains("KONG_PG_PASSWORD"));
+    assert!(!warnings.concat().contains("hunter2"));
+}
+
+#[test]
+fn an_empty_variable_counts_as_absent() {
+    let loaded = good("log_level = 'debug'", &[("KONG_LOG_LEVEL", ""), ("WEIR_NONSENSE", " ")], &[]);
+    assert_eq!(loaded.settings.log_level, LogLevel::Debug);
+}
+
+#[test]
+fn all_problems_come_at_once_and_say_where() {
+    let problems = bad(
+        "workers = 2\nadmin_lisen = 'off'\n\n[database]\nname = 1",
+        &[("WEIR_LOG_LEVL", "debug"), ("KONG_PROXY_LISTEN", "8000")],
+        &[("trusted_ips", "10.0.0.0/40"), ("qqq", "1")],
+    );
+    let all = problems.join("\n");
+    for expected in [
+        "weir.toml:2: there is no setting `admin_lisen`: did you mean `admin_listen`?",
+        "weir.toml:4: `database` must be a string, a number, a boolean or an array of these",
+        "environment variable WEIR_LOG_LEVL: there is no setting `log_levl`: did you mean `log_level`?",
+        "environment variable KONG_PROXY_LISTEN: proxy_listen: `8000` is not an `address:port`",
+        "--set trusted_ips: trusted_ips: `10.0.0.0/40` is not an IP address or a network",
+        "--set qqq: there is no setting `qqq`: remove it",
+    ] {
+        assert!(all.contains(expected), "{expected}\nis not in\n{all}");
+    }
+    assert_eq!(problems.len(), 6, "{all}");
+}
+
+#[test]
+fn a_file_that_is_not_toml_says_at_which_line() {
+    let problems = bad("workers = 2\nlog_level = \n", &[], &[]);
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].starts_with("weir.toml:2: "), "{problems:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_problem() {
+    let file = Some("no/such/weir.toml".into());
+    let problems = load(Sources { file, ..Sources::default() }).unwrap_err();
+    assert!(problems[0].to_string().starts_with("no/such/weir.toml: cannot be read"), "{problems:?}");
+}
+
+#[test]
+fn what_does_not_work_yet_names_what_does() {
+    for (name, value, mend) in [
+        ("database", "postgres", "`off`"),
+        ("router_flavor", "expressions", "`traditional_compatible`"),
+        ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
+    ] {
+        let problems = bad("", &[], &[(name, value)]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(
+            problems[0].starts_with(&format!("--set {name}: {name}: ")) && problems[0].contains(mend),
+            "{problems:?}"
+        );
+    }
+    assert_eq!(good("", &[], &[("router_flavor", "traditional")]).warnings.len(), 1);
+}
+
+#[test]
+fn a_secret_is_in_no_message() {
+    let problems = bad("ssl_cert = 'c.pem'\nssl_cert_key = 'hunter2'", &[], &[]);
+    assert_eq!(problems, ["weir.toml:2: ssl_cert_key: name a file that holds the private key as PEM"]);
+}

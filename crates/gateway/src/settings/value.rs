@@ -1,0 +1,395 @@
+//! The kinds of value a setting can have, each read from the text that kong.conf would hold.
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_proxy::Network;
+
+/// A kind of value: how it is called in the documentation, and how it is read.
+pub(crate) trait Value: Sized {
+    /// What the documentation calls this kind of value.
+    const KIND: &'static str;
+    /// Reads a trimmed text. The error says what was expected, and so how to mend it.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+/// Declares an enum whose values are single words.
+macro_rules! words {
+    ($($(#[$meta:meta])* $name:ident: $kind:literal { $($variant:ident = $word:literal $(| $also:literal)*),+ $(,)? })+) => { $(
+        $(#[$meta])*
+        #[allow(missing_docs)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $name { $($variant),+ }
+
+        impl Value for $name {
+            const KIND: &'static str = $kind;
+            fn parse(text: &str) -> Result<Self, String> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($word $(| $also)* => Ok($name::$variant),)+
+                    _ => Err(format!("`{text}` is not one of {}", [$(concat!("`", $word, "`")),+].join(", "))),
+                }
+            }
+        }
+    )+ };
+}
+
+words! {
+    /// How much is logged; each level includes the ones that follow it.
+    LogLevel: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`" {
+        Debug = "debug", Info = "info", Notice = "notice", Warn = "warn", Error = "error",
+        Crit = "crit", Alert = "alert", Emerg = "emerg",
+    }
+    /// How the router orders routes.
+    RouterFlavor: "`traditional_compatible` or `traditional`" {
+        TraditionalCompatible = "traditional_compatible", Traditional = "traditional",
+    }
+    /// The shape of an access log's lines.
+    AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
+    /// The cipher suites offered to clients.
+    CipherSuite: "`modern`, `intermediate` or `old`" {
+        Modern = "modern", Intermediate = "intermediate", Old = "old",
+    }
+    /// A kind of DNS record that names are looked up by.
+    DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }
+}
+
+/// Where the configuration lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    /// In a declarative file.
+    Off,
+}
+
+impl Value for Database {
+    const KIND: &'static str = "`off`";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Database::Off),
+            _ => Err(format!(
+                "`{text}` is not supported by this version: set it to `off`, and give a file with `--config kong.yml`"
+            )),
+        }
+    }
+}
+
+impl Value for bool {
+    const KIND: &'static str = "`on` or `off`";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "on" | "true" | "yes" => Ok(true),
+            "off" | "false" | "no" => Ok(false),
+            _ => Err(format!("`{text}` is neither `on` nor `off`")),
+        }
+    }
+}
+
+impl Value for u32 {
+    const KIND: &'static str = "number";
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u32::MAX))
+    }
+}
+
+impl Value for String {
+    const KIND: &'static str = "text";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Value for PathBuf {
+    const KIND: &'static str = "path";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(PathBuf::from(text))
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    const KIND: &'static str = T::KIND;
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    const KIND: &'static str = T::KIND;
+    fn parse(text: &str) -> Result<Self, String> {
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::parse).collect()
+    }
+}
+
+/// Splits `15ms` into its number and its unit.
+fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let rest = &text[digits..];
+    let unit = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    Some((text[..digits].parse().ok()?, &rest[..unit], &rest[unit..]))
+}
+
+/// nginx's time: `60`, `60s`, `500ms`, `1h30m`, and fractions of a second as `0.5`.
+impl Value for Duration {
+    const KIND: &'static str = "time (`60`, `60s`, `500ms`, `1h30m`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let error = || {
+            format!("`{text}` is not a time: write seconds, or a unit as in `500ms`, `60s`, `1h30m`, `1d`")
+        };
+        if let Ok(seconds) = text.parse::<f64>() {
+            return Duration::try_from_secs_f64(seconds).map_err(|_| error());
+        }
+        let (mut rest, mut total) = (text, Duration::ZERO);
+        loop {
+            let (number, unit, after) = number_and_unit(rest).ok_or_else(error)?;
+            let milliseconds = match unit {
+                "ms" => 1,
+                "" | "s" => 1_000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return Err(error()),
+            };
+            let part = number.checked_mul(milliseconds).ok_or_else(error)?;
+            total = total.checked_add(Duration::from_millis(part)).ok_or_else(error)?;
+            rest = after.trim_start();
+            if rest.is_empty() {
+                return Ok(total);
+            }
+        }
+    }
+}
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl Value for Bytes {
+    const KIND: &'static str = "size (`8k`, `10m`, `1g`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let error = || format!("`{text}` is not a size: write bytes, or a unit as in `8k`, `10m`, `1g`");
+        let (number, unit, rest) = number_and_unit(text).ok_or_else(error)?;
+        let shift = match unit {
+            "" => 0,
+            "k" | "K" => 10,
+            "m" | "M" => 20,
+            "g" | "G" => 30,
+            _ => return Err(error()),
+        };
+        if !rest.is_empty() {
+            return Err(error());
+        }
+        number.checked_mul(1 << shift).map(Bytes).ok_or_else(error)
+    }
+}
+
+/// How many workers serve traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Workers(pub(crate) usize);
+
+impl Value for Workers {
+    const KIND: &'static str = "`auto` or a number";
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Workers(std::thread::available_parallelism().map_or(1, usize::from)));
+        }
+        match text.parse() {
+            Ok(n @ 1..=1024) => Ok(Workers(n)),
+            _ => Err(format!("`{text}` is neither `auto` nor a number from 1 to 1024")),
+        }
+    }
+}
+
+impl Value for Network {
+    const KIND: &'static str = "addresses and networks (`10.0.0.0/8`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let error =
+            || format!("`{text}` is not an IP address or a network such as `10.0.0.0/8` or `fd00::/8`");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| error())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(longest), str::parse).map_err(|_| error())?;
+        if prefix > longest { Err(error()) } else { Ok(Network { address, prefix }) }
+    }
+}
+
+/// A name server's address; port 53 unless another is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameServer(pub(crate) SocketAddr);
+
+impl Value for NameServer {
+    const KIND: &'static str = "addresses (`10.0.0.2`, `10.0.0.2:5353`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let with_port = text.parse::<SocketAddr>().ok();
+        let address = with_port.or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 53)));
+        address.map(NameServer).ok_or_else(|| format!("`{text}` is not an IP address with or without a port"))
+    }
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// To a file, `/dev/stdout` and `/dev/stderr` included.
+    Path(PathBuf),
+}
+
+impl Value for LogTarget {
+    const KIND: &'static str = "`off` or a path";
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(LogTarget::Off);
+        }
+        if text.contains(char::is_whitespace) {
+            return Err(format!(
+                "`{text}` is more than a path: name the format with `proxy_access_log_format`"
+            ));
+        }
+        Ok(LogTarget::Path(PathBuf::from(text)))
+    }
+}
+
+/// The versions of TLS offered to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TlsVersions {
+    /// TLS 1.2.
+    pub(crate) v1_2: bool,
+    /// TLS 1.3.
+    pub(crate) v1_3: bool,
+}
+
+impl Value for TlsVersions {
+    const KIND: &'static str = "`TLSv1.2`, `TLSv1.3` or both";
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut versions = TlsVersions { v1_2: false, v1_3: false };
+        for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
+            match word {
+                "TLSv1.2" => versions.v1_2 = true,
+                "TLSv1.3" => versions.v1_3 = true,
+                _ => return Err(format!("`{word}` is not spoken here: leave only `TLSv1.2` and `TLSv1.3`")),
+            }
+        }
+        if versions.v1_2 || versions.v1_3 {
+            Ok(versions)
+        } else {
+            Err("name `TLSv1.2`, `TLSv1.3` or both".into())
+        }
+    }
+}
+
+/// The file of a private key. A value that names no file may be a key itself, so no message repeats it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct KeyFile(pub(crate) PathBuf);
+
+impl Value for KeyFile {
+    const KIND: &'static str = "path";
+    fn parse(text: &str) -> Result<Self, String> {
+        let path = PathBuf::from(text);
+        if path.is_file() {
+            Ok(KeyFile(path))
+        } else {
+            Err("name a file that holds the private key as PEM".to_owned())
+        }
+    }
+}
+
+impl fmt::Debug for KeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyFile(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn reads<T: Value + fmt::Debug + PartialEq>(text: &str, expected: T) {
+        assert_eq!(T::parse(text), Ok(expected), "{text}");
+    }
+
+    #[track_caller]
+    fn refuses<T: Value + fmt::Debug>(text: &str) {
+        assert!(T::parse(text).is_err(), "{text} gave {:?}", T::parse(text));
+    }
+
+    #[test]
+    fn times() {
+        for (text, milliseconds) in [
+            ("60", 60_000),
+            ("0.5", 500),
+            ("500ms", 500),
+            ("1h30m", 5_400_000),
+            ("1m 30s", 90_000),
+            ("1d", 86_400_000),
+            ("0", 0),
+        ] {
+            reads(text, Duration::from_millis(milliseconds));
+        }
+        for text in
+            ["", "-1", "s", "1x", "1 h x", "99999999999999999999", "18446744073709551615d", "NaN", "inf"]
+        {
+            refuses::<Duration>(text);
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("8k", 8192), ("10M", 10 << 20), ("1g", 1 << 30)] {
+            reads(text, Bytes(bytes));
+        }
+        for text in ["", "k", "8kb", "8 k", "-1", "99999999999999999g"] {
+            refuses::<Bytes>(text);
+        }
+    }
+
+    #[test]
+    fn networks() {
+        reads("10.1.2.3", Network { address: [10, 1, 2, 3].into(), prefix: 32 });
+        reads("::/0", Network { address: std::net::Ipv6Addr::UNSPECIFIED.into(), prefix: 0 });
+        for text in ["10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0/8", "unix:", "example.com"] {
+            refuses::<Network>(text);
+        }
+    }
+
+    #[test]
+    fn lists_may_have_spaces_and_be_empty() {
+        reads(" a , b,", vec!["a".to_owned(), "b".to_owned()]);
+        reads("", Vec::<String>::new());
+        reads(
+            "1.1.1.1, 127.0.0.1:5353",
+            vec![NameServer(([1, 1, 1, 1], 53).into()), NameServer(([127, 0, 0, 1], 5353).into())],
+        );
+    }
+
+    #[test]
+    fn words_are_case_insensitive_and_named_in_the_error() {
+        reads("LAST,SRV", vec![DnsRecord::Last, DnsRecord::Srv]);
+        assert!(LogLevel::parse("loud").unwrap_err().contains("`notice`"));
+        refuses::<bool>("maybe");
+        refuses::<Workers>("0");
+        refuses::<TlsVersions>("TLSv1.1 TLSv1.2");
+        refuses::<LogTarget>("/dev/stdout json");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange_to_be_read(text in r"\PC{0,20}|[0-9]{1,20}(ms|[smhdkMg])?|[0-9.:/]{1,20}") {
+            use super::super::listen::Listeners;
+            let _ = (Duration::parse(&text), Bytes::parse(&text), Vec::<Network>::parse(&text), Workers::parse(&text));
+            let _ = (Vec::<NameServer>::parse(&text), Listeners::parse(&text), TlsVersions::parse(&text));
+        }
+
+        #[test]
+        fn a_network_is_read_as_it_is_written(address: IpAddr, bits in 0u8..=32) {
+            let expected = Network { address, prefix: bits };
+            proptest::prop_assert_eq!(Network::parse(&format!("{address}/{bits}")), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_private_key_in_place_of_its_file_is_not_repeated() {
+        assert!(!KeyFile::parse("hunter2").unwrap_err().contains("hunter2"));
+    }
+}

@@ -1,0 +1,69 @@
+//! The status listener: what monitoring reads.
+use crate::control::Control;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Everything the status listener serves.
+pub(crate) fn router(control: Arc<Control>) -> Router {
+    shared().route("/status/ready", get(ready)).with_state(control)
+}
+
+/// What the Admin API serves too.
+pub(crate) fn shared() -> Router<Arc<Control>> {
+    Router::new()
+        .route("/status", get(status))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { message(StatusCode::NOT_FOUND, "Not found") })
+        .method_not_allowed_fallback(|| async {
+            message(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed")
+        })
+}
+
+async fn status(State(control): State<Arc<Control>>) -> Response {
+    json_response(StatusCode::OK, &status_body(&control))
+}
+
+/// Kong's shape. What only nginx counts, connections in the midst of reading or writing, is 0.
+fn status_body(control: &Control) -> Value {
+    let totals = control.totals();
+    json!({
+        "server": {
+            "connections_accepted": totals.accepted,
+            "connections_handled": totals.accepted,
+            "connections_active": totals.connections,
+            "connections_reading": 0,
+            "connections_writing": 0,
+            "connections_waiting": 0,
+            "total_requests": totals.requests,
+        },
+        "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
+        "configuration_hash": control.config_hash(),
+    })
+}
+
+async fn ready(State(control): State<Arc<Control>>) -> Response {
+    match control.ready() {
+        Ok(()) => message(StatusCode::OK, "ready"),
+        Err(reason) => message(StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
+
+async fn metrics(State(control): State<Arc<Control>>) -> Response {
+    match tokio::task::spawn_blocking(move || control.metrics()).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; charset=UTF-8")], text).into_response(),
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+    }
+}
+
+fn message(status: StatusCode, text: &str) -> Response {
+    json_response(status, &json!({ "message": text }))
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body.to_string()).into_response()
+}
