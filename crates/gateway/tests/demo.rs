@@ -1,0 +1,69 @@
+//! The examples are good, and `weir demo` makes the requests it suggests and shows what came of them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{PATIENCE, weir};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc;
+
+/// What the demo prints, to its last line.
+fn tour() -> Vec<String> {
+    // The demo's folder is not left behind when it is killed.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = weir();
+    command.env("TMPDIR", folder.path());
+    command.args(["demo", "--set", "workers=1", "--set", "proxy_listen=127.0.0.1:0, 127.0.0.1:0 ssl"]);
+    command.args(["--set", "admin_listen=127.0.0.1:0", "--set", "status_listen=127.0.0.1:0"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let output = child.stdout.take().unwrap();
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    let mut tour = Vec::new();
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        let last = line.starts_with("Serving on");
+        tour.push(line);
+        if last {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tour
+}
+
+#[test]
+fn every_request_gives_the_status_that_its_route_promises() {
+    let tour = tour();
+    let statuses = |shows: &str| {
+        let at = tour.iter().position(|line| line.starts_with(shows));
+        at.and_then(|at| tour.get(at + 1)).map(|line| line.trim()).unwrap_or_default()
+    };
+    for (shows, expected) in [
+        ("An open route", "200"),
+        ("key-auth, without a key", "401"),
+        ("key-auth, with a key", "200"),
+        ("basic-auth, without a password", "401"),
+        ("basic-auth, with a password", "200"),
+        ("TLS, with a certificate generated at the start", "200"),
+    ] {
+        assert_eq!(statuses(shows), expected, "{shows}\n{}", tour.join("\n"));
+    }
+    // The minute may turn between two of them, and the count starts anew.
+    let limited = statuses("rate-limiting");
+    assert!(limited == "200 200 200 200 200 429" || limited == ["200"; 6].join(" "), "{}", tour.join("\n"));
+    assert!(tour.last().is_some_and(|line| line.starts_with("Serving on")), "{}", tour.join("\n"));
+}
+
+#[test]
+fn every_example_is_good() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let files: Vec<_> =
+        std::fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path().join("kong.yml")).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    let output = weir().arg("check").args(&files).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "an example uses what is not in force: {output:?}");
+}

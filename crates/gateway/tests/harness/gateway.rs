@@ -1,0 +1,253 @@
+//! The gateway under test: the real binary, in a folder of its own, on free ports.
+use super::http::{Message, Peer};
+use super::{PATIENCE, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use tempfile::TempDir;
+
+/// The binary with an environment that only the test decides on.
+pub fn weir() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.env_clear().stdin(Stdio::null());
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}
+
+/// The line that the binary prints once it serves.
+#[derive(Debug, Deserialize)]
+struct StartLine {
+    pid: u32,
+    proxy: Vec<SocketAddr>,
+    proxy_ssl: Vec<SocketAddr>,
+    admin: Vec<SocketAddr>,
+    status: Vec<SocketAddr>,
+}
+
+/// What a gateway is started with.
+pub struct Builder {
+    configuration: String,
+    settings: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
+}
+
+/// A running gateway; killed when dropped.
+pub struct Gateway {
+    child: Child,
+    folder: TempDir,
+    start: StartLine,
+}
+
+impl Builder {
+    /// Adds a setting.
+    pub fn set(mut self, key: &str, value: &str) -> Builder {
+        self.settings.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Builder {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts, and waits until it serves.
+    #[track_caller]
+    pub fn start(self) -> Gateway {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = self.spawn(&folder);
+        match first_line(&mut child) {
+            Some(line) => {
+                let start = serde_json::from_str(&line).expect("the first line is the start line");
+                Gateway { child, folder, start }
+            }
+            None => panic!("the gateway did not start:\n{}", log(&folder)),
+        }
+    }
+
+    /// Starts what cannot start; returns its exit status and what it said.
+    #[track_caller]
+    pub fn fail(self) -> (ExitStatus, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = self.spawn(&folder);
+        if let Some(line) = first_line(&mut child) {
+            let _ = child.kill();
+            panic!("the gateway started: {line}");
+        }
+        (child.wait().unwrap(), log(&folder))
+    }
+
+    fn spawn(&self, folder: &TempDir) -> Child {
+        let file = folder.path().join("kong.yml");
+        fs::write(&file, &self.configuration).unwrap();
+        let mut command = weir();
+        command.arg("run").arg("--config").arg(file);
+        command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
+        for (key, value) in &self.settings {
+            command.arg("--set").arg(format!("{key}={value}"));
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdout(Stdio::piped()).stderr(File::create(folder.path().join("stderr")).unwrap());
+        command.spawn().expect("the binary runs")
+    }
+}
+
+impl Gateway {
+    /// A gateway to be: a declarative file, one worker, and free ports.
+    pub fn builder(configuration: &str) -> Builder {
+        let settings = [
+            ("workers", "1"),
+            ("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 ssl"),
+            ("admin_listen", "127.0.0.1:0"),
+            ("status_listen", "127.0.0.1:0"),
+        ];
+        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Builder { configuration: configuration.to_owned(), settings, environment: Vec::new() }
+    }
+
+    /// Starts with a declarative file.
+    #[track_caller]
+    pub fn start(configuration: &str) -> Gateway {
+        Gateway::builder(configuration).start()
+    }
+
+    /// Asks the proxy for a path.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Message {
+        self.get_with(path, "")
+    }
+
+    /// Asks the proxy for a path with more header lines, each ended by CRLF.
+    #[track_caller]
+    pub fn get_with(&self, path: &str, headers: &str) -> Message {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"))
+    }
+
+    /// Sends bytes over a connection of their own and reads one response.
+    #[track_caller]
+    pub fn send(&self, request: &str) -> Message {
+        self.connect().send(request).response()
+    }
+
+    /// Connects to the proxy.
+    #[track_caller]
+    pub fn connect(&self) -> Peer {
+        Peer::connect(self.proxy())
+    }
+
+    /// Asks the status listener for a path.
+    #[track_caller]
+    pub fn status(&self, path: &str) -> Message {
+        ask(self.start.status[0], path)
+    }
+
+    /// Asks the Admin API for a path.
+    #[track_caller]
+    pub fn admin(&self, path: &str) -> Message {
+        ask(self.start.admin[0], path)
+    }
+
+    /// Where the proxy listens.
+    pub fn proxy(&self) -> SocketAddr {
+        self.start.proxy[0]
+    }
+
+    /// Where the proxy speaks TLS.
+    pub fn proxy_ssl(&self) -> SocketAddr {
+        self.start.proxy_ssl[0]
+    }
+
+    /// Where the Admin API listens.
+    pub fn admin_addresses(&self) -> &[SocketAddr] {
+        &self.start.admin
+    }
+
+    /// The declarative file.
+    pub fn file(&self) -> PathBuf {
+        self.folder.path().join("kong.yml")
+    }
+
+    /// The node's folder.
+    pub fn prefix(&self) -> PathBuf {
+        self.folder.path().join("prefix")
+    }
+
+    /// Writes the declarative file and runs `weir reload`.
+    pub fn reload(&self, configuration: &str) -> Output {
+        fs::write(self.file(), configuration).unwrap();
+        self.command("reload")
+    }
+
+    /// Runs `weir reload` or `weir quit` against this gateway.
+    pub fn command(&self, name: &str) -> Output {
+        weir().arg(name).arg("--prefix").arg(self.prefix()).output().expect("the binary runs")
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.start.pid
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.start.pid).ok().and_then(Pid::from_raw).unwrap();
+        kill_process(pid, signal).expect("the gateway runs");
+    }
+
+    /// Waits for the end of the process.
+    #[track_caller]
+    pub fn exit(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the gateway ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Everything logged so far.
+    pub fn log(&self) -> String {
+        log(&self.folder)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- the gateway's log ---\n{}", self.log());
+        }
+    }
+}
+
+#[track_caller]
+fn ask(address: SocketAddr, path: &str) -> Message {
+    Peer::connect(address).send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).response()
+}
+
+/// The first line of a process's output; none if it ends without one.
+fn first_line(child: &mut Child) -> Option<String> {
+    let output = child.stdout.take().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let line = BufReader::new(output).lines().next();
+        let _ = sender.send(line.and_then(Result::ok));
+    });
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ = child.kill();
+        None
+    })
+}
+
+fn log(folder: &TempDir) -> String {
+    fs::read_to_string(folder.path().join("stderr")).unwrap_or_default()
+}

@@ -1,0 +1,45 @@
+//! For tests against the real binary: a gateway on free ports, a client that sends exactly the bytes it is told, and
+//! an upstream that behaves as a closure says.
+//!
+//! ```ignore
+//! let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+//! let gateway = Gateway::start(&format!("…url: http://{}…", upstream.address));
+//! assert_eq!(gateway.get("/x").status, 200);
+//! ```
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod cases;
+mod declarative;
+mod gateway;
+mod http;
+mod openssl;
+mod upstream;
+
+pub use cases::unescape;
+pub use declarative::{document, service};
+pub use gateway::{Builder, Gateway, weir};
+pub use http::{Head, Message, Peer};
+pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
+pub use upstream::{Upstream, nobody};
+
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a slow machine; what takes longer hangs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until something is so.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A declarative file with one service and one route, `/`, to an address.
+pub fn one_route(upstream: std::net::SocketAddr) -> String {
+    format!(
+        "_format_version: \"3.0\"\nservices:\n- name: s\n  url: http://{upstream}\n  routes:\n  - name: r\n    paths: [/]\n"
+    )
+}

@@ -1,0 +1,164 @@
+//! TLS by OpenSSL's command: certificates, a client, and an upstream.
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use tempfile::TempDir;
+
+fn openssl(arguments: &[&str]) -> Command {
+    let mut command = Command::new("openssl");
+    command.args(arguments).stderr(Stdio::null());
+    command
+}
+
+/// A certificate and its key, in files of a folder of their own.
+pub struct Identity {
+    folder: TempDir,
+}
+
+impl Identity {
+    /// An authority, whose own certificate can be used by a server too.
+    pub fn new(name: &str) -> Identity {
+        Identity::make(name, None)
+    }
+
+    /// One for a name and 127.0.0.1, signed by an authority.
+    pub fn signed(name: &str, authority: &Identity) -> Identity {
+        Identity::make(name, Some(authority))
+    }
+
+    fn make(name: &str, authority: Option<&Identity>) -> Identity {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        std::fs::write(&config, "[req]\ndistinguished_name=dn\n[dn]\n").unwrap();
+        let mut command =
+            openssl(&["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        command.args(["-days", "30", "-subj", &format!("/CN={name}"), "-addext"]);
+        command.arg(format!("subjectAltName=DNS:{name},IP:127.0.0.1"));
+        command.args(["-addext", &format!("basicConstraints=critical,CA:{}", authority.is_none())]);
+        if let Some(authority) = authority {
+            command.arg("-CA").arg(authority.cert()).arg("-CAkey").arg(authority.key());
+        }
+        command.arg("-config").arg(config).arg("-keyout").arg(folder.path().join("key.pem"));
+        command.arg("-out").arg(folder.path().join("cert.pem"));
+        assert!(command.status().expect("openssl runs").success());
+        Identity { folder }
+    }
+
+    /// The certificate's file.
+    pub fn cert(&self) -> PathBuf {
+        self.folder.path().join("cert.pem")
+    }
+
+    /// The key's file.
+    pub fn key(&self) -> PathBuf {
+        self.folder.path().join("key.pem")
+    }
+
+    /// The certificate as a YAML string.
+    pub fn cert_yaml(&self) -> String {
+        yaml(&self.cert())
+    }
+
+    /// The key as a YAML string.
+    pub fn key_yaml(&self) -> String {
+        yaml(&self.key())
+    }
+}
+
+fn yaml(file: &Path) -> String {
+    format!("{:?}", std::fs::read_to_string(file).unwrap())
+}
+
+/// What `openssl s_client` reports of a handshake, spaces removed.
+pub fn handshake(address: SocketAddr, arguments: &[&str]) -> String {
+    let output = openssl(&["s_client", "-connect", &address.to_string()])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl runs");
+    String::from_utf8_lossy(&output.stdout).replace(' ', "")
+}
+
+/// A client that speaks TLS; killed when dropped.
+pub struct TlsPeer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl TlsPeer {
+    /// Connects, asking for a name.
+    pub fn connect(address: SocketAddr, name: &str) -> TlsPeer {
+        let mut child =
+            openssl(&["s_client", "-quiet", "-connect", &address.to_string(), "-servername", name])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("openssl runs");
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        TlsPeer { child, input, output: BufReader::new(output) }
+    }
+
+    /// Sends a GET and returns the response's status line and body.
+    pub fn get(&mut self, path: &str) -> (String, String) {
+        use std::io::{BufRead, Read};
+        write!(self.input, "GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        let (mut status, mut length) = (String::new(), 0);
+        self.output.read_line(&mut status).unwrap();
+        loop {
+            let mut line = String::new();
+            self.output.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.output.read_exact(&mut body).unwrap();
+        (status.trim().to_owned(), String::from_utf8(body).unwrap())
+    }
+}
+
+impl Drop for TlsPeer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An upstream that answers every request with a page about its TLS session; killed when dropped.
+pub struct TlsUpstream {
+    /// Where it listens.
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl TlsUpstream {
+    /// Starts with a certificate; `arguments` as of `openssl s_server`.
+    pub fn start(identity: &Identity, arguments: &[&str]) -> TlsUpstream {
+        // Free now; the listener is closed before the upstream takes its place.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap();
+        let child = openssl(&["s_server", "-www", "-accept", &address.to_string()])
+            .args(arguments)
+            .arg("-cert")
+            .arg(identity.cert())
+            .arg("-key")
+            .arg(identity.key())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("openssl runs");
+        super::eventually("openssl listens", || TcpStream::connect(address).is_ok());
+        TlsUpstream { address, child }
+    }
+}
+
+impl Drop for TlsUpstream {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

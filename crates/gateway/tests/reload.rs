@@ -1,0 +1,146 @@
+//! Reloads and drains while clients are there: nothing in flight is touched, nothing is lost.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
+use rustix::process::Signal;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const LIMITED: &str = "plugins: [{name: rate-limiting, config: {month: 2, limit_by: service}}]";
+
+/// An upstream that answers `/held` when told to, and the rest at once.
+fn upstream() -> (Upstream, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (asked, was_asked) = mpsc::channel();
+    let (answer, may_answer) = mpsc::channel::<()>();
+    let may_answer = Mutex::new(may_answer);
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            if request.head.start.contains("/held") {
+                let _ = asked.send(());
+                let _ = may_answer.lock().unwrap().recv();
+            }
+            peer.send(OK);
+        }
+    });
+    (upstream, was_asked, answer)
+}
+
+fn get(client: &mut Peer, path: &str) -> u16 {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response().status
+}
+
+#[test]
+fn a_reload_touches_neither_requests_in_flight_nor_idle_connections_nor_counters() {
+    let (upstream, was_asked, answer) = upstream();
+    let address = upstream.address;
+    let before =
+        [service("/held", address, "", "strip_path: false"), service("/limited", address, "", LIMITED)];
+    let gateway = Gateway::start(&document(&before, ""));
+    let mut idle = gateway.connect();
+    assert_eq!(get(&mut idle, "/limited"), 200);
+    let mut busy = gateway.connect();
+    busy.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    was_asked.recv_timeout(PATIENCE).unwrap();
+    // The route of the request in flight goes, and another comes.
+    let after = [service("/new", address, "", ""), service("/limited", address, "", LIMITED)];
+    let connections = upstream.connections();
+    let output = gateway.reload(&document(&after, ""));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    answer.send(()).unwrap();
+    assert_eq!(busy.response().status, 200);
+    assert_eq!(get(&mut busy, "/held"), 404);
+    assert_eq!(get(&mut idle, "/new"), 200);
+    assert_eq!(get(&mut idle, "/limited"), 200);
+    assert_eq!(get(&mut idle, "/limited"), 429, "the count before the reload is kept");
+    assert_eq!(upstream.connections(), connections, "connections to what did not change are kept");
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let (upstream, ..) = upstream();
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], ""));
+    for (bad, place) in [
+        ("_format_version: \"3.0\"\nservices:\n- {name: s, url: \"http://a\", retries: -1}\n", "3:"),
+        ("_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [\"~/(\"]}\n", "kong.yml:"),
+        ("_format_version: \"3.0\"\nservices: [\n", "kong.yml:"),
+        ("_format_version: \"3.0\"\nplugins:\n- {name: rate-limiting, config: {minute: 0}}\n", "3:"),
+    ] {
+        let output = gateway.reload(bad);
+        assert_eq!(output.status.code(), Some(1), "{bad}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("kong.yml:") && said.contains(place), "{bad}: {said}");
+        assert_eq!(gateway.get("/").status, 200, "{bad}");
+    }
+    gateway.signal(Signal::HUP);
+    eventually("the refusal is logged", || gateway.log().contains("reload refused"));
+    assert_eq!(gateway.get("/").status, 200);
+}
+
+#[test]
+fn no_request_is_lost_over_fifty_reloads() {
+    let (upstream, ..) = upstream();
+    let address = upstream.address;
+    let version = |version: usize| {
+        let mark = format!(
+            "plugins: [{{name: correlation-id, config: {{header_name: X-V{version}, echo_downstream: true}}}}]"
+        );
+        document(&[service("/", address, "", &mark)], "")
+    };
+    let gateway = Gateway::builder(&version(0)).set("workers", "2").start();
+    let (done, served, fresh) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for kept in [true, true, true, false] {
+            let (gateway, done, served, fresh) = (&gateway, &done, &served, &fresh);
+            scope.spawn(move || {
+                let mut client = gateway.connect();
+                while !done.load(Ordering::SeqCst) {
+                    if !kept {
+                        client = gateway.connect();
+                    }
+                    let response = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+                    assert_eq!(response.status, 200);
+                    let marks =
+                        response.head.fields.iter().filter(|(name, _)| name.starts_with("X-V")).count();
+                    assert_eq!(marks, 1, "a response of one version");
+                    fresh.fetch_add(usize::from(response.header("x-v50").is_some()), Ordering::SeqCst);
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for number in 1..=50 {
+            let served_before = served.load(Ordering::SeqCst);
+            let output = gateway.reload(&version(number));
+            if !output.status.success() {
+                done.store(true, Ordering::SeqCst);
+                panic!("{output:?}");
+            }
+            eventually("requests are served between reloads", || {
+                served.load(Ordering::SeqCst) > served_before + 4
+            });
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(fresh.into_inner() > 0, "the last reload came into force");
+}
+
+#[test]
+fn a_drain_tells_clients_that_their_connection_ends() {
+    let (upstream, was_asked, answer) = upstream();
+    let services = [service("/", upstream.address, "", "strip_path: false")];
+    let mut gateway = Gateway::start(&document(&services, ""));
+    let mut busy = gateway.connect();
+    busy.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    was_asked.recv_timeout(PATIENCE).unwrap();
+    let mut idle = gateway.connect();
+    assert_eq!(get(&mut idle, "/"), 200);
+    gateway.signal(Signal::TERM);
+    assert!(idle.is_closed());
+    answer.send(()).unwrap();
+    let response = busy.response();
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
+    assert!(busy.is_closed());
+    assert_eq!(gateway.exit().code(), Some(0));
+}

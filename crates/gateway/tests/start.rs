@@ -1,0 +1,141 @@
+//! What a start refuses, what it warns of, and what `weir check` says of the same files.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, eventually, weir};
+use std::net::TcpListener;
+
+const EMPTY: &str = "_format_version: \"3.0\"\n";
+
+#[test]
+fn the_environment_of_a_kong_container_is_a_drop_in() {
+    let gateway = Gateway::builder(EMPTY)
+        .env("KONG_DATABASE", "off")
+        .env("KONG_PG_HOST", "db.internal")
+        .env("KONG_NGINX_DAEMON", "off")
+        .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
+        .env("KONG_PROXY_LISTEN", "0.0.0.0:1")
+        .start();
+    assert_ne!(gateway.proxy().port(), 1, "a flag wins over the environment");
+    let log = gateway.log();
+    for variable in ["KONG_PG_HOST", "KONG_NGINX_DAEMON"] {
+        assert_eq!(log.matches(variable).count(), 1, "{log}");
+    }
+    assert!(!log.contains("db.internal") && !log.contains("KONG_DATABASE"), "{log}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
+    let (status, said) = Gateway::builder(EMPTY)
+        .set("proxy_lisen", "127.0.0.1:0")
+        .env("WEIR_WORKERS", "many")
+        .env("KONG_DATABASE", "postgres")
+        .set("log_level", "loud")
+        .fail();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        said.contains("--set proxy_lisen: there is no setting `proxy_lisen`: did you mean `proxy_listen`?"),
+        "{said}"
+    );
+    assert!(said.contains("--set log_level: log_level: `loud` is not one of"), "{said}");
+    assert!(
+        said.contains("environment variable KONG_DATABASE: database: `postgres` is not supported"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 3, "the flag `workers` hides WEIR_WORKERS: {said}");
+}
+
+#[test]
+fn without_a_declarative_file_there_is_nothing_to_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = weir().arg("run").arg("--prefix").arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--config kong.yml"));
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for name in ["proxy_listen", "admin_listen", "status_listen"] {
+        let (status, said) = Gateway::builder(EMPTY).set(name, &address).fail();
+        assert_eq!(status.code(), Some(1));
+        assert!(said.contains(name) && said.contains(&address), "{said}");
+    }
+}
+
+#[test]
+fn an_open_admin_api_stays_closed_unless_asked_for() {
+    let open = "127.0.0.1:0, 0.0.0.0:0";
+    let gateway = Gateway::builder(EMPTY).set("admin_listen", open).start();
+    assert_eq!(gateway.admin_addresses().len(), 1);
+    assert!(gateway.log().contains("admin_allow_insecure=on"), "{}", gateway.log());
+    assert_eq!(gateway.get("/").status, 404);
+
+    let gateway = Gateway::builder(EMPTY).set("admin_listen", open).set("admin_allow_insecure", "on").start();
+    assert_eq!(gateway.admin_addresses().len(), 2);
+}
+
+#[test]
+fn listeners_can_be_off() {
+    let gateway = Gateway::builder(EMPTY).set("admin_listen", "off").start();
+    assert!(gateway.admin_addresses().is_empty());
+}
+
+#[test]
+fn check_names_every_error_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good.yml"), folder.path().join("bad.yml"));
+    std::fs::write(&good, EMPTY).unwrap();
+    std::fs::write(&bad, "services: []\n").unwrap();
+    let check = |files: &[&std::path::Path]| weir().arg("check").args(files).output().unwrap();
+
+    let output = check(&[&good]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty());
+
+    let output = check(&[&bad, &good, &folder.path().join("none.yml")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("bad.yml:1:1: ") && said.contains("none.yml: cannot be read"), "{said}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("good.yml: good"));
+}
+
+#[test]
+fn a_bad_file_stops_the_start_with_its_errors() {
+    let (status, said) = Gateway::builder("services: []\n").fail();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("kong.yml:1:1: "), "{said}");
+}
+
+#[test]
+fn control_listeners_answer_in_kongs_shape() {
+    let gateway = Gateway::start(EMPTY);
+    gateway.get("/");
+    eventually("the request is counted", || {
+        gateway.status("/status").json()["server"]["total_requests"] == 1
+    });
+    for status in [gateway.status("/status"), gateway.admin("/status")] {
+        assert_eq!(status.status, 200);
+        assert_eq!(status.header("content-type"), Some("application/json; charset=utf-8"));
+        let json = status.json();
+        assert_eq!(json["server"]["total_requests"], 1, "{json}");
+        assert_eq!(json["configuration_hash"].as_str().map(str::len), Some(32));
+        assert!(json.get("database").is_none());
+    }
+    for metrics in [gateway.status("/metrics"), gateway.admin("/metrics")] {
+        assert!(metrics.text().contains("kong_nginx_requests_total"), "{}", metrics.text());
+    }
+    let absent = gateway.admin("/nothing");
+    assert_eq!((absent.status, absent.json()), (404, serde_json::json!({"message": "Not found"})));
+}
+
+#[test]
+fn requests_to_the_admin_api_can_be_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.log");
+    let gateway = Gateway::builder(EMPTY).set("admin_access_log", &path.display().to_string()).start();
+    gateway.admin("/status");
+    let log = std::fs::read_to_string(path).unwrap();
+    assert!(log.starts_with("127.0.0.1 ") && log.ends_with("\"GET /status HTTP/1.1\" 200\n"), "{log}");
+}

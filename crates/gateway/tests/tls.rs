@@ -1,0 +1,212 @@
+//! TLS towards clients and upstreams, seen by OpenSSL.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, Identity, Peer, TlsPeer, TlsUpstream, Upstream, document, handshake, service};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, Stream};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+/// A certificate entity for an identity and the names it serves.
+fn certificate(identity: &Identity, names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("{{name: \"{name}\"}}")).collect();
+    format!(
+        "- {{cert: {}, key: {}, snis: [{}]}}\n",
+        identity.cert_yaml(),
+        identity.key_yaml(),
+        names.join(", ")
+    )
+}
+
+#[test]
+fn the_certificate_follows_the_server_name_in_kong_s_order() {
+    let identities = ["exact", "suffix", "prefix", "any"].map(Identity::new);
+    let [exact, suffix, prefix, any] = &identities;
+    let certificates = [
+        certificate(exact, &["www.shop.test"]),
+        certificate(suffix, &["*.shop.test"]),
+        certificate(prefix, &["www.other.*"]),
+    ];
+    let specific = format!("_format_version: \"3.0\"\ncertificates:\n{}", certificates.concat());
+    let gateway = Gateway::start(&specific);
+    let subject = |arguments: &[&str]| handshake(gateway.proxy_ssl(), arguments);
+    let serves = |name: &str, expected: &str| {
+        let said = subject(&["-servername", name]);
+        assert!(said.contains(&format!("subject=CN={expected}\n")), "{name}: no {expected} in {said}");
+    };
+    let names = [
+        ("www.shop.test", "exact"),
+        ("WWW.Shop.Test", "exact"),
+        ("api.shop.test", "suffix"),
+        ("www.other.test", "prefix"),
+    ];
+    names.iter().for_each(|(name, expected)| serves(name, expected));
+    serves("unknown.test", "localhost");
+    assert!(subject(&["-noservername"]).contains("subject=CN=localhost\n"));
+    let output = gateway.reload(&format!("{specific}{}", certificate(any, &["*"])));
+    assert!(output.status.success(), "{output:?}");
+    names.iter().for_each(|(name, expected)| serves(name, expected));
+    serves("unknown.test", "any");
+}
+
+#[test]
+fn both_versions_of_tls_are_spoken_and_sessions_resumed() {
+    let gateway = Gateway::start("_format_version: \"3.0\"\n");
+    let address = gateway.proxy_ssl();
+    assert!(handshake(address, &["-tls1_3"]).contains("New,TLSv1.3"));
+    assert!(handshake(address, &["-tls1_2"]).contains("New,TLSv1.2"));
+    assert!(!handshake(address, &["-tls1_1"]).contains("TLSv1.1,Cipheris"));
+    assert!(handshake(address, &["-tls1_2", "-reconnect"]).contains("Reused,TLSv1.2"));
+    let folder = tempfile::tempdir().unwrap();
+    let session = folder.path().join("session").display().to_string();
+    TlsSession(&session).keep(&gateway);
+    assert!(handshake(address, &["-tls1_3", "-sess_in", &session]).contains("Reused,TLSv1.3"));
+}
+
+/// A file that a TLS 1.3 session is kept in. Its ticket comes with the first answer.
+struct TlsSession<'a>(&'a str);
+
+impl TlsSession<'_> {
+    fn keep(&self, gateway: &Gateway) {
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-quiet", "-tls1_3", "-sess_out", self.0, "-connect"])
+            .arg(gateway.proxy_ssl().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        write!(input, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_reload_replaces_certificates_and_leaves_open_connections() {
+    let (before, after) = (Identity::new("before"), Identity::new("after"));
+    let upstream = Upstream::answering(OK);
+    let configured = |identity: &Identity| {
+        let certificates = format!("certificates:\n{}", certificate(identity, &["a.test"]));
+        document(&[service("/", upstream.address, "", "")], &certificates)
+    };
+    let gateway = Gateway::start(&configured(&before));
+    let mut open = TlsPeer::connect(gateway.proxy_ssl(), "a.test");
+    assert_eq!(open.get("/"), ("HTTP/1.1 200 OK".to_owned(), "hi".to_owned()));
+    let output = gateway.reload(&configured(&after));
+    assert!(output.status.success(), "{output:?}");
+    assert!(handshake(gateway.proxy_ssl(), &["-servername", "a.test"]).contains("subject=CN=after\n"));
+    assert_eq!(open.get("/"), ("HTTP/1.1 200 OK".to_owned(), "hi".to_owned()));
+}
+
+#[test]
+fn upstreams_are_verified_as_their_service_says() {
+    let (authority, other, client) =
+        (Identity::new("authority"), Identity::new("other.test"), Identity::new("client"));
+    let server = Identity::signed("inner.test", &authority);
+    let plain = TlsUpstream::start(&server, &[]);
+    let client_file = client.cert().display().to_string();
+    let mutual =
+        TlsUpstream::start(&server, &["-Verify", "1", "-verify_return_error", "-CAfile", &client_file]);
+    let ca = |id: &str, identity: &Identity| format!("- {{id: {id}, cert: {}}}\n", identity.cert_yaml());
+    let (right, wrong, own) = (
+        "00000000-0000-0000-0000-00000000000a",
+        "00000000-0000-0000-0000-00000000000b",
+        "00000000-0000-0000-0000-00000000000c",
+    );
+    let more = format!(
+        "ca_certificates:\n{}{}certificates:\n- {{id: {own}, cert: {}, key: {}}}\n",
+        ca(right, &authority),
+        ca(wrong, &other),
+        client.cert_yaml(),
+        client.key_yaml()
+    );
+    let https = |path: &str, upstream: &TlsUpstream, fields: &str| {
+        service(path, upstream.address, fields, "").replace("http://", "https://")
+    };
+    let verified = |id: &str| format!("tls_verify: true, ca_certificates: [{id}]");
+    let services = [
+        https("/unverified", &plain, ""),
+        https("/off", &plain, "tls_verify: false"),
+        https("/right", &plain, &verified(right)),
+        https("/wrong", &plain, &verified(wrong)),
+        https("/system", &plain, "tls_verify: true"),
+        https("/anonymous", &mutual, ""),
+        https("/known", &mutual, &format!("client_certificate: {own}")),
+        https("/both", &mutual, &format!("client_certificate: {own}, {}", verified(right))),
+    ];
+    let gateway = Gateway::start(&document(&services, &more));
+    for (path, status) in [
+        ("/unverified", 200),
+        ("/off", 200),
+        ("/right", 200),
+        ("/wrong", 502),
+        ("/system", 502),
+        ("/anonymous", 502),
+        ("/known", 200),
+        ("/both", 200),
+    ] {
+        let response = gateway.get(path);
+        assert_eq!(response.status, status, "{path}: {}", response.text());
+        if status == 200 {
+            assert!(response.text().contains("s_server -www"), "{path}: {}", response.text());
+        }
+    }
+}
+
+/// An upstream that ends each session in good order soon after its first response.
+fn closing(identity: &Identity) -> Upstream {
+    let certs = CertificateDer::pem_file_iter(identity.cert()).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).unwrap();
+    let config = Arc::new(config);
+    Upstream::start(move |peer, _| {
+        let mut socket = peer.socket().try_clone().unwrap();
+        let mut session = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = Stream::new(&mut session, &mut socket);
+        let (mut request, mut bytes) = (Vec::new(), [0; 4096]);
+        while !request.ends_with(b"hello") {
+            let length = stream.read(&mut bytes).unwrap();
+            request.extend_from_slice(&bytes[..length]);
+        }
+        stream.write_all(OK.as_bytes()).unwrap();
+        thread::park_timeout(Duration::from_millis(100));
+        session.send_close_notify();
+        session.complete_io(&mut socket).unwrap();
+    })
+}
+
+/// A connection that was closed in good order while idle carries no other request, not even one that could not be
+/// sent twice.
+#[test]
+fn an_upstream_s_close_notify_is_noticed() {
+    let upstream = closing(&Identity::new("inner.test"));
+    let services = service("/", upstream.address, "", "").replace("http://", "https://");
+    let gateway = Gateway::start(&document(&[services], ""));
+    let mut client = gateway.connect();
+    for round in 0..3 {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+        let response = client.response();
+        assert_eq!(response.status, 200, "round {round}: {}", response.text());
+        thread::park_timeout(Duration::from_millis(300));
+    }
+    assert_eq!(upstream.connections(), 3);
+}
+
+#[test]
+fn a_handshake_that_never_comes_is_not_waited_for_forever() {
+    let gateway =
+        Gateway::builder("_format_version: \"3.0\"\n").set("client_header_timeout", "300ms").start();
+    let mut silent = Peer::connect(gateway.proxy_ssl());
+    let mut plain = Peer::connect(gateway.proxy_ssl());
+    plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(silent.is_closed());
+    assert!(!plain.rest().starts_with(b"HTTP"));
+}
