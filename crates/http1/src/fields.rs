@@ -202,6 +202,18 @@ impl Headers {
         }
     }
 
+    /// Removes every field whose name would be one of these if its underscores were hyphens. Applications that get
+    /// headers as variables (CGI, WSGI, Rack) cannot tell the two apart.
+    pub fn remove_underscore_aliases(&mut self, names: KnownSet) {
+        for field in self.fields.iter_mut().filter(|field| field.live && field.known == Known::Other) {
+            let name = field.name.of(&self.bytes);
+            if name.contains(&b'_') && names.holds(Known::of_alias(name)) {
+                field.live = false;
+                self.live -= 1;
+            }
+        }
+    }
+
     /// Removes what concerns this connection alone (RFC 9110, 7.6.1): Connection and the fields it names,
     /// Keep-Alive, Proxy-Connection, TE, Trailer, Transfer-Encoding and Upgrade.
     ///

@@ -77,6 +77,16 @@ impl Known {
         if is_any_case_of(name, candidate.name().as_bytes()) { candidate } else { Self::Other }
     }
 
+    /// Recognises a name whose hyphens may be written as underscores.
+    pub(crate) fn of_alias(name: &[u8]) -> Self {
+        let mut folded = [0; 32];
+        let Some(folded) = folded.get_mut(..name.len()) else { return Self::Other };
+        for (to, from) in folded.iter_mut().zip(name) {
+            *to = if *from == b'_' { b'-' } else { *from };
+        }
+        Self::of(folded)
+    }
+
     /// The name in lower case; empty for [`Known::Other`].
     #[inline]
     pub fn name(self) -> &'static str {
@@ -110,6 +120,11 @@ impl KnownSet {
             index += 1;
         }
         Self(bits & !1)
+    }
+
+    /// The names of both sets.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     #[inline]

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 
 /// Bytes of one read buffer. A head must fit, and a body streams through it.
 pub(crate) const SIZE: usize = 64 * 1024;
+/// What a connection keeps in a buffer of its own size while it waits for more, so that many slow clients hold little.
+const PARKED: usize = 4 * 1024;
 /// Buffers kept for reuse by each worker.
 const KEPT: usize = 64;
 
@@ -54,8 +56,11 @@ impl Buffer {
 
     /// Room to read into; moves what is left to the front when the tail runs short.
     pub(crate) fn room(&mut self) -> &mut [u8] {
-        if self.data.is_empty() {
-            self.data = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; SIZE].into_boxed_slice());
+        if self.data.len() < SIZE {
+            let mut data = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; SIZE].into_boxed_slice());
+            data[..self.len()].copy_from_slice(self.bytes());
+            self.data = data;
+            (self.start, self.end) = (0, self.end - self.start);
         }
         if self.start > 0 && SIZE - self.end < SIZE / 4 {
             self.data.copy_within(self.start..self.end, 0);
@@ -68,16 +73,17 @@ impl Buffer {
         self.end += n;
     }
 
-    /// Gives the memory back when nothing is in it.
+    /// Gives the memory back while nothing comes: all of it when nothing is in it, most of it when there is little.
     pub(crate) fn release(&mut self) {
-        if self.is_empty() && !self.data.is_empty() {
-            let data = std::mem::take(&mut self.data);
+        if self.len() <= PARKED && self.data.len() == SIZE {
+            let parked = self.bytes().into();
+            let data = std::mem::replace(&mut self.data, parked);
+            (self.start, self.end) = (0, self.end - self.start);
             FREE.with_borrow_mut(|free| {
                 if free.len() < KEPT {
                     free.push(data)
                 }
             });
-            (self.start, self.end) = (0, 0);
         }
     }
 }
@@ -121,11 +127,6 @@ impl Outbox {
         }
     }
 
-    /// Whether any of it has reached the socket.
-    pub(crate) fn is_untouched(&self) -> bool {
-        self.written == 0
-    }
-
     /// Gives the memory back when nothing is in it.
     pub(crate) fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() > 0 {
@@ -148,5 +149,26 @@ impl Drop for Outbox {
         self.bytes.clear();
         self.written = 0;
         self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_kept_in_little_and_grows_again() {
+        let mut buffer = Buffer::default();
+        buffer.room()[..5].copy_from_slice(b"abcde");
+        buffer.filled(5);
+        buffer.consume(2);
+        buffer.release();
+        assert_eq!((buffer.bytes(), buffer.data.len()), (&b"cde"[..], 3));
+        buffer.room()[0] = b'f';
+        buffer.filled(1);
+        assert_eq!((buffer.bytes(), buffer.data.len()), (&b"cdef"[..], SIZE));
+        buffer.consume(4);
+        buffer.release();
+        assert_eq!(buffer.data.len(), 0);
     }
 }

@@ -82,11 +82,10 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection
 
 /// Waits without a buffer; false when the connection is to end instead.
 fn poll_idle(worker: &Worker, client: &mut Http1, cx: &mut Context<'_>) -> Poll<bool> {
-    if worker.draining.get() {
-        return Poll::Ready(false);
-    }
     match client.wire.io.poll_readable(cx) {
+        // A request that is here already is served, even in a drain.
         Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
+        Poll::Pending if worker.draining.get() => Poll::Ready(false),
         Poll::Pending => client.deadline.poll(cx).map(|()| false),
     }
 }

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::head;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
+use crate::serve::unless_gone;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::upstream::connect::connect;
 use crate::upstream::endpoint::Endpoint;
@@ -51,13 +52,15 @@ impl Ask<'_> {
                     Err(lost) => return Err(lost.failure),
                 }
             }
-            let opened = self.open(endpoint, server_name, exchange).await;
+            let opened = self.open(endpoint, server_name, client, exchange).await;
             match opened {
                 Ok(mut upstream) => {
                     let asked = self.ask(&mut upstream, endpoint, client, exchange).await;
                     return asked.map(|upload| (upstream, upload)).map_err(|lost| lost.failure);
                 }
-                Err(failure) if retries == 0 => return Err(failure),
+                Err(failure) if retries == 0 || matches!(failure, Failure::ClientGone) => {
+                    return Err(failure);
+                }
                 Err(_) => {
                     retries -= 1;
                     tried.push(endpoint.id);
@@ -85,15 +88,17 @@ impl Ask<'_> {
         Some(head::without_port(authority).into())
     }
 
-    async fn open(
+    async fn open<C: Client>(
         &self,
         endpoint: &Endpoint,
         server_name: Option<Rc<str>>,
+        client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<Box<UpstreamConnection>, Failure> {
         let timeout = Duration::from_millis(self.service.entity.connect_timeout.into());
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        connect(self.worker, endpoint, server_name, timeout).await
+        let opening = connect(self.worker, endpoint, server_name, timeout);
+        unless_gone(client, opening).await.unwrap_or(Err(Failure::ClientGone))
     }
 
     /// Sends the request on this connection and waits for the head.
@@ -122,6 +127,7 @@ impl Ask<'_> {
             upload: Upload::default(),
             awaited: Awaited::Response,
             interim: 0,
+            lost: false,
         };
         match poll_fn(|cx| relay.poll_response(cx)).await {
             Ok(()) => Ok(relay.upload),
@@ -147,7 +153,7 @@ impl<C: Client> Relay<'_, C> {
     fn is_unprocessed(&self, failure: &Failure) -> bool {
         let ended = matches!(failure, Failure::UpstreamClosed(_));
         let nothing_back = self.upstream.wire.inbox.is_empty() && self.interim == 0;
-        let nothing_out = self.upstream.wire.outbox.is_untouched() && !self.upstream.wire.outbox.is_empty();
+        let nothing_out = !self.upstream.wire.touched;
         ended
             && nothing_back
             && self.upload.streamed == 0

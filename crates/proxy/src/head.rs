@@ -32,7 +32,7 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
 }
 
 /// Fields that `write_request` writes itself, or that end at this hop.
-const REWRITTEN: KnownSet = KnownSet::of(&[
+pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,
     Known::Expect,

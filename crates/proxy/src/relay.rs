@@ -26,6 +26,8 @@ pub(crate) struct Relay<'a, C> {
     pub(crate) upload: Upload,
     pub(crate) awaited: Awaited,
     pub(crate) interim: u32,
+    /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
+    pub(crate) lost: bool,
 }
 
 /// The longest waits between two successful operations, each for one side and direction.
@@ -58,16 +60,12 @@ pub(crate) struct Upload {
     /// Whether any of the client's body was consumed, so that the request cannot be sent again.
     pub(crate) streamed: u64,
     ended: bool,
+    /// Nothing more of it will be sent.
     pub(crate) done: bool,
+    /// All of it was sent: only then can the connection carry another request.
+    pub(crate) whole: bool,
     /// The upstream no longer takes the body, which may be fine: it can have answered already.
     broken: Option<io::Error>,
-}
-
-impl Upload {
-    /// Whether the upstream stopped taking the body before its end.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.is_some()
-    }
 }
 
 enum Step {
@@ -227,6 +225,7 @@ impl<C: Client> Relay<'_, C> {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
             Poll::Ready(()) => {
                 self.upload.done = true;
+                self.upload.whole = true;
                 Ok(Step::Progress)
             }
         }
@@ -265,13 +264,19 @@ impl<C: Client> Relay<'_, C> {
         }
         if self.upstream.wire.body_is_done() {
             self.client.end(self.upstream.wire.trailers()).map_err(Broken::Client)?;
-            ready!(self.client.poll_flush(cx)).map_err(Broken::Client)?;
-            return Poll::Ready(Ok(true));
+            let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+            if flushed.is_pending() {
+                self.await_now(Awaited::Send, false);
+            }
+            return flushed.map(|()| Ok(true));
         }
         self.fill(cx)
     }
 
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        if self.lost {
+            return Poll::Ready(Err(Broken::Truncated));
+        }
         match self.upstream.wire.poll_fill(cx) {
             Poll::Ready(Ok(0)) if self.upstream.wire.end_of_stream() => Poll::Ready(Ok(false)),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Truncated)),
@@ -282,7 +287,9 @@ impl<C: Client> Relay<'_, C> {
             }
             Poll::Pending => {
                 // Nothing more for now: what is here goes out at once.
-                let _ = self.client.poll_flush(cx).map_err(Broken::Client)?;
+                let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+                let awaited = if flushed.is_pending() { Awaited::Send } else { Awaited::Response };
+                self.await_now(awaited, false);
                 Poll::Pending
             }
         }
@@ -294,6 +301,11 @@ impl<C: Client> Relay<'_, C> {
         while self.read_ahead && !self.upstream.wire.inbox.is_full() {
             match self.upstream.wire.poll_fill(cx) {
                 Poll::Ready(Ok(1..)) => {}
+                // Told once only: a later read would take a reset for a proper end.
+                Poll::Ready(Err(_)) => {
+                    self.lost = true;
+                    break;
+                }
                 _ => break,
             }
         }

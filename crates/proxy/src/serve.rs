@@ -85,6 +85,8 @@ async fn guarded(worker: &Rc<Worker>, client: &mut Http1, exchange: &mut Exchang
             client.aborted = false;
             answer(worker, client, exchange, &Chain::default(), Failure::Internal.answer()).await;
         }
+        // Without the hooks: one of them may have been what failed.
+        finish(worker, exchange, &Chain::default());
     }
 }
 
@@ -114,6 +116,7 @@ async fn read_head(
         }
         let filled = poll_fn(|cx| match client.wire.poll_fill(cx) {
             Poll::Ready(filled) => Poll::Ready(Some(filled)),
+            Poll::Pending if worker.draining.get() && !begun => Poll::Ready(Some(Ok(0))),
             Poll::Pending => client.deadline.poll(cx).map(|()| None),
         });
         match filled.await {
@@ -160,6 +163,10 @@ fn new_exchange(
 /// Serves one request whose head is in the exchange.
 pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
+    if exchange.request.method == Method::Connect {
+        // What follows is meant for a tunnel.
+        client.close_after();
+    }
     let route = match admit(worker, client, exchange, &snapshot) {
         Ok(route) => route,
         Err(refusal) => {
@@ -246,7 +253,8 @@ async fn through_plugins<C: Client>(
     }
 }
 
-async fn unless_gone<C: Client, T>(client: &mut C, future: impl Future<Output = T>) -> Option<T> {
+/// Waits for the future; none, when the client left before.
+pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
@@ -381,9 +389,10 @@ async fn pass_on<C: Client>(
         upload,
         awaited: Awaited::Response,
         interim: 0,
+        lost: false,
     };
     let passed = poll_fn(|cx| relay.poll_body(cx)).await;
-    let whole_request = relay.upload.done && !relay.upload.is_broken();
+    let whole_request = relay.upload.whole;
     match passed {
         Ok(()) if reusable && whole_request => {
             let end = Instant::now();

@@ -16,6 +16,8 @@ pub(crate) struct Wire {
     pub(crate) io: Io,
     pub(crate) inbox: Buffer,
     pub(crate) outbox: Outbox,
+    /// Whether any byte of the outgoing message has reached the stream.
+    pub(crate) touched: bool,
     reading: Reading,
     writing: Writing,
 }
@@ -42,7 +44,14 @@ enum Writing {
 impl Wire {
     pub(crate) fn new(io: Io) -> Self {
         let reading = Reading { decoder: BodyDecoder::new(Framing::None), data: 0..0, consumed: 0 };
-        Self { io, inbox: Buffer::default(), outbox: Outbox::default(), reading, writing: Writing::Nothing }
+        Self {
+            io,
+            inbox: Buffer::default(),
+            outbox: Outbox::default(),
+            touched: false,
+            reading,
+            writing: Writing::Nothing,
+        }
     }
 
     /// Reads once into the inbox. 0 is the end of the stream, or a full inbox.
@@ -123,6 +132,7 @@ impl Wire {
 
     /// Starts an outgoing body; its head is in the outbox.
     pub(crate) fn begin_writing(&mut self, framing: Framing) {
+        self.touched = false;
         self.writing = match framing {
             Framing::None => Writing::Nothing,
             Framing::Length(n) => Writing::Sized(n),
@@ -140,12 +150,14 @@ impl Wire {
             return Poll::Ready(Ok(data.len()));
         }
         if self.outbox.is_empty() {
-            let n = ready!(self.io.poll_write(cx, data))?;
+            let n = non_zero(ready!(self.io.poll_write(cx, data))?)?;
+            self.touched = true;
             self.sent(n);
-            return Poll::Ready(non_zero(n));
+            return Poll::Ready(Ok(n));
         }
         let waiting = self.outbox.pending().len();
         let n = non_zero(ready!(self.io.poll_write_both(cx, self.outbox.pending(), data))?)?;
+        self.touched = true;
         self.outbox.wrote(n.min(waiting));
         if n <= waiting {
             // Only what stood before the data went out; ask again.
@@ -222,6 +234,7 @@ impl Wire {
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
             let n = non_zero(ready!(self.io.poll_write(cx, self.outbox.pending()))?)?;
+            self.touched = true;
             self.outbox.wrote(n);
         }
         self.io.poll_flush(cx)
