@@ -97,7 +97,8 @@ impl Ask<'_> {
     ) -> Result<Box<UpstreamConnection>, Failure> {
         let timeout = Duration::from_millis(self.service.entity.connect_timeout.into());
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        let opening = connect(self.worker, endpoint, server_name, timeout);
+        // Boxed, so that a connection has no room for what only a new upstream connection needs.
+        let opening = Box::pin(connect(self.worker, endpoint, server_name, timeout));
         unless_gone(client, opening).await.unwrap_or(Err(Failure::ClientGone))
     }
 
