@@ -30,7 +30,7 @@ use serde_json::{Map, json};
 #[record(check = violations)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 503, between = [100, 599])]
+    #[field(default = 503, between = [200, 599])]
     pub status_code: u16,
     /// The message, wrapped in JSON.
     pub message: Option<String>,

@@ -107,7 +107,7 @@ pub(super) struct Config {
     #[field(default = false)]
     pub hide_client_headers: bool,
     /// The status of refused requests.
-    #[field(default = 429, between = [100, 599])]
+    #[field(default = 429, between = [200, 599])]
     pub error_code: u16,
     /// The message of refused requests.
     #[field(default = "API rate limit exceeded")]
