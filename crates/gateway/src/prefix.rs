@@ -1,8 +1,9 @@
 //! A node's own folder: the pid file, whose lock keeps a second node out, and the socket for `weir reload`.
+use rustix::fs::OFlags;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Why the folder cannot be used.
@@ -75,6 +76,8 @@ impl Prefix {
             .write(true)
             .create(true)
             .truncate(false)
+            // Whoever can put a link here is not to choose which file is emptied.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(at(&path))?;
         match file.try_lock() {
@@ -139,5 +142,16 @@ mod tests {
         assert!(!socket(prefix.path()).exists());
         let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();
         assert_eq!(pid, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("weir.pid")).unwrap();
+        let refused = Prefix::take(folder.path().to_owned()).unwrap_err();
+        assert!(refused.to_string().contains("weir.pid"), "{refused}");
+        assert_eq!(fs::read_to_string(other).unwrap(), "precious");
     }
 }
