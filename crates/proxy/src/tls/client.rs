@@ -2,16 +2,19 @@
 
 use super::{CertifiedKey, Problem, Subject, TlsError, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier};
+use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::verify_tls13_signature_with_raw_key;
 use rustls::pki_types::{
     CertificateDer, ServerName, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, TrustAnchor,
     UnixTime,
 };
+use rustls::server::ParsedCertificate;
 use rustls::sign::SingleCertAndKey;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
+use std::time::Duration;
 use webpki::{EndEntityCert, KeyUsage, RawPublicKeyEntity};
+use x509_parser::time::ASN1Time;
 
 /// How many upstream names each configuration remembers sessions of.
 const RESUMABLE_SERVERS: usize = 256;
@@ -124,10 +127,12 @@ fn public_key(cert: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'stat
     Ok(SubjectPublicKeyInfoDer::from(cert.public_key().raw.to_vec()))
 }
 
-/// Verifies as rustls does, and limits the length of the chain.
+/// Verifies as rustls does, limits the length of the chain, and takes a certificate that is itself trusted: the usual
+/// self-signed one, which rustls refuses as it stands at both ends of its chain.
 #[derive(Debug)]
 struct Verifier {
     inner: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
     roots: Vec<TrustAnchor<'static>>,
     depth: Option<u8>,
 }
@@ -139,14 +144,14 @@ impl Verifier {
             problem: Problem::UnusableCertificate(error),
         };
         let mut store = RootCertStore::empty();
-        for root in verify.roots {
-            store.add(root).map_err(|error| refused(error.to_string()))?;
+        for root in &verify.roots {
+            store.add(root.clone()).map_err(|error| refused(error.to_string()))?;
         }
         let roots = store.roots.clone();
         let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider())
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        Ok(Self { inner, roots, depth: verify.depth })
+        Ok(Self { inner, trusted: verify.roots, roots, depth: verify.depth })
     }
 
     /// Whether there is a path to a root that is short enough.
@@ -170,6 +175,22 @@ impl Verifier {
     }
 }
 
+/// Whether a certificate is valid at this time.
+fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert).map_err(|_| bad_encoding())?;
+    let at = |time: ASN1Time| {
+        UnixTime::since_unix_epoch(Duration::from_secs(time.timestamp().try_into().unwrap_or_default()))
+    };
+    let (not_before, not_after) = (at(cert.validity().not_before), at(cert.validity().not_after));
+    if now < not_before {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+    }
+    if now > not_after {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+    }
+    Ok(())
+}
+
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
@@ -179,6 +200,11 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if self.trusted.contains(end_entity) {
+            check_validity(end_entity, now)?;
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
         let verified = self.inner.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
         match self.depth.map(usize::from) {
             // A path cannot be longer than the chain that was sent.

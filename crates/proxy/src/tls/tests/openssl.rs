@@ -80,3 +80,24 @@ async fn version_1(folder: &Path) -> Option<Issued> {
     assert!(text.contains("Version:1"), "{text}");
     Some(Issued { cert: read(cert), key: read(key) })
 }
+
+#[tokio::test]
+async fn what_openssl_req_x509_makes_can_be_trusted_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name).to_string_lossy().into_owned();
+    let (key, cert) = (path("key.pem"), path("cert.pem"));
+    let new = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=up.test -addext \
+               subjectAltName=DNS:up.test -keyout";
+    let mut command: Vec<_> = new.split_whitespace().collect();
+    command.extend([&*key, "-out", &cert]);
+    if openssl(&command).await.is_none() {
+        return;
+    }
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    let issued = Issued { cert: read(cert), key: read(key) };
+    let address = serve(server(&TlsOptions::default(), &issued).config).await;
+    let verify = Verify { roots: ca_certificates(&issued.cert).unwrap(), depth: None };
+    let client = client_config(Some(verify), None).unwrap();
+    connect(address, &client, "up.test").await.unwrap();
+    connect(address, &client, "other.test").await.unwrap_err();
+}

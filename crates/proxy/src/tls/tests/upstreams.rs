@@ -90,6 +90,36 @@ async fn verification_wants_a_trusted_chain_and_the_right_name() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_itself_trusted_needs_its_name_and_time_alone() {
+    let day = |year| rcgen::date_time_ymd(year, 1, 1);
+    for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa, IsCa::Ca(BasicConstraints::Unconstrained)] {
+        for (from, to, refused) in
+            [(2020, 2100, None), (2020, 2021, Some("expired")), (2099, 2100, Some("not valid yet"))]
+        {
+            let own = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(["up.test".to_owned()]).unwrap();
+            (params.is_ca, params.not_before, params.not_after) = (is_ca.clone(), day(from), day(to));
+            let cert: CertificateDer<'_> = params.self_signed(&own).unwrap().into();
+            let key = PrivateKeyDer::Pkcs8(own.serialize_der().into());
+            let key = CertifiedKey::from_der(vec![cert.clone()], key, &provider()).unwrap();
+            let address = upstream(Arc::new(key), &rustls::version::TLS13).await;
+            let verify = |root| {
+                let verify = Verify { roots: vec![root], depth: Some(0) };
+                client_config(Some(verify), None).unwrap()
+            };
+            match (connect(address, &verify(cert.clone()), "up.test").await, refused) {
+                (Ok(_), None) => {}
+                (Err(refusal), Some(why)) => assert!(refusal.to_string().contains(why), "{refusal}"),
+                (outcome, _) => panic!("{is_ca:?} from {from} to {to}: {outcome:?}"),
+            }
+            connect(address, &verify(cert), "other.test").await.unwrap_err();
+            let look_alike = params.self_signed(&KeyPair::generate().unwrap()).unwrap().into();
+            connect(address, &verify(look_alike), "up.test").await.unwrap_err();
+        }
+    }
+}
+
+#[tokio::test]
 async fn verification_limits_the_intermediate_certificates() {
     for intermediates in 0..=2 {
         let chain = chain(intermediates);
