@@ -14,6 +14,8 @@ pub struct Options {
     pub workers: usize,
     /// Where clients connect.
     pub listen: Vec<Listen>,
+    /// Connections of clients that are open at a time; others wait to be accepted.
+    pub max_connections: usize,
     /// How long a client may take to send a head.
     pub client_header_timeout: Duration,
     /// The longest pause within a request's body.
@@ -52,6 +54,7 @@ impl Default for Options {
         Self {
             workers: 1,
             listen: Vec::new(),
+            max_connections: usize::MAX,
             client_header_timeout: minute,
             client_body_timeout: minute,
             send_timeout: minute,

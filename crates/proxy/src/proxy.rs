@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How long the acceptor rests when the process is out of file descriptors.
-const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+/// How long the acceptor rests while it cannot take connections.
+const REST: Duration = Duration::from_millis(50);
 
 /// Why a data plane could not start.
 #[derive(Debug)]
@@ -162,6 +162,8 @@ impl Proxy {
     /// cut short.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let _ = self.closing.send(true);
+        // The acceptor holds a receiver until its listeners are closed: no connection comes after this.
+        self.closing.closed().await;
         for worker in &self.workers {
             let _ = worker.send(Command::Drain);
         }
@@ -207,8 +209,9 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn run(self, listeners: Vec<(TcpListener, bool)>, mut closed: watch::Receiver<bool>) {
-        for (listener, tls) in listeners {
+    /// Accepts until told to close; `closed` is kept until every listener is.
+    async fn run(self, listeners: Vec<(TcpListener, bool)>, closed: watch::Receiver<bool>) {
+        let accept = |(listener, tls)| {
             let (acceptor, mut closed) = (self.clone(), closed.clone());
             tokio::task::spawn_local(async move {
                 tokio::select! {
@@ -219,27 +222,37 @@ impl Acceptor {
                     }
                     _ = closed.wait_for(|closed| *closed) => {}
                 }
-            });
+            })
+        };
+        let tasks: Vec<_> = listeners.into_iter().map(accept).collect();
+        for task in tasks {
+            let _ = task.await;
         }
-        let _ = closed.wait_for(|closed| *closed).await;
-        // The listeners' tasks end, and close them, when they are polled once more.
-        tokio::task::yield_now().await;
+        drop(closed);
     }
 
     async fn accept(&self, listener: TcpListener, tls: bool) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut complaint = Complaint::default();
         loop {
+            if self.connections() >= self.node.options.max_connections {
+                complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
+                tokio::time::sleep(REST).await;
+                continue;
+            }
             match listener.accept().await {
                 Ok((tcp, peer)) => self.hand_over(tcp, peer, tls),
                 Err(error) if is_momentary(&error) => {}
                 Err(error) => {
-                    tracing::error!(
-                        "cannot accept a connection: {error}; raise the limit of open files (ulimit -n)"
-                    );
-                    tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                    complaint.log(format_args!("{error}"));
+                    tokio::time::sleep(REST).await;
                 }
             }
         }
+    }
+
+    fn connections(&self) -> usize {
+        self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
     }
 
     fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, tls: bool) {
@@ -258,3 +271,32 @@ fn is_momentary(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
 }
+
+/// Says that connections have to wait, as often as is of use.
+#[derive(Default)]
+struct Complaint {
+    last: Option<Instant>,
+}
+
+impl Complaint {
+    fn log(&mut self, why: std::fmt::Arguments<'_>) {
+        if self.is_due(Instant::now()) {
+            tracing::error!(
+                "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \
+                 (ulimit -n)"
+            );
+        }
+    }
+
+    /// Once a second.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
+        if due {
+            self.last = Some(now);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests;

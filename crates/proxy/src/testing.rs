@@ -101,7 +101,7 @@ impl Gateway {
         (definition.build)(&entity.config, &build)
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         static CERTIFICATE: LazyLock<Arc<CertifiedKey>> =
             LazyLock::new(|| default_certificate(None).unwrap());
         let compiler = Compiler {
