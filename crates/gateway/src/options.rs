@@ -1,5 +1,6 @@
 //! What the data plane is told of the settings.
 use crate::settings::{self, AccessLogFormat, DnsRecord, Headers, Listen, LogTarget, Settings};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_proxy::access_log::{AccessLog, Format, Target};
@@ -13,6 +14,12 @@ const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
 /// What the kernel may hold of connections not yet accepted, unless a listener says otherwise; Kong's own default.
 const BACKLOG: u32 = 16384;
 
+/// Files the node keeps for itself: listeners, logs, the Admin API, reloads, name servers.
+const FILES: usize = 64;
+
+/// Files that each worker's runtime holds.
+const FILES_OF_WORKER: usize = 4;
+
 /// A TLS session takes about this much of nginx's session cache, by whose size Kong's setting is given.
 const SESSION_BYTES: u64 = 256;
 
@@ -21,6 +28,7 @@ pub(crate) fn options(settings: &Settings) -> Options {
     Options {
         workers: settings.workers.0,
         listen: settings.proxy_listen.0.iter().map(listen).collect(),
+        max_connections: max_connections(getrlimit(Resource::Nofile).current, settings.workers.0),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
         send_timeout: settings.send_timeout,
@@ -35,12 +43,20 @@ pub(crate) fn options(settings: &Settings) -> Options {
         resolver: resolver(settings),
         tls: tls(settings),
         trusted_ips: settings.trusted_ips.clone(),
-        real_ip_header: settings.real_ip_header.clone(),
+        real_ip_header: settings.real_ip_header.0.clone(),
         real_ip_recursive: settings.real_ip_recursive,
         headers: headers(&settings.headers, settings.headers_upstream.request_id),
         allow_debug_header: settings.allow_debug_header,
         ..Options::default()
     }
+}
+
+/// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,
+/// so that those who are connected are served however many more come.
+fn max_connections(open_files: Option<u64>, workers: usize) -> usize {
+    let Some(open_files) = open_files else { return usize::MAX };
+    let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
+    (open_files.saturating_sub(FILES + workers * FILES_OF_WORKER) / 2).max(1)
 }
 
 /// Opens the log of proxied requests.
@@ -140,9 +156,18 @@ pub(crate) fn not_in_force(settings: &Settings, given: &[&str]) -> Option<String
     if given.contains(&"proxy_listen") {
         let listeners = &settings.proxy_listen.0;
         names.extend(listeners.iter().any(|listen| listen.http2).then_some("proxy_listen's http2"));
-        names.extend(
-            listeners.iter().any(|listen| listen.proxy_protocol).then_some("proxy_listen's proxy_protocol"),
-        );
     }
     (!names.is_empty()).then(|| format!("settings accepted but not yet in force: {}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::max_connections;
+
+    #[test]
+    fn half_of_the_files_are_for_clients() {
+        assert_eq!(max_connections(Some(1024), 2), 476);
+        assert_eq!(max_connections(Some(20), 1), 1);
+        assert_eq!(max_connections(None, 1), usize::MAX);
+    }
 }

@@ -95,10 +95,25 @@ fn connections_are_taken_again_once_descriptors_are_free() {
     let mut first = gateway.connect();
     assert_eq!(get(&mut first), 200);
     let crowd: Vec<_> = (0..2 * limit).filter_map(|_| TcpStream::connect(gateway.proxy()).ok()).collect();
-    eventually("the process runs out of descriptors", || {
-        gateway.log().contains("cannot accept a connection")
-    });
+    eventually("the process runs out of descriptors", || gateway.log().contains("cannot accept connections"));
     assert_eq!(get(&mut first), 200, "open connections are served all the while");
+    drop(crowd);
+    assert_eq!(get(&mut gateway.connect()), 200);
+}
+
+#[test]
+fn who_is_connected_is_served_however_many_more_come() {
+    let upstream = Upstream::answering(OK);
+    let limit = 200;
+    let gateway = Gateway::builder(&one_route(upstream.address)).open_files(limit).start();
+    let mut first: Vec<_> = (0..20).map(|_| gateway.connect()).collect();
+    let crowd: Vec<_> = (0..2 * limit).filter_map(|_| TcpStream::connect(gateway.proxy()).ok()).collect();
+    eventually("no more are taken", || gateway.log().contains("connections are open"));
+    // All at once, so that each needs a connection of its own to the upstream.
+    for client in &mut first {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    first.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
     drop(crowd);
     assert_eq!(get(&mut gateway.connect()), 200);
 }

@@ -11,8 +11,6 @@ pub(crate) struct Listen {
     pub(crate) ssl: bool,
     /// HTTP/2 is offered.
     pub(crate) http2: bool,
-    /// Every connection starts with a PROXY protocol header.
-    pub(crate) proxy_protocol: bool,
     /// How many connections may wait to be accepted.
     pub(crate) backlog: Option<u32>,
 }
@@ -43,7 +41,7 @@ impl Value for Listen {
         let address = address.parse().map_err(|_| {
             format!("`{address}` is not an `address:port`: write an IP address as in `127.0.0.1:8000` or `[::]:8000`")
         })?;
-        let mut listen = Listen { address, ssl: false, http2: false, proxy_protocol: false, backlog: None };
+        let mut listen = Listen { address, ssl: false, http2: false, backlog: None };
         words.try_for_each(|flag| listen.set(flag))?;
         Ok(listen)
     }
@@ -54,7 +52,14 @@ impl Listen {
         match flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value))) {
             ("ssl", None) => self.ssl = true,
             ("http2", None) => self.http2 = true,
-            ("proxy_protocol", None) => self.proxy_protocol = true,
+            // Accepted, it would make a listener that answers 400 to everyone.
+            ("proxy_protocol", None) => {
+                return Err(
+                    "`proxy_protocol` is not spoken by this version: remove it, and have whatever stands in \
+                            front connect without it"
+                        .to_owned(),
+                );
+            }
             ("backlog", Some(size)) => {
                 self.backlog =
                     Some(size.parse().map_err(|_| format!("`{flag}`: the backlog is not a number"))?);
@@ -63,8 +68,8 @@ impl Listen {
             ("reuseport" | "deferred" | "bind", None) | ("so_keepalive" | "ipv6only", Some(_)) => {}
             _ => {
                 return Err(format!(
-                    "`{flag}` is not a flag of a listener: use ssl, http2, proxy_protocol, backlog=N, \
-                     reuseport, deferred, bind or so_keepalive=…"
+                    "`{flag}` is not a flag of a listener: use ssl, http2, backlog=N, reuseport, \
+                     deferred, bind or so_keepalive=…"
                 ));
             }
         }
@@ -89,7 +94,6 @@ mod tests {
             address: "0.0.0.0:8000".parse().unwrap(),
             ssl: false,
             http2: false,
-            proxy_protocol: false,
             backlog: Some(16384),
         };
         let tls =
@@ -113,6 +117,7 @@ mod tests {
             "127.0.0.1:8000 backlog",
             "127.0.0.1:8000 backlog=x",
             "127.0.0.1:8000 ssl=on",
+            "127.0.0.1:8000 proxy_protocol",
             "127.0.0.1:99999",
             "off, 127.0.0.1:8000",
         ] {

@@ -59,8 +59,10 @@ settings! {
     database: Option<Database> = "";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
-    /// Where clients connect. Flags: `ssl`, `http2`, `proxy_protocol`, `backlog=N`; `reuseport`, `deferred`, `bind`
-    /// and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one.
+    /// Where clients connect. Flags: `ssl`, `http2`, `backlog=N`; `reuseport`, `deferred`, `bind` and `so_keepalive=…`
+    /// are accepted and change nothing. Port 0 asks the system for a free one.
+    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, and half of
+    /// the others are for clients, who may each need a connection to an upstream; further clients wait in the backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
     /// Where the Admin API listens. Beyond loopback it stays closed unless `admin_allow_insecure` is on.
     admin_listen: Listeners = "127.0.0.1:8001";
@@ -84,8 +86,8 @@ settings! {
     headers_upstream: UpstreamHeaders = "X-Kong-Request-Id";
     /// Whose `X-Forwarded-*` and `real_ip_header` are believed.
     trusted_ips: Vec<Network> = "";
-    /// The header a trusted client names the real one in; `proxy_protocol` takes it from the connection.
-    real_ip_header: String = "X-Real-IP";
+    /// The header a trusted client names the real one in.
+    real_ip_header: RealIpHeader = "X-Real-IP";
     /// Takes the last address of `real_ip_header` that is not trusted, rather than the last.
     real_ip_recursive: bool = "off";
     /// Answers `Kong-Debug: 1` with the names of the route and the service.
@@ -133,7 +135,7 @@ settings! {
     /// The cipher suites offered to clients: `modern` is TLS 1.3 alone; `old` is as `intermediate`.
     ssl_cipher_suite: CipherSuite = "intermediate";
     /// How much memory remembered TLS sessions may take.
-    ssl_session_cache_size: Bytes = "10m";
+    ssl_session_cache_size: CacheSize = "10m";
     /// How long a TLS session can be resumed.
     ssl_session_timeout: Duration = "1d" | "nginx_http_ssl_session_timeout";
     /// The authorities that certificates of upstreams are checked against: paths, or `system`.

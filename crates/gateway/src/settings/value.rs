@@ -126,33 +126,40 @@ fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
     Some((text[..digits].parse().ok()?, &rest[..unit], &rest[unit..]))
 }
 
+/// The longest time a setting can ask for: ten years. Any clock can still be that far ahead of now.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
 /// nginx's time: `60`, `60s`, `500ms`, `1h30m`, and fractions of a second as `0.5`.
 impl Value for Duration {
     const KIND: &'static str = "time (`60`, `60s`, `500ms`, `1h30m`)";
     fn parse(text: &str) -> Result<Self, String> {
-        let error = || {
-            format!("`{text}` is not a time: write seconds, or a unit as in `500ms`, `60s`, `1h30m`, `1d`")
-        };
-        if let Ok(seconds) = text.parse::<f64>() {
-            return Duration::try_from_secs_f64(seconds).map_err(|_| error());
+        match text.parse().map_or_else(|_| sum_of_units(text), |s| Duration::try_from_secs_f64(s).ok()) {
+            Some(time) if time <= LONGEST => Ok(time),
+            Some(_) => Err(format!("`{text}` is too long: write at most `3650d`, which is ten years")),
+            None => Err(format!(
+                "`{text}` is not a time: write seconds, or a unit as in `500ms`, `60s`, `1h30m`, `1d`, up to `3650d`"
+            )),
         }
-        let (mut rest, mut total) = (text, Duration::ZERO);
-        loop {
-            let (number, unit, after) = number_and_unit(rest).ok_or_else(error)?;
-            let milliseconds = match unit {
-                "ms" => 1,
-                "" | "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                "d" => 86_400_000,
-                _ => return Err(error()),
-            };
-            let part = number.checked_mul(milliseconds).ok_or_else(error)?;
-            total = total.checked_add(Duration::from_millis(part)).ok_or_else(error)?;
-            rest = after.trim_start();
-            if rest.is_empty() {
-                return Ok(total);
-            }
+    }
+}
+
+fn sum_of_units(text: &str) -> Option<Duration> {
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    loop {
+        let (number, unit, after) = number_and_unit(rest)?;
+        let milliseconds = match unit {
+            "ms" => 1,
+            "" | "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let part = number.checked_mul(milliseconds)?;
+        total = total.checked_add(Duration::from_millis(part))?;
+        rest = after.trim_start();
+        if rest.is_empty() {
+            return Some(total);
         }
     }
 }
@@ -177,6 +184,20 @@ impl Value for Bytes {
             return Err(error());
         }
         number.checked_mul(1 << shift).map(Bytes).ok_or_else(error)
+    }
+}
+
+/// The memory of a cache that is laid out at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CacheSize(pub(crate) u64);
+
+impl Value for CacheSize {
+    const KIND: &'static str = "size (`8k`, `10m`), up to `1g`";
+    fn parse(text: &str) -> Result<Self, String> {
+        match Bytes::parse(text)? {
+            Bytes(size @ 0..=0x4000_0000) => Ok(CacheSize(size)),
+            Bytes(_) => Err(format!("`{text}` is too much: write at most `1g`")),
+        }
     }
 }
 
@@ -210,6 +231,24 @@ impl Value for Network {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.map_or(Ok(longest), str::parse).map_err(|_| error())?;
         if prefix > longest { Err(error()) } else { Ok(Network { address, prefix }) }
+    }
+}
+
+/// The header that names the real client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RealIpHeader(pub(crate) String);
+
+impl Value for RealIpHeader {
+    const KIND: &'static str = "name of a header";
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        match text {
+            "proxy_protocol" => Err("`proxy_protocol` is not spoken by this version: name a header, as \
+                                     `X-Real-IP` or `X-Forwarded-For`"
+                .to_owned()),
+            _ if !text.is_empty() && text.bytes().all(is_token) => Ok(RealIpHeader(text.to_owned())),
+            _ => Err(format!("`{text}` cannot be the name of a header: write it as `X-Real-IP`")),
+        }
     }
 }
 
@@ -324,6 +363,8 @@ mod tests {
             ("1m 30s", 90_000),
             ("1d", 86_400_000),
             ("0", 0),
+            ("3650d", 315_360_000_000),
+            ("315360000", 315_360_000_000),
         ] {
             reads(text, Duration::from_millis(milliseconds));
         }
@@ -335,6 +376,14 @@ mod tests {
     }
 
     #[test]
+    fn times_that_no_clock_can_be_ahead_by() {
+        for text in ["18000000000000000000", "315360001", "3650d 1ms", "1e15", "213503982334d"] {
+            let error = Duration::parse(text).unwrap_err();
+            assert!(error.contains("at most `3650d`"), "{error}");
+        }
+    }
+
+    #[test]
     fn sizes() {
         for (text, bytes) in [("0", 0), ("8k", 8192), ("10M", 10 << 20), ("1g", 1 << 30)] {
             reads(text, Bytes(bytes));
@@ -342,6 +391,9 @@ mod tests {
         for text in ["", "k", "8kb", "8 k", "-1", "99999999999999999g"] {
             refuses::<Bytes>(text);
         }
+        reads("1g", CacheSize(1 << 30));
+        assert!(CacheSize::parse("100g").unwrap_err().contains("at most `1g`"));
+        refuses::<CacheSize>("x");
     }
 
     #[test]
@@ -371,6 +423,8 @@ mod tests {
         refuses::<Workers>("0");
         refuses::<TlsVersions>("TLSv1.1 TLSv1.2");
         refuses::<LogTarget>("/dev/stdout json");
+        refuses::<RealIpHeader>("X Real IP");
+        refuses::<RealIpHeader>("");
     }
 
     proptest::proptest! {

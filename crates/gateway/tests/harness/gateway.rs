@@ -22,6 +22,15 @@ pub fn weir() -> Command {
     command
 }
 
+fn through_prlimit(open_files: usize) -> Command {
+    let weir = weir();
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={open_files}:{open_files}")).arg(weir.get_program());
+    command.env_clear().envs(weir.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null());
+    command
+}
+
 /// The line that the binary prints once it serves.
 #[derive(Debug, Deserialize)]
 struct StartLine {
@@ -37,6 +46,7 @@ pub struct Builder {
     configuration: String,
     settings: Vec<(String, String)>,
     environment: Vec<(String, String)>,
+    open_files: Option<usize>,
 }
 
 /// A running gateway; killed when dropped.
@@ -56,6 +66,12 @@ impl Builder {
     /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Builder {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Limits the files that it can open.
+    pub fn open_files(mut self, limit: usize) -> Builder {
+        self.open_files = Some(limit);
         self
     }
 
@@ -88,7 +104,10 @@ impl Builder {
     fn spawn(&self, folder: &TempDir) -> Child {
         let file = folder.path().join("kong.yml");
         fs::write(&file, &self.configuration).unwrap();
-        let mut command = weir();
+        let mut command = match self.open_files {
+            Some(limit) => through_prlimit(limit),
+            None => weir(),
+        };
         command.arg("run").arg("--config").arg(file);
         command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
         for (key, value) in &self.settings {
@@ -110,7 +129,12 @@ impl Gateway {
             ("status_listen", "127.0.0.1:0"),
         ];
         let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Builder { configuration: configuration.to_owned(), settings, environment: Vec::new() }
+        Builder {
+            configuration: configuration.to_owned(),
+            settings,
+            environment: Vec::new(),
+            open_files: None,
+        }
     }
 
     /// Starts with a declarative file.
