@@ -12,6 +12,8 @@ pub struct Answer {
     pub(crate) body: Body,
     /// There is nobody to answer: the status is for the log alone.
     pub(crate) unheard: bool,
+    /// Something failed, rather than a plugin having decided.
+    pub(crate) failed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +26,13 @@ pub(crate) enum Body {
 impl Answer {
     /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
     pub fn error(status: u16, message: &str) -> Self {
-        Self { status, headers: Vec::new(), body: Body::Template(message.to_owned()), unheard: false }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: Body::Template(message.to_owned()),
+            unheard: false,
+            failed: false,
+        }
     }
 
     /// `{"message":"…"}`, whatever the client accepts.
@@ -36,7 +44,7 @@ impl Answer {
     /// A body as it is.
     pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Vec<u8>>) -> Self {
         let body = Body::Raw(content_type.map(str::to_owned), body.into());
-        Self { status, headers: Vec::new(), body, unheard: false }
+        Self { status, headers: Vec::new(), body, unheard: false, failed: false }
     }
 
     /// Adds a header.
@@ -193,7 +201,8 @@ impl Failure {
             }
             Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
         };
-        Answer { unheard: matches!(self, Failure::ClientGone), ..Answer::error(status, message) }
+        let unheard = matches!(self, Failure::ClientGone);
+        Answer { unheard, failed: true, ..Answer::error(status, message) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
 use crate::client::Http1;
-use crate::exchange::Connection;
+use crate::exchange::{Connection, Tls};
 use crate::io::Io;
 use crate::serve;
 use crate::wire::Wire;
@@ -25,17 +25,30 @@ pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, lo
     let number = worker.count_connection();
     let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
-    let (io, sni) = if tls {
+    let (io, tls) = if tls {
         let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp));
         let Ok(Ok(stream)) = tokio::time::timeout(timeout, accepted).await else { return };
-        let sni = stream.get_ref().1.server_name().map(Into::into);
-        (Io::TlsServer(Box::new(stream)), sni)
+        let tls = agreed(stream.get_ref().1);
+        (Io::TlsServer(Box::new(stream)), Some(tls))
     } else {
         (Io::Tcp(tcp), None)
     };
     let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
-    let connection = Rc::new(Connection::new(peer, local, number, tls.then_some(sni), trusted));
+    let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
     exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
+}
+
+fn agreed(session: &rustls::ServerConnection) -> Tls {
+    let cipher =
+        session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+    Tls {
+        sni: session.server_name().map(|name| name.to_ascii_lowercase().into()),
+        version: match session.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            _ => "TLSv1.2",
+        },
+        cipher: cipher.replacen("TLS13_", "TLS_", 1),
+    }
 }
 
 /// Leaves the worker's books when the connection ends, however it ends.

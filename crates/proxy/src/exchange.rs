@@ -70,10 +70,19 @@ pub(crate) struct Connection {
     pub(crate) number: u64,
     /// How many requests it has carried, the current one included.
     pub(crate) requests: Cell<u64>,
-    pub(crate) tls: bool,
-    pub(crate) sni: Option<Rc<str>>,
+    /// Over TLS: what the handshake agreed on.
+    pub(crate) tls: Option<Tls>,
     /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
     pub(crate) trusted: bool,
+}
+
+/// What a TLS handshake agreed on.
+pub(crate) struct Tls {
+    pub(crate) sni: Option<Rc<str>>,
+    /// `TLSv1.3`
+    pub(crate) version: &'static str,
+    /// The cipher suite's IANA name.
+    pub(crate) cipher: String,
 }
 
 impl Connection {
@@ -81,7 +90,7 @@ impl Connection {
         peer: SocketAddr,
         local: SocketAddr,
         number: u64,
-        tls: Option<Option<Rc<str>>>,
+        tls: Option<Tls>,
         trusted: bool,
     ) -> Self {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -98,8 +107,7 @@ impl Connection {
             local_port: port,
             number,
             requests: Cell::new(0),
-            tls: tls.is_some(),
-            sni: tls.flatten(),
+            tls,
             trusted,
         }
     }
@@ -152,6 +160,10 @@ pub struct Exchange {
     pub(crate) credential: Option<Uuid>,
     pub(crate) anonymous: bool,
     pub(crate) kept: Vec<Box<dyn Any>>,
+    /// The response says that something failed.
+    pub(crate) failed: bool,
+    /// The upstream's address that was asked last.
+    pub(crate) asked: Option<SocketAddr>,
 }
 
 impl Exchange {

@@ -8,6 +8,7 @@ use crate::head;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::unless_gone;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use crate::telemetry;
 use crate::upstream::connect::connect;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::pool::UpstreamConnection;
@@ -61,7 +62,10 @@ impl Ask<'_> {
                 Err(failure) if retries == 0 || matches!(failure, Failure::ClientGone) => {
                     return Err(failure);
                 }
-                Err(_) => {
+                Err(failure) => {
+                    if self.worker.may_warn() {
+                        telemetry::passed_over(exchange, self.service, endpoint, &failure);
+                    }
                     retries -= 1;
                     tried.push(endpoint.id);
                     if self.pick(&tried).is_err() {
@@ -110,6 +114,7 @@ impl Ask<'_> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<Upload, Lost> {
+        exchange.asked = upstream.address;
         let reused = upstream.requests > 0;
         upstream.requests += 1;
         let now = *exchange.timing.upstream_start.get_or_insert_with(Instant::now);

@@ -5,18 +5,13 @@ use crate::forward::Ask;
 use crate::route::{push_encoded, upstream_path};
 use std::borrow::Cow;
 use weir_http1::{Framing, Known, KnownSet, encode};
+use weir_model::entity::{Route, Service};
 
 /// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
 pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
     out.extend_from_slice(exchange.request.method_str().as_bytes());
     out.push(b' ');
-    let service_path = ask.service.entity.path.as_deref();
-    let strip = ask.route.entity.strip_path;
-    upstream_path(out, service_path, exchange.path(), exchange.matched_path as usize, strip);
-    if let Some(query) = exchange.query() {
-        out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
-    }
+    write_target(out, exchange, &ask.route.entity, &ask.service.entity);
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     let client_host = exchange.request.host().filter(|_| ask.route.entity.preserve_host);
     out.extend_from_slice(client_host.unwrap_or(authority).as_bytes());
@@ -29,6 +24,16 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
         Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
     encode::end(out);
+}
+
+/// Appends the target as the upstream gets it.
+pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
+    let matched = exchange.matched_path as usize;
+    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strip_path);
+    if let Some(query) = exchange.query() {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
 }
 
 /// Fields that `write_request` writes itself, or that end at this hop.

@@ -1,6 +1,7 @@
 //! The byte stream under a connection: TCP, TLS, or memory in benchmarks and tests.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,6 +32,16 @@ macro_rules! each {
 }
 
 impl Io {
+    /// The address of the other side.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Io::Tcp(tcp) => tcp.peer_addr().ok(),
+            Io::TlsServer(tls) => tls.get_ref().0.peer_addr().ok(),
+            Io::TlsClient(tls) => tls.get_ref().0.peer_addr().ok(),
+            Io::Memory(_) => None,
+        }
+    }
+
     /// Reads some bytes; 0 is the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(room);

@@ -168,13 +168,26 @@ impl Proxy {
             let _ = worker.send(Command::Drain);
         }
         let end = Instant::now() + timeout;
-        while self.totals().connections > 0 {
-            if Instant::now() >= end {
-                return false;
-            }
+        let mut in_time = true;
+        while in_time && self.totals().connections > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
+            in_time = Instant::now() < end;
         }
-        true
+        self.flush_access_log().await;
+        in_time
+    }
+
+    /// Writes what was logged so far, on all workers.
+    async fn flush_access_log(&self) {
+        let told = self.workers.iter().filter_map(|worker| {
+            let (done, flushed) = oneshot::channel();
+            worker.send(Command::Flush(done)).ok()?;
+            Some(flushed)
+        });
+        for flushed in told.collect::<Vec<_>>() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), flushed).await;
+        }
+        self.node.access_log.flush();
     }
 }
 

@@ -136,8 +136,8 @@ fn new_exchange(
         source: Source::Kong,
         peer: connection.peer,
         client_ip: connection.peer.ip(),
-        tls: connection.tls,
-        sni: connection.sni.clone(),
+        tls: connection.tls.is_some(),
+        sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
         id: worker.request_id(),
         worker: worker.index,
         timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
@@ -155,6 +155,8 @@ fn new_exchange(
         credential: None,
         anonymous: false,
         kept: Vec::new(),
+        failed: false,
+        asked: None,
         request,
         response,
     }
@@ -418,6 +420,7 @@ async fn answer<C: Client>(
     chain: &Chain,
     answer: Answer,
 ) {
+    exchange.failed = answer.failed;
     if answer.unheard {
         exchange.response.status = answer.status;
         return client.abort();

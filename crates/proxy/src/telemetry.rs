@@ -3,8 +3,10 @@
 use crate::access_log::{self, Record};
 use crate::answer::Failure;
 use crate::exchange::{Exchange, Source};
+use crate::head;
 use crate::relay::Broken;
 use crate::snapshot::CompiledService;
+use crate::upstream::endpoint::Endpoint;
 use crate::worker::Worker;
 use std::fmt::Display;
 use std::time::{Instant, SystemTime};
@@ -26,9 +28,28 @@ pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Br
     warn(exchange, service, broken);
 }
 
+/// Reports that an endpoint could not be connected to, and that another try follows.
+pub(crate) fn passed_over(
+    exchange: &Exchange,
+    service: &CompiledService,
+    endpoint: &Endpoint,
+    failure: &Failure,
+) {
+    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    let target = format!("{}:{}", endpoint.host, endpoint.port);
+    tracing::warn!(
+        request_id = exchange.id(),
+        service = name,
+        target,
+        "{failure}; it is tried again or passed over"
+    );
+}
+
 fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
     let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
-    tracing::warn!(request_id = exchange.id(), service = name, "{what}");
+    let asked = exchange.asked.map(|address| address.to_string()).unwrap_or_default();
+    let host = format!("{}:{}", service.entity.host, service.entity.port);
+    tracing::warn!(request_id = exchange.id(), service = name, host, address = asked, "{what}");
 }
 
 /// Writes the exchange's line, if there is a log.
@@ -39,7 +60,14 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
     let timing = exchange.timing;
     let end = timing.end.unwrap_or_else(Instant::now);
     let since = |start: Instant, end: Instant| end.saturating_duration_since(start);
-    let asked = timing.upstream_start.unwrap_or(end);
+    let asked = timing.upstream_start;
+    let upstream_end = timing.upstream_head.unwrap_or(end);
+    let mut uri = Vec::new();
+    if let (Some(route), Some(service)) = (exchange.route(), exchange.service()) {
+        head::write_target(&mut uri, exchange, &route.entity, service);
+    }
+    let upstream_status = (exchange.source == Source::Service).then_some(exchange.response.status);
+    let tls = exchange.connection.tls.as_ref();
     worker.access_log.write(&Record {
         client_ip: exchange.client_ip,
         remote_user: None,
@@ -49,7 +77,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         version: if exchange.request.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),
-        tls: None,
+        tls: tls.map(|tls| access_log::Tls { version: tls.version, cipher: &tls.cipher }),
         status: exchange.response.status,
         bytes_sent: exchange.bytes_out,
         request_size: exchange.bytes_in,
@@ -57,10 +85,14 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         referer: exchange.request.headers.get("Referer"),
         user_agent: exchange.header(Known::UserAgent),
         latency: since(timing.start, end),
-        upstream_latency: timing.upstream_head.map(|head| since(asked, head)),
+        upstream_latency: asked.map(|asked| since(asked, upstream_end)),
         receive_latency: timing.upstream_head.map(|head| since(head, end)),
         request_id: exchange.id(),
-        upstream: None,
+        upstream: exchange.asked.map(|address| access_log::Upstream {
+            address,
+            uri: &uri,
+            status: upstream_status,
+        }),
         route: exchange
             .route()
             .map(|r| access_log::Entity { id: r.entity.id, name: r.entity.name.as_deref() }),
@@ -70,6 +102,10 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
             username: c.entity.username.as_deref(),
             custom_id: c.entity.custom_id.as_deref(),
         }),
-        source: if exchange.source == Source::Service { "upstream" } else { "kong" },
+        source: match exchange.source {
+            Source::Service => "upstream",
+            Source::Kong if exchange.failed => "error",
+            Source::Kong => "exit",
+        },
     });
 }

@@ -148,6 +148,8 @@ impl Gateway {
             credential: None,
             anonymous: false,
             kept: Vec::new(),
+            failed: false,
+            asked: None,
         }
     }
 

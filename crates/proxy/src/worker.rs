@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
     Drain,
+    /// Hand over what the access log holds, then say so.
+    Flush(oneshot::Sender<()>),
 }
 
 /// One worker's own state.
@@ -64,6 +66,7 @@ pub(crate) struct Worker {
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
     idle: RefCell<Idle>,
     random: Cell<u64>,
+    last_warning: Cell<Option<Instant>>,
 }
 
 /// Wakers of this worker's connections, so that a drain reaches the idle ones.
@@ -93,6 +96,7 @@ impl Worker {
             heads: RefCell::default(),
             idle: RefCell::default(),
             random: Cell::new(seed.0 ^ seed.1),
+            last_warning: Cell::new(None),
         })
     }
 
@@ -113,6 +117,10 @@ impl Worker {
                 }
                 Command::Publish(snapshot, done) => {
                     *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));
+                    let _ = done.send(());
+                }
+                Command::Flush(done) => {
+                    self.access_log.flush();
                     let _ = done.send(());
                 }
                 Command::Drain => {
@@ -160,6 +168,17 @@ impl Worker {
 
     pub(crate) fn load(&self) -> &Load {
         &self.node.loads[self.index]
+    }
+
+    /// Whether a warning that every request may cause should be given: once a second is enough.
+    pub(crate) fn may_warn(&self) -> bool {
+        let now = Instant::now();
+        let due =
+            self.last_warning.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
+        if due {
+            self.last_warning.set(Some(now));
+        }
+        due
     }
 
     /// Counts a connection, and numbers it among all connections of this process.

@@ -28,7 +28,14 @@ pub(crate) async fn connect(
             Err(_) => return Err(Failure::ConnectTimeout),
         },
     };
-    Ok(Box::new(UpstreamConnection { wire: Wire::new(io), endpoint: endpoint.id, server_name, requests: 0 }))
+    let address = io.peer();
+    Ok(Box::new(UpstreamConnection {
+        wire: Wire::new(io),
+        endpoint: endpoint.id,
+        address,
+        server_name,
+        requests: 0,
+    }))
 }
 
 async fn open(worker: &Worker, endpoint: &Endpoint, server_name: Option<&str>) -> Result<Io, Failure> {

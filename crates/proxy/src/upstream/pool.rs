@@ -2,6 +2,7 @@
 
 use crate::wire::Wire;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ impl Default for KeepAlive {
 pub(crate) struct UpstreamConnection {
     pub(crate) wire: Wire,
     pub(crate) endpoint: u32,
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) server_name: Option<Rc<str>>,
     pub(crate) requests: u32,
 }

@@ -98,7 +98,7 @@ async fn a_certificate_that_is_itself_trusted_needs_its_name_and_time_alone() {
         {
             let own = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(["up.test".to_owned()]).unwrap();
-            (params.is_ca, params.not_before, params.not_after) = (is_ca.clone(), day(from), day(to));
+            (params.is_ca, params.not_before, params.not_after) = (is_ca, day(from), day(to));
             let cert: CertificateDer<'_> = params.self_signed(&own).unwrap().into();
             let key = PrivateKeyDer::Pkcs8(own.serialize_der().into());
             let key = CertifiedKey::from_der(vec![cert.clone()], key, &provider()).unwrap();
