@@ -14,9 +14,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio_rustls::TlsAcceptor;
 
-/// What is read from a client after the last response, so that it is not lost to a reset, and for how long.
-const LINGER_BYTES: usize = 256 * 1024;
-const LINGER_TIME: Duration = Duration::from_secs(2);
+/// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
+/// it may pause; nginx's `lingering_time` and `lingering_timeout`.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
 pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, local: SocketAddr, tls: bool) {
@@ -106,7 +107,8 @@ fn poll_idle(worker: &Worker, client: &mut Http1, cx: &mut Context<'_>) -> Poll<
 /// Closes so that the client can still read its last response: says that nothing more comes, then waits a little for
 /// the client to close too (RFC 9112 9.6).
 async fn linger(client: &mut Http1) {
-    client.deadline.set(Instant::now(), LINGER_TIME);
+    let end = Instant::now() + LINGER_TIME;
+    client.deadline.set(Instant::now(), LINGER_PAUSE);
     // Over TLS even this is a write, which a client that reads nothing can hold up.
     let shut_down = poll_fn(|cx| match client.wire.io.poll_shutdown(cx) {
         Poll::Ready(result) => Poll::Ready(result.is_ok()),
@@ -115,12 +117,13 @@ async fn linger(client: &mut Http1) {
     if !shut_down.await {
         return;
     }
-    let mut left = LINGER_BYTES;
     poll_fn(|cx| {
         loop {
             client.wire.inbox.consume(client.wire.inbox.len());
             match client.wire.poll_fill(cx) {
-                Poll::Ready(Ok(n @ 1..)) if n < left => left -= n,
+                Poll::Ready(Ok(1..)) if Instant::now() < end => {
+                    client.deadline.set(Instant::now(), LINGER_PAUSE)
+                }
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => return client.deadline.poll(cx),
             }

@@ -96,8 +96,7 @@ mod tests {
             http2: false,
             backlog: Some(16384),
         };
-        let tls =
-            Listen { address: "[::]:8443".parse().unwrap(), ssl: true, http2: true, backlog: None, ..plain };
+        let tls = Listen { address: "[::]:8443".parse().unwrap(), ssl: true, http2: true, backlog: None };
         assert_eq!(listeners, [plain, tls]);
     }
 
