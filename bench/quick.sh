@@ -9,12 +9,31 @@ cd "$(dirname "$0")/.."
 profile=${PROFILE:-release}
 cargo build --locked --profile "$profile" --package weir-gateway
 weir=${CARGO_TARGET_DIR:-target}/$profile/weir
+
+# What routes and plugins add, without sockets: nanoseconds, and instructions where valgrind is installed. Instructions
+# are the difference between two runs, so that what starting takes is not counted.
+policies() {
+  local benchmark instructions case few many
+  cargo bench --locked --quiet --profile "$profile" --package weir-proxy --bench serve
+  command -v valgrind >/dev/null || return 0
+  benchmark=$(cargo bench --locked --profile "$profile" --package weir-proxy --bench serve --no-run 2>&1 |
+    sed -n 's/.*Executable.*(\(.*\))/\1/p')
+  instructions() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$benchmark" "$1" "$2" 2>&1 | sed -n 's/.*Collected : //p'
+  }
+  for case in plain-1 plain-100 plain-10000 rate-limiting-1 rate-limiting-key-auth-1 rate-limiting-basic-auth-1; do
+    few=$(instructions "$case" 1000)
+    many=$(instructions "$case" 3000)
+    printf '%-32s%12d instructions/request\n' "$case" $(((many - few) / 2000))
+  done
+}
+
 sections=("$@")
 [ ${#sections[@]} -gt 0 ] || sections=(http https policies memory start reload)
 for section in "${sections[@]}"; do
   echo "== $section"
   if [ "$section" = policies ]; then
-    cargo bench --locked --quiet --profile "$profile" --package weir-proxy --bench serve
+    policies
   else
     python3 bench/measure.py "$section" --weir "$weir" --rounds "${ROUNDS:-30}"
   fi
