@@ -1,4 +1,5 @@
 //! The status listener: what monitoring reads.
+use crate::aside::aside;
 use crate::control::Control;
 use axum::Router;
 use axum::extract::State;
@@ -54,7 +55,7 @@ async fn ready(State(control): State<Arc<Control>>) -> Response {
 }
 
 async fn metrics(State(control): State<Arc<Control>>) -> Response {
-    match tokio::task::spawn_blocking(move || control.metrics()).await {
+    match aside("weir-metrics", move || control.metrics()).await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; charset=UTF-8")], text).into_response(),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
     }
