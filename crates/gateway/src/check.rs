@@ -1,14 +1,20 @@
 //! `weir check`: what a declarative file would say at the start, without starting.
 use crate::configuration::{Source, located, plugins, process_environment};
 use crate::control::try_out;
+use crate::settings::Settings;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Checks files; true if all are good. Errors and warnings go to `errors`, one line each.
-pub(crate) fn check(files: Vec<PathBuf>, output: &mut dyn Write, errors: &mut dyn Write) -> io::Result<bool> {
+pub(crate) fn check(
+    files: Vec<PathBuf>,
+    settings: &Settings,
+    output: &mut dyn Write,
+    errors: &mut dyn Write,
+) -> io::Result<bool> {
     let mut good = true;
     for path in files {
-        let (plugins, _) = plugins(&["bundled".to_owned()]);
+        let (plugins, _) = plugins(&settings.plugins);
         let source = Source { path, environment: process_environment(), plugins };
         match try_out(&source) {
             Ok(configuration) => {

@@ -19,14 +19,16 @@ pub(crate) enum Command {
     Run(SettingsArgs),
     /// Check declarative files: every error as `file:line:column: message`.
     Check {
-        /// The files, YAML or JSON.
+        /// The files, YAML or JSON; `-` is the standard input.
         #[arg(required = true)]
         files: Vec<PathBuf>,
+        #[command(flatten)]
+        settings: CheckArgs,
     },
     /// Make the running node read its declarative file again; fails with the errors when the file is bad.
-    Reload(SettingsArgs),
+    Reload(NodeArgs),
     /// Make the running node drain and stop; waits until it has.
-    Quit(SettingsArgs),
+    Quit(NodeArgs),
     /// Serve a sample configuration with a built-in upstream, and show what to try.
     Demo(SettingsArgs),
     /// Serve the demo's upstream alone: it answers with what it was asked.
@@ -56,6 +58,40 @@ pub(crate) struct SettingsArgs {
     /// One setting; may be given several times.
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
     set: Vec<(String, String)>,
+}
+
+/// Where the settings come from that a check needs.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// A file of settings, in TOML.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// One setting, such as `plugins`; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+}
+
+/// Which node is meant.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// The file of settings that the node was started with.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The node's own folder.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<String>,
+}
+
+impl From<CheckArgs> for SettingsArgs {
+    fn from(CheckArgs { settings, set }: CheckArgs) -> Self {
+        SettingsArgs { config: None, settings, prefix: None, set }
+    }
+}
+
+impl From<NodeArgs> for SettingsArgs {
+    fn from(NodeArgs { settings, prefix }: NodeArgs) -> Self {
+        SettingsArgs { config: None, settings, prefix, set: Vec::new() }
+    }
 }
 
 impl SettingsArgs {

@@ -3,8 +3,11 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::hash::Hasher;
+use std::io;
 use std::path::{Path, PathBuf};
-use weir_model::{Document, Format, PluginSchema, Problem};
+use weir_model::{Document, Format, Place, PluginSchema, Problem, Uuid};
+use weir_proxy::CompileError;
+use weir_proxy::plugin::Definition;
 use weir_proxy::plugins::PLUGINS;
 
 /// Looks up what `${NAME}` stands for.
@@ -30,6 +33,8 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<String>,
     /// What is accepted but has no effect yet.
     pub(crate) not_in_force: Vec<Problem>,
+    /// Where each certificate stands.
+    certificates: Vec<Place>,
 }
 
 /// Looks names up in the environment of this process.
@@ -37,16 +42,19 @@ pub(crate) fn process_environment() -> Environment {
     Box::new(|name| std::env::var(name).ok())
 }
 
-/// The plugins that the setting `plugins` allows, and a warning for each that does not exist.
+/// The plugins, switched off unless the setting `plugins` allows them, and a warning for each that does not exist.
 pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
     let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
-    let schemas = PLUGINS.iter().filter(|plugin| allowed(plugin.name)).map(|plugin| plugin.schema).collect();
+    let schema = |plugin: &Definition| match allowed(plugin.name) {
+        true => plugin.schema,
+        false => plugin.schema.switched_off(),
+    };
     let unknown = names.iter().filter(|name| {
         !matches!(name.as_str(), "bundled" | "off")
             && PLUGINS.iter().all(|plugin| plugin.name != name.as_str())
     });
     (
-        schemas,
+        PLUGINS.iter().map(schema).collect(),
         unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
     )
 }
@@ -54,9 +62,7 @@ pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
 /// Reads a declarative file; fails with every error in it, each as `file:line:column: message`.
 pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
     let path = &source.path;
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        vec![format!("{}: cannot be read: {error}: name a readable file", path.display())]
-    })?;
+    let text = read_text(path).map_err(|error| vec![unreadable(path, &error)])?;
     let read = Document::read(&text, format(path), &source.plugins, &source.environment)
         .map_err(|problems| located(path, &problems))?;
     let warnings = located(path, &read.warnings);
@@ -65,10 +71,37 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         hash: hash(&text),
         warnings,
         not_in_force: read.not_in_force,
+        certificates: read.certificates,
     })
 }
 
+/// The text of a file; of the standard input for `-`.
+fn read_text(path: &Path) -> io::Result<String> {
+    if path == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::InvalidData => format!("{path}: is not UTF-8 text: save it in that encoding"),
+        _ => format!("{path}: cannot be read: {error}: name a readable file"),
+    }
+}
+
 impl Configuration {
+    /// What the data plane refuses, with its place where that is known.
+    pub(crate) fn refusal(&self, path: &Path, error: &CompileError) -> String {
+        let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
+        let certificates = self.document.certificates.iter().zip(&self.certificates);
+        let path = path.display();
+        match certificates.into_iter().find(|(certificate, _)| names(certificate.id)) {
+            Some((_, Place { at, path: place })) => {
+                format!("{path}:{}:{}: {place}: {}", at.line, at.column, error.message)
+            }
+            None => format!("{path}: {error}"),
+        }
+    }
+
     /// One warning that names every kind of field that has no effect yet, however often it is given.
     pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
         let fields: BTreeSet<_> =
@@ -120,6 +153,6 @@ mod tests {
         let (schemas, warnings) = plugins(&["bundled".to_owned(), "teleport".to_owned()]);
         assert_eq!(schemas.len(), PLUGINS.len());
         assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
-        assert!(plugins(&["off".to_owned()]).0.is_empty());
+        assert!(plugins(&["off".to_owned()]).0.iter().all(|plugin| !plugin.available));
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Control {
 struct InForce {
     hash: String,
     document: Document,
+    /// The warning of fields without effect, said once for as long as it stays the same.
+    not_in_force: Option<String>,
 }
 
 /// A configuration that can be put in force.
@@ -53,11 +55,12 @@ impl Control {
     /// Reads the configuration and starts to serve it.
     pub(crate) fn start(settings: &Settings, source: Source) -> Result<(Control, Published), StartError> {
         let compiler = compiler(settings)?;
-        let Prepared { snapshot, in_force, warnings } =
+        let Prepared { snapshot, in_force, mut warnings } =
             prepare(&compiler, &source).map_err(StartError::Configuration)?;
         let access_log = access_log(settings)
             .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
         let proxy = Proxy::start(options(settings), access_log, snapshot).map_err(StartError::Proxy)?;
+        warnings.extend(in_force.not_in_force.clone());
         let published = Published { hash: in_force.hash.clone(), warnings };
         let (in_force, draining) = (Mutex::new(in_force), AtomicBool::new(false));
         let node_id = Uuid::new_v4().to_string();
@@ -71,7 +74,10 @@ impl Control {
 
     /// Puts a configuration in force; returns when every worker serves it.
     pub(crate) async fn publish(&self, prepared: Prepared) -> Published {
-        let Prepared { snapshot, in_force, warnings } = prepared;
+        let Prepared { snapshot, in_force, mut warnings } = prepared;
+        if in_force.not_in_force != self.in_force().not_in_force {
+            warnings.extend(in_force.not_in_force.clone());
+        }
         let hash = in_force.hash.clone();
         self.proxy.publish(snapshot).await;
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
@@ -187,9 +193,9 @@ fn prepare(compiler: &Compiler, source: &Source) -> Result<Prepared, Vec<String>
     let configuration = configuration::read(source)?;
     let snapshot = compile(compiler, source, &configuration)?;
     let not_in_force = configuration.not_in_force_at_once();
-    let Configuration { document, hash, mut warnings, .. } = configuration;
-    warnings.extend(not_in_force.map(|warning| format!("{}: {warning}", source.path.display())));
-    Ok(Prepared { snapshot, in_force: Arc::new(InForce { hash, document }), warnings })
+    let not_in_force = not_in_force.map(|warning| format!("{}: {warning}", source.path.display()));
+    let Configuration { document, hash, warnings, .. } = configuration;
+    Ok(Prepared { snapshot, in_force: Arc::new(InForce { hash, document, not_in_force }), warnings })
 }
 
 fn compile(
@@ -197,10 +203,9 @@ fn compile(
     source: &Source,
     configuration: &Configuration,
 ) -> Result<Snapshot, Vec<String>> {
-    compiler.compile(&configuration.document).map_err(|errors| {
-        let path = source.path.display();
-        errors.iter().map(|error| format!("{path}: {error}")).collect()
-    })
+    compiler
+        .compile(&configuration.document)
+        .map_err(|errors| errors.iter().map(|error| configuration.refusal(&source.path, error)).collect())
 }
 
 /// Compiles a configuration as a node with no settings would, for `weir check`.

@@ -39,13 +39,14 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Run(args) => run(args),
-        Command::Check { files } => {
-            let good =
-                check::check(files, &mut io::stdout(), &mut io::stderr()).map_err(|e| e.to_string())?;
+        Command::Check { files, settings } => {
+            let settings = load(settings.into())?.settings;
+            let good = check::check(files, &settings, &mut io::stdout(), &mut io::stderr())
+                .map_err(|error| error.to_string())?;
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Command::Reload(args) => ask(args, Request::Reload),
-        Command::Quit(args) => ask(args, Request::Quit),
+        Command::Reload(args) => ask(args.into(), Request::Reload),
+        Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
         Command::Settings => print(&settings::manual()),

@@ -13,8 +13,10 @@ use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -35,6 +37,8 @@ pub(crate) enum StartError {
     Proxy(weir_proxy::StartError),
     /// A certificate that the settings name cannot be used.
     Tls(weir_proxy::tls::TlsError),
+    /// A listener's address cannot be listened on.
+    Bind { name: &'static str, address: SocketAddr, error: io::Error },
     /// The system refuses what a setting asks for.
     Setting { name: &'static str, value: String, error: io::Error },
     /// The system refuses the rest.
@@ -49,11 +53,29 @@ impl fmt::Display for StartError {
             ),
             StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
             StartError::Prefix(error) => error.fmt(f),
-            StartError::Proxy(error) => error.fmt(f),
+            StartError::Proxy(error) => {
+                error.fmt(f)?;
+                match error {
+                    weir_proxy::StartError::Listen(address, error) => f.write_str(refused_port(*address, error)),
+                    _ => Ok(()),
+                }
+            }
+            StartError::Bind { name, address, error } => {
+                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(*address, error))
+            }
             StartError::Tls(error) => error.fmt(f),
             StartError::Setting { name, value, error } => write!(f, "{name}: {value}: {error}: give it another value"),
             StartError::System(error) => error.fmt(f),
         }
+    }
+}
+
+/// What to do about a port that only the privileged may listen on.
+fn refused_port(address: SocketAddr, error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024 {
+        "; ports below 1024 need the capability CAP_NET_BIND_SERVICE, or take one above"
+    } else {
+        ""
     }
 }
 
@@ -106,16 +128,17 @@ struct Signals {
 impl Node {
     /// Starts to proxy, and opens everything else.
     pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
-        let Loaded { settings, given, warnings } = loaded;
+        let Loaded { mut settings, given, warnings } = loaded;
+        let path = settings.declarative_config.clone().ok_or(StartError::NoConfiguration)?;
+        let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
+        let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
+        place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
         let (plugins, unknown_plugins) = plugins(&settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings.chain(not_in_force(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
-        let path = settings.declarative_config.as_ref().ok_or(StartError::NoConfiguration)?;
-        let source = Source { path: path.clone(), environment, plugins };
-        let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
-        let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
+        let source = Source { path, environment, plugins };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;
@@ -222,6 +245,24 @@ impl Signals {
     }
 }
 
+/// Logs with relative paths are in the node's folder, as in Kong's.
+fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> {
+    for (name, log) in [
+        ("proxy_access_log", &mut settings.proxy_access_log),
+        ("proxy_error_log", &mut settings.proxy_error_log),
+        ("admin_access_log", &mut settings.admin_access_log),
+    ] {
+        let LogTarget::Path(path) = log else { continue };
+        if path.is_absolute() {
+            continue;
+        }
+        *path = prefix.join(&*path);
+        let created = path.parent().map_or(Ok(()), fs::create_dir_all);
+        created.map_err(|error| StartError::of_log(name, log, error))?;
+    }
+    Ok(())
+}
+
 fn start_log(settings: &Settings) -> Result<(), StartError> {
     let target = &settings.proxy_error_log;
     logger::start(settings.log_level, target)
@@ -263,7 +304,7 @@ fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, S
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
-        bound.map_err(|error| StartError::Setting { name, value: listen.address.to_string(), error })
+        bound.map_err(|error| StartError::Bind { name, address: listen.address, error })
     };
     listeners.0.iter().map(bind).collect()
 }

@@ -6,11 +6,18 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// What the kernel takes as the path of a socket.
+const LONGEST_SOCKET: usize = 107;
+
 /// Why the folder cannot be used.
 #[derive(Debug)]
 pub(crate) enum PrefixError {
     /// There is no folder to fall back to.
     None,
+    /// There is something else under its name.
+    NotAFolder(PathBuf),
+    /// The socket's path would be longer than a socket's may be.
+    TooLong(PathBuf),
     /// Another node runs in it.
     InUse { prefix: PathBuf, pid: String },
     /// The system refuses.
@@ -21,6 +28,15 @@ impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PrefixError::None => f.write_str("prefix: name a folder for this node with `--prefix DIR`"),
+            PrefixError::NotAFolder(path) => {
+                write!(f, "prefix: {} is not a folder: name another with `--prefix DIR`", path.display())
+            }
+            PrefixError::TooLong(path) => write!(
+                f,
+                "prefix: {} is too long: the path of the socket in it may have {LONGEST_SOCKET} bytes; name a shorter \
+                 one with `--prefix DIR`",
+                path.display()
+            ),
             PrefixError::InUse { prefix, pid } => write!(
                 f,
                 "prefix: another node (process {pid}) runs in {}: stop it with `weir quit`, or give this one its own \
@@ -70,6 +86,12 @@ impl Prefix {
             let path = path.to_owned();
             |error| PrefixError::Io { path, error }
         };
+        if socket(&folder).as_os_str().len() > LONGEST_SOCKET {
+            return Err(PrefixError::TooLong(folder));
+        }
+        if folder.exists() && !folder.is_dir() {
+            return Err(PrefixError::NotAFolder(folder));
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -142,6 +164,17 @@ mod tests {
         assert!(!socket(prefix.path()).exists());
         let pid = fs::read_to_string(folder.path().join("weir.pid")).unwrap();
         assert_eq!(pid, format!("{}\n", std::process::id()));
+    }
+
+    #[test]
+    fn what_cannot_be_a_nodes_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(Prefix::take(file), Err(PrefixError::NotAFolder(_))));
+        let long = folder.path().join("a".repeat(LONGEST_SOCKET));
+        assert!(matches!(Prefix::take(long.clone()), Err(PrefixError::TooLong(_))));
+        assert!(!long.exists());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A reload while traffic flows: prepared on a thread of its own, which yields to the workers.
+use crate::aside::aside;
 use crate::control::{Control, Prepared, Published};
 use std::sync::Arc;
-use std::thread;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 
 /// Reloads one node, one reload after the other.
 pub(crate) struct Reloader {
@@ -34,19 +34,10 @@ impl Reloader {
     }
 
     async fn prepare(&self) -> Result<Prepared, Vec<String>> {
-        let (done, outcome) = oneshot::channel();
         let control = self.control.clone();
-        let aside = move || {
-            // Of no more than this thread; where it is refused, the reload merely competes with traffic.
-            let _ = rustix::process::nice(19);
-            let _ = done.send(control.prepare());
-        };
-        match thread::Builder::new().name("weir-reload".to_owned()).spawn(aside) {
-            Ok(_) => outcome
-                .await
-                .unwrap_or_else(|_| Err(vec!["the reload ended early; this is a defect".to_owned()])),
-            Err(error) => Err(vec![format!("no thread for the reload: {error}")]),
-        }
+        aside("weir-reload", move || control.prepare())
+            .await
+            .unwrap_or_else(|error| Err(vec![error.to_string()]))
     }
 }
 

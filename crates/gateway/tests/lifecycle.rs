@@ -200,3 +200,12 @@ fn a_second_signal_stops_at_once() {
     assert_eq!(gateway.exit().code(), Some(1));
     assert!(client.is_closed());
 }
+
+#[test]
+fn reload_and_quit_take_no_settings_that_they_would_not_put_in_force() {
+    for (command, option) in [("reload", "--config"), ("reload", "--set"), ("quit", "--set")] {
+        let output = weir().args([command, option, "workers=2"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8(output.stderr).unwrap().contains(option));
+    }
+}

@@ -144,3 +144,23 @@ fn a_drain_tells_clients_that_their_connection_ends() {
     assert!(busy.is_closed());
     assert_eq!(gateway.exit().code(), Some(0));
 }
+
+#[test]
+fn fields_without_effect_are_named_when_they_change() {
+    let upstream = |name: &str, fields: &str| {
+        format!(
+            "_format_version: \"3.0\"\nservices:\n- {{host: {name}}}\nupstreams:\n- {{name: {name}, {fields}}}\n"
+        )
+    };
+    let gateway = Gateway::start(&upstream("a", "use_srv_name: true"));
+    assert!(gateway.log().contains("upstreams[].use_srv_name"), "{}", gateway.log());
+    let warns = |configuration: &str| {
+        let output = gateway.reload(configuration);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap().contains("not yet in force")
+    };
+    assert!(!warns(&upstream("b", "use_srv_name: true")));
+    assert!(warns(&upstream("b", "hash_on: ip")));
+    assert!(!warns(&upstream("b", "hash_on: none")));
+    assert!(warns(&upstream("b", "hash_on: ip")));
+}

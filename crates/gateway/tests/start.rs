@@ -3,7 +3,9 @@
 mod harness;
 
 use harness::{Gateway, eventually, weir};
+use std::io::Write;
 use std::net::TcpListener;
+use std::process::Stdio;
 
 const EMPTY: &str = "_format_version: \"3.0\"\n";
 
@@ -12,6 +14,9 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     let gateway = Gateway::builder(EMPTY)
         .env("KONG_DATABASE", "off")
         .env("KONG_PG_HOST", "db.internal")
+        .env("KONG_ROLE", "data_plane")
+        .env("KONG_STREAM_LISTEN", "0.0.0.0:5432")
+        .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
         .env("KONG_NGINX_DAEMON", "off")
         .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
         .env("KONG_PROXY_LISTEN", "0.0.0.0:1")
@@ -21,6 +26,10 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     for variable in ["KONG_PG_HOST", "KONG_NGINX_DAEMON"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
+    for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_STREAM_LISTEN is ignored: streams"] {
+        assert!(log.contains(reason), "{log}");
+    }
+    assert!(gateway.prefix().join("logs/access.log").exists());
     assert!(!log.contains("db.internal") && !log.contains("KONG_DATABASE"), "{log}");
 }
 
@@ -99,6 +108,33 @@ fn check_names_every_error_with_its_place() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("bad.yml:1:1: ") && said.contains("none.yml: cannot be read"), "{said}");
     assert!(String::from_utf8(output.stdout).unwrap().contains("good.yml: good"));
+}
+
+#[test]
+fn check_reads_the_standard_input_and_the_settings() {
+    let mut child = weir()
+        .args(["check", "-"])
+        .env("KONG_PLUGINS", "key-auth")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let file = format!("{EMPTY}plugins:\n- name: basic-auth\n");
+    child.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
+    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let expected = "-:3:9: plugins[0].name: plugin `basic-auth` is switched off: the setting `plugins` names only \
+                    key-auth\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_file_in_another_encoding_is_told_from_one_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin1.yml");
+    std::fs::write(&path, b"_comment: caf\xe9\n").unwrap();
+    let output = weir().arg("check").arg(&path).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("latin1.yml: is not UTF-8 text"), "{said}");
 }
 
 #[test]

@@ -57,6 +57,17 @@ fn the_certificate_follows_the_server_name_in_kong_s_order() {
 }
 
 #[test]
+fn a_key_of_another_certificate_is_refused_at_its_place() {
+    let (one, other) = (Identity::new("one"), Identity::new("other"));
+    let mixed = format!("- {{cert: {}, key: {}}}\n", one.cert_yaml(), other.key_yaml());
+    let good = certificate(&other, &["other.test"]);
+    let (_, said) =
+        Gateway::builder(&format!("_format_version: \"3.0\"\ncertificates:\n{good}{mixed}")).fail();
+    assert!(said.contains("kong.yml:4:3: certificates[1]: certificate "), "{said}");
+    assert!(said.contains("the private key does not belong to the certificate"), "{said}");
+}
+
+#[test]
 fn both_versions_of_tls_are_spoken_and_sessions_resumed() {
     let gateway = Gateway::start("_format_version: \"3.0\"\n");
     let address = gateway.proxy_ssl();

@@ -3,6 +3,7 @@ use crate::document::Document;
 use crate::entity::EntityKind::{self, *};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use uuid::Uuid;
 
 /// Something that a document says, at one of its entities.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +35,29 @@ pub fn check(document: &Document) -> Vec<Finding> {
     found
 }
 
+/// What breaks no rule, and is probably a mistake all the same.
+pub fn doubtful(document: &Document) -> Vec<Finding> {
+    let mut found = unused(document);
+    found.extend(unknown_anonymous(document));
+    found
+}
+
+/// Plugins that let anonymous requests pass as a consumer that is none.
+fn unknown_anonymous(document: &Document) -> impl Iterator<Item = Finding> + '_ {
+    let usernames: HashSet<&str> = document.consumers.iter().filter_map(|c| c.username.as_deref()).collect();
+    let ids: HashSet<Uuid> = document.consumers.iter().map(|consumer| consumer.id).collect();
+    let known = move |name: &str| {
+        name.is_empty() || usernames.contains(name) || Uuid::try_parse(name).is_ok_and(|id| ids.contains(&id))
+    };
+    document.plugins.iter().enumerate().filter_map(move |(index, plugin)| {
+        plugin.config.get("anonymous")?.as_str().filter(|name| !known(name))?;
+        let message = "names no consumer; add one with this `username`, or leave `anonymous` out";
+        Some(Finding::new((Plugins, index), "config.anonymous", message))
+    })
+}
+
 /// Upstreams that no service names as its host.
-pub fn unused(document: &Document) -> Vec<Finding> {
+fn unused(document: &Document) -> Vec<Finding> {
     let hosts: HashSet<&str> = document.services.iter().map(|service| service.host.as_str()).collect();
     let upstreams = document.upstreams.iter().enumerate();
     let unused = upstreams.filter(|(_, upstream)| !hosts.contains(upstream.name.as_str()));

@@ -15,7 +15,7 @@ mod pem;
 pub mod rule;
 pub mod schema;
 
-pub use declarative::{Environment, Format, Read};
+pub use declarative::{Environment, Format, Place, Read};
 pub use document::Document;
 pub use schema::{PluginSchema, Problem};
 pub use uuid::Uuid;

@@ -41,7 +41,12 @@ pub fn ca_certificate(text: &str) -> Result<(), String> {
 }
 
 fn blocks(text: &str) -> Result<Vec<Pem>, String> {
-    Pem::iter_from_buffer(text.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|_| "expected PEM text; in YAML, write it as a block after `|`".to_owned())
+    Pem::iter_from_buffer(text.as_bytes()).collect::<Result<_, _>>().map_err(|_| {
+        match text.rsplit_once("-----BEGIN ").and_then(|(_, last)| last.split_once("-----")) {
+            Some((label, rest)) if !rest.contains("-----END ") => {
+                format!("the PEM block has no END {label} line; is it cut off?")
+            }
+            _ => "expected PEM text; in YAML, write it as a block after `|`".to_owned(),
+        }
+    })
 }

@@ -91,7 +91,7 @@ impl Given {
         let mut warnings = Vec::new();
         for (variable, name, text) in with_prefix(environment, "KONG_") {
             if !self.give(&name, text, Origin::Environment(variable.clone())) {
-                warnings.push(format!("environment variable {variable} has no meaning here and is ignored"));
+                warnings.push(format!("environment variable {variable} {}", ignored(&name, text)));
             }
         }
         warnings
@@ -144,6 +144,19 @@ impl Given {
     /// The settings that were given a value.
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.values.keys().copied().collect()
+    }
+}
+
+/// Why a variable of Kong's is ignored.
+fn ignored(name: &str, text: &str) -> &'static str {
+    match (name, text.trim()) {
+        ("role", "data_plane" | "control_plane") => {
+            "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
+        }
+        ("stream_listen", value) if value != "off" => {
+            "is ignored: streams are not supported yet; only HTTP is proxied"
+        }
+        _ => "has no meaning here and is ignored",
     }
 }
 

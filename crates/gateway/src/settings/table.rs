@@ -72,7 +72,7 @@ settings! {
     status_listen: Listeners = "127.0.0.1:8007";
     /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
     log_level: LogLevel = "notice";
-    /// Where the node's own messages go.
+    /// Where the node's own messages go. Relative paths of logs start at `prefix`.
     proxy_error_log: LogTarget = "/dev/stderr";
     /// Where a line for each proxied request goes.
     proxy_access_log: LogTarget = "off";

@@ -29,7 +29,9 @@ impl<'i> EntityReader<'i> {
         let given = self.items.given(item);
         let children = item.kind.children().iter().map(|(kind, _)| kind.as_str());
         let ordering = (item.kind == EntityKind::Plugins).then_some("ordering");
-        let others: Vec<_> = children.chain(REMARKS).chain(ordering).collect();
+        // Where a `url` is written, it has been taken apart by now.
+        let url = (item.kind == EntityKind::Services).then_some("url");
+        let others: Vec<_> = children.chain(REMARKS).chain(ordering).chain(url).collect();
         read_record(item.node, &Surroundings { given: &given, others: &others }, &mut self.reader)
     }
 
@@ -59,8 +61,8 @@ impl<'i> EntityReader<'i> {
     fn plugin_config(&mut self, item: &Item<'_, '_>) -> Option<Json> {
         let name = item.node.get("name")?;
         let written = name.as_str()?;
-        let Some(plugin) = find_plugin(self.plugins, written) else {
-            let message = no_such_plugin(written, self.plugins);
+        let Some(plugin) = find_plugin(self.plugins, written).filter(|plugin| plugin.available) else {
+            let message = not_available(written, self.plugins);
             self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
             return None;
         };
@@ -88,9 +90,54 @@ impl<'i> EntityReader<'i> {
     }
 }
 
-fn no_such_plugin(written: &str, plugins: &[PluginSchema]) -> String {
-    let mut names: Vec<_> = plugins.iter().map(|plugin| plugin.name).collect();
+/// What Kong brings along beside the plugins that are here; of `ai-` there are many more.
+const PLUGINS_OF_KONG: &[&str] = &[
+    "acl",
+    "acme",
+    "aws-lambda",
+    "azure-functions",
+    "bot-detection",
+    "cors",
+    "datadog",
+    "file-log",
+    "grpc-gateway",
+    "grpc-web",
+    "hmac-auth",
+    "http-log",
+    "ip-restriction",
+    "jwt",
+    "ldap-auth",
+    "loggly",
+    "oauth2",
+    "opentelemetry",
+    "post-function",
+    "pre-function",
+    "proxy-cache",
+    "redirect",
+    "request-size-limiting",
+    "request-transformer",
+    "response-ratelimiting",
+    "response-transformer",
+    "session",
+    "standard-webhooks",
+    "statsd",
+    "syslog",
+    "tcp-log",
+    "udp-log",
+    "zipkin",
+];
+
+fn not_available(written: &str, plugins: &[PluginSchema]) -> String {
+    let mut names: Vec<_> =
+        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
     names.sort_unstable();
     let hint = did_you_mean(written, names.iter().copied());
-    format!("no such plugin `{written}`; available: {}{hint}", names.join(", "))
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    if find_plugin(plugins, written).is_some() {
+        return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
+    }
+    if PLUGINS_OF_KONG.contains(&written) || written.starts_with("ai-") {
+        return format!("Kong's plugin `{written}` is not available yet; available: {names}");
+    }
+    format!("no such plugin `{written}`; available: {names}{hint}")
 }

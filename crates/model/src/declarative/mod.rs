@@ -16,7 +16,8 @@ use crate::document::Document;
 use crate::node::{Node, Position, Value};
 use crate::schema::{PluginSchema, Problem, Reader};
 use collect::Items;
-use reader::{DocumentReader, FormatVersion};
+use interpolate::Interpolation;
+use reader::{DocumentReader, FormatVersion, Outcome};
 use std::collections::HashSet;
 
 /// How a text is written.
@@ -37,6 +38,17 @@ pub struct Read {
     pub warnings: Vec<Problem>,
     /// Fields that are accepted but have no effect yet.
     pub not_in_force: Vec<Problem>,
+    /// Where each of the document's certificates stands: only those who use them find out whether a key fits.
+    pub certificates: Vec<Place>,
+}
+
+/// Where an entity stands in the file.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its position.
+    pub at: Position,
+    /// Its path, as in `certificates[0]`.
+    pub path: String,
 }
 
 impl Document {
@@ -65,8 +77,9 @@ fn read(
     plugins: &[PluginSchema],
     environment: Environment<'_>,
 ) -> Result<Read, Vec<Problem>> {
-    let mut problems = Vec::new();
-    interpolate::interpolate(&mut root, environment, &mut problems);
+    let mut interpolation = Interpolation::new(environment);
+    interpolation.replace(&mut root);
+    let Interpolation { mut problems, variables, .. } = interpolation;
     let mut reader = Reader::new(&());
     let header = reader::read_header(&root, &mut reader);
     let version = header.as_ref().map_or(FormatVersion::V3_0, |header| header._format_version);
@@ -77,7 +90,14 @@ fn read(
     let mut outcome = DocumentReader::new(&items, plugins, transform).read();
     // A value that could not be made out has been reported; what else is wrong with it follows from that.
     let reported: HashSet<Position> = problems.iter().map(|problem| problem.at).collect();
-    problems.extend(outcome.problems.into_iter().filter(|problem| !reported.contains(&problem.at)));
+    problems.extend(outcome.problems.into_iter().filter(|problem| !reported.contains(&problem.at)).map(
+        |mut problem| {
+            if let Some(variables) = variables.get(&problem.at) {
+                problem.message.push_str(&format!(" (given by `{variables}`)"));
+            }
+            problem
+        },
+    ));
     vault_references(&root, &mut outcome.not_in_force);
     for list in [&mut problems, &mut outcome.warnings, &mut outcome.not_in_force] {
         list.sort();
@@ -86,7 +106,8 @@ fn read(
     if !problems.is_empty() {
         return Err(problems);
     }
-    Ok(Read { document: outcome.document, warnings: outcome.warnings, not_in_force: outcome.not_in_force })
+    let Outcome { document, warnings, not_in_force, certificates, .. } = outcome;
+    Ok(Read { document, warnings, not_in_force, certificates })
 }
 
 /// Values that Kong would fetch from a vault.

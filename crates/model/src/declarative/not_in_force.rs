@@ -55,6 +55,7 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding
     rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
     healthchecks(&document.upstreams, &mut found);
     plugin_fields(&document.plugins, plugins, &mut found);
+    credentials(document, plugins, &mut found);
     found
 }
 
@@ -72,6 +73,23 @@ fn healthchecks(upstreams: &[Upstream], found: &mut Vec<Finding>) {
         if none.as_ref().is_some_and(|none| upstream.healthchecks != *none) {
             let message = "not in force yet: every target counts as healthy";
             found.push(Finding::new((EntityKind::Upstreams, index), "healthchecks", message));
+        }
+    }
+}
+
+/// Credentials that only a plugin which is not here would ask for.
+fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<Finding>) {
+    use EntityKind::*;
+    for (kind, count, plugin) in [
+        (KeyauthCredentials, document.keyauth_credentials.len(), "key-auth"),
+        (BasicauthCredentials, document.basicauth_credentials.len(), "basic-auth"),
+        (HmacauthCredentials, document.hmacauth_credentials.len(), "hmac-auth"),
+        (JwtSecrets, document.jwt_secrets.len(), "jwt"),
+        (Acls, document.acls.len(), "acl"),
+    ] {
+        if find_plugin(plugins, plugin).is_none() {
+            let message = format!("not in force yet: Kong's plugin `{plugin}` is not available");
+            found.extend((0..count).map(|index| Finding::new((kind, index), "", message.clone())));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
 use super::entity::{EntityReader, REMARKS};
-use super::not_in_force;
+use super::{Place, not_in_force};
 use crate::check::{self, Finding};
 use crate::document::Document;
 use crate::entity::*;
@@ -50,6 +50,7 @@ pub(super) struct Outcome {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     pub(super) not_in_force: Vec<Problem>,
+    pub(super) certificates: Vec<Place>,
 }
 
 impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
@@ -75,10 +76,12 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let mut problems = entities.reader.into_problems();
         let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
-        let warnings = locate(check::unused(&document)).collect();
+        let warnings = locate(check::doubtful(&document)).collect();
         let mut not_in_force = entities.not_in_force;
         not_in_force.extend(locate(not_in_force::find(&document, entities.plugins)));
-        Outcome { document, problems, warnings, not_in_force }
+        let place = |item: &&Item<'_, '_>| Place { at: item.node.at, path: path_text(&items.path(item), "") };
+        let certificates = places[EntityKind::Certificates as usize].iter().map(place).collect();
+        Outcome { document, problems, warnings, not_in_force, certificates }
     }
 
     /// Reads one entity into its collection.

@@ -16,7 +16,10 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
     for event in Parser::new_from_str(text) {
         let step = match event {
             Ok((event, span)) => builder.event(event, position(&span.start)),
-            Err(error) => Err(syntax(position(error.marker()), format!("not valid YAML: {}", error.info()))),
+            Err(error) => {
+                let at = position(error.marker());
+                Err(syntax(at, not_valid(error.info(), line(text, at))))
+            }
         };
         if let Err(problem) = step {
             builder.problems.push(problem);
@@ -29,6 +32,27 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
         _ => Err(builder.problems),
     }
 }
+
+/// What the parser says, and what is usually behind it.
+fn not_valid(info: &str, line: &str) -> String {
+    let hint = |(sign, hint): &(&str, &'static str)| info.contains(sign).then_some(*hint);
+    let hint = match HINTS.iter().find_map(hint) {
+        None if line.contains("${") => "; inside { } and [ ], put \"${NAME}\" in quotes",
+        hint => hint.unwrap_or_default(),
+    };
+    format!("not valid YAML: {info}{hint}")
+}
+
+fn line(text: &str, at: Position) -> &str {
+    text.lines().nth(at.line.saturating_sub(1) as usize).unwrap_or_default()
+}
+
+const HINTS: &[(&str, &str)] = &[
+    ("escape", "; use single quotes for regexes"),
+    ("tab", "; indent with spaces, not tabs"),
+    ("did not find expected '-' indicator", "; is this line indented like the one above?"),
+    ("did not find expected key", "; is this line indented like the one above?"),
+];
 
 fn position(marker: &Marker) -> Position {
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

@@ -12,6 +12,8 @@ pub struct PluginSchema {
     pub config: &'static RecordSchema,
     /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is.
     pub for_consumers: bool,
+    /// Whether configurations may use it.
+    pub available: bool,
     /// Which fields of a valid configuration are accepted but not in force yet.
     pub not_in_force: fn(&Json) -> Vec<Violation>,
     read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
@@ -24,6 +26,7 @@ impl PluginSchema {
             name,
             config: C::SCHEMA,
             for_consumers: true,
+            available: true,
             not_in_force: |_| Vec::new(),
             read: read::<C>,
         }
@@ -32,6 +35,12 @@ impl PluginSchema {
     /// The same plugin, which may not be configured for one consumer.
     pub const fn without_consumer(mut self) -> Self {
         self.for_consumers = false;
+        self
+    }
+
+    /// The same plugin, which no configuration may use.
+    pub const fn switched_off(mut self) -> Self {
+        self.available = false;
         self
     }
 

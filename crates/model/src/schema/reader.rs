@@ -213,7 +213,13 @@ impl<'n, 'a> Fields<'n, 'a> {
         }
         let value = if field.auto { T::generate() } else { None }.or_else(T::unset);
         if value.is_none() {
-            reader.report(self.at, format!("required: set `{}`", field.name));
+            let message = match field.name {
+                "_format_version" => {
+                    "required: write `_format_version: \"3.0\"` as the first line".to_owned()
+                }
+                name => format!("required: set `{name}`"),
+            };
+            reader.report(self.at, message);
         }
         value
     }

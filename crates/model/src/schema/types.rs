@@ -115,7 +115,13 @@ fn integer(
     let (least, most) = field.between.unwrap_or((low as f64, high as f64));
     let Some(value) = value else {
         let bounds = if most < 9e15 { format!(" between {least} and {most}") } else { String::new() };
-        reader.report(node.at, format!("expected a whole number{bounds}, got {}", shown(node, field)));
+        let hint = match &node.value {
+            Value::Str(text, Origin::Quoted) if !field.secret && text.parse::<i64>().is_ok() => {
+                format!("; write {text} without quotes")
+            }
+            _ => String::new(),
+        };
+        reader.report(node.at, format!("expected a whole number{bounds}, got {}{hint}", shown(node, field)));
         return None;
     };
     let bounds = FieldSchema { between: Some((least, most)), ..*field };
