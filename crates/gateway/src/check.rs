@@ -1,5 +1,5 @@
 //! `weir check`: what a declarative file would say at the start, without starting.
-use crate::configuration::{Source, located, plugins, process_environment};
+use crate::configuration::{Origin, Source, located, plugins, process_environment};
 use crate::control::try_out;
 use crate::settings::Settings;
 use std::io::{self, Write};
@@ -15,13 +15,13 @@ pub(crate) fn check(
     let mut good = true;
     for path in files {
         let (plugins, _) = plugins(&settings.plugins);
-        let source = Source { path, environment: process_environment(), plugins };
+        let source = Source { origin: Origin::File(path), environment: process_environment(), plugins };
         match try_out(&source) {
             Ok(configuration) => {
-                let not_in_force = located(&source.path, &configuration.not_in_force);
+                let not_in_force = located(&source.origin, &configuration.not_in_force);
                 let mut warnings = configuration.warnings.iter().chain(&not_in_force);
                 warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
-                writeln!(output, "{}: good", source.path.display())?;
+                writeln!(output, "{}: good", source.origin)?;
             }
             Err(found) => {
                 good = false;

@@ -1,7 +1,8 @@
-//! The declarative file: from a path to a document that breaks no rule, or to every error in it.
+//! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
 use siphasher::sip128::{Hasher128, SipHasher13};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,15 +16,49 @@ pub(crate) type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Where the configuration comes from, and what it may say.
 pub(crate) struct Source {
-    /// The declarative file.
-    pub(crate) path: PathBuf,
+    /// Where its text is.
+    pub(crate) origin: Origin,
     /// What `${NAME}` stands for in it.
     pub(crate) environment: Environment,
     /// The plugins it may use.
     pub(crate) plugins: Vec<PluginSchema>,
 }
 
-/// A declarative file that breaks no rule.
+/// Where a declarative configuration's text is. Shown as what messages about the configuration start with.
+pub(crate) enum Origin {
+    /// In a file.
+    File(PathBuf),
+    /// In the setting `declarative_config_string`.
+    Setting(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File(path) => path.display().fmt(f),
+            Origin::Setting(_) => f.write_str("declarative_config_string"),
+        }
+    }
+}
+
+impl Origin {
+    fn text(&self) -> Result<Cow<'_, str>, String> {
+        match self {
+            Origin::Setting(text) => Ok(Cow::Borrowed(text)),
+            Origin::File(path) => read_text(path).map(Cow::Owned).map_err(|error| unreadable(path, &error)),
+        }
+    }
+
+    fn format(&self) -> Format {
+        let is_json = match self {
+            Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
+            Origin::Setting(text) => text.trim_start().starts_with('{'),
+        };
+        if is_json { Format::Json } else { Format::Yaml }
+    }
+}
+
+/// A declarative configuration that breaks no rule.
 pub(crate) struct Configuration {
     /// What it says.
     pub(crate) document: Document,
@@ -59,13 +94,13 @@ pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
     )
 }
 
-/// Reads a declarative file; fails with every error in it, each as `file:line:column: message`.
+/// Reads a declarative configuration; fails with every error in it, each as `file:line:column: message`.
 pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
-    let path = &source.path;
-    let text = read_text(path).map_err(|error| vec![unreadable(path, &error)])?;
-    let read = Document::read(&text, format(path), &source.plugins, &source.environment)
-        .map_err(|problems| located(path, &problems))?;
-    let warnings = located(path, &read.warnings);
+    let origin = &source.origin;
+    let text = origin.text().map_err(|error| vec![error])?;
+    let read = Document::read(&text, origin.format(), &source.plugins, &source.environment)
+        .map_err(|problems| located(origin, &problems))?;
+    let warnings = located(origin, &read.warnings);
     Ok(Configuration {
         document: read.document,
         hash: hash(&text),
@@ -90,15 +125,14 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 
 impl Configuration {
     /// What the data plane refuses, with its place where that is known.
-    pub(crate) fn refusal(&self, path: &Path, error: &CompileError) -> String {
+    pub(crate) fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
         let certificates = self.document.certificates.iter().zip(&self.certificates);
-        let path = path.display();
         match certificates.into_iter().find(|(certificate, _)| names(certificate.id)) {
             Some((_, Place { at, path: place })) => {
-                format!("{path}:{}:{}: {place}: {}", at.line, at.column, error.message)
+                format!("{origin}:{}:{}: {place}: {}", at.line, at.column, error.message)
             }
-            None => format!("{path}: {error}"),
+            None => format!("{origin}: {error}"),
         }
     }
 
@@ -111,16 +145,9 @@ impl Configuration {
     }
 }
 
-/// Messages, each with the file it is about in front of it.
-pub(crate) fn located(path: &Path, messages: &[impl Display]) -> Vec<String> {
-    messages.iter().map(|message| format!("{}:{message}", path.display())).collect()
-}
-
-fn format(path: &Path) -> Format {
-    match path.extension() {
-        Some(extension) if extension.eq_ignore_ascii_case("json") => Format::Json,
-        _ => Format::Yaml,
-    }
+/// Messages, each with what it is about in front of it.
+pub(crate) fn located(origin: &Origin, messages: &[impl Display]) -> Vec<String> {
+    messages.iter().map(|message| format!("{origin}:{message}")).collect()
 }
 
 /// `services[3].routes[0].snis` as `services[].routes[].snis`.

@@ -1,6 +1,6 @@
 //! The one handle on the running data plane: whoever asks it or changes it, the Admin API, a signal or a command,
 //! does so through [`Control`].
-use crate::configuration::{self, Configuration, Source};
+use crate::configuration::{self, Configuration, Origin, Source};
 use crate::node::StartError;
 use crate::options::{access_log, options, trusted_certificate_files};
 use crate::settings::Settings;
@@ -69,6 +69,12 @@ impl Control {
 
     /// Reads the declarative file again and compiles it; takes long and changes nothing.
     pub(crate) fn prepare(&self) -> Result<Prepared, Vec<String>> {
+        if let Origin::Setting(_) = self.source.origin {
+            return Err(vec![format!(
+                "{}: there is no file to read again: start the node anew, or with a file named by `--config`",
+                self.source.origin
+            )]);
+        }
         prepare(&self.compiler, &self.source)
     }
 
@@ -193,7 +199,7 @@ fn prepare(compiler: &Compiler, source: &Source) -> Result<Prepared, Vec<String>
     let configuration = configuration::read(source)?;
     let snapshot = compile(compiler, source, &configuration)?;
     let not_in_force = configuration.not_in_force_at_once();
-    let not_in_force = not_in_force.map(|warning| format!("{}: {warning}", source.path.display()));
+    let not_in_force = not_in_force.map(|warning| format!("{}: {warning}", source.origin));
     let Configuration { document, hash, warnings, .. } = configuration;
     Ok(Prepared { snapshot, in_force: Arc::new(InForce { hash, document, not_in_force }), warnings })
 }
@@ -205,7 +211,7 @@ fn compile(
 ) -> Result<Snapshot, Vec<String>> {
     compiler
         .compile(&configuration.document)
-        .map_err(|errors| errors.iter().map(|error| configuration.refusal(&source.path, error)).collect())
+        .map_err(|errors| errors.iter().map(|error| configuration.refusal(&source.origin, error)).collect())
 }
 
 /// Compiles a configuration as a node with no settings would, for `weir check`.

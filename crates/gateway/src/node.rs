@@ -2,7 +2,7 @@
 //!
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
-use crate::configuration::{Environment, Source, plugins};
+use crate::configuration::{Environment, Origin, Source, plugins};
 use crate::control::{Control, Published};
 use crate::options::not_in_force;
 use crate::prefix::{self, Prefix, PrefixError};
@@ -129,7 +129,7 @@ impl Node {
     /// Starts to proxy, and opens everything else.
     pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
         let Loaded { mut settings, given, warnings } = loaded;
-        let path = settings.declarative_config.clone().ok_or(StartError::NoConfiguration)?;
+        let origin = origin(&settings)?;
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
         place_logs(&mut settings, prefix.path())?;
@@ -138,7 +138,7 @@ impl Node {
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings.chain(not_in_force(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
-        let source = Source { path, environment, plugins };
+        let source = Source { origin, environment, plugins };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;
@@ -261,6 +261,12 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
         created.map_err(|error| StartError::of_log(name, log, error))?;
     }
     Ok(())
+}
+
+fn origin(settings: &Settings) -> Result<Origin, StartError> {
+    let file = settings.declarative_config.clone().map(Origin::File);
+    let text = || settings.declarative_config_string.clone().map(|text| Origin::Setting(text.0));
+    file.or_else(text).ok_or(StartError::NoConfiguration)
 }
 
 fn start_log(settings: &Settings) -> Result<(), StartError> {

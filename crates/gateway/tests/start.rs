@@ -145,6 +145,27 @@ fn a_bad_file_stops_the_start_with_its_errors() {
 }
 
 #[test]
+fn the_configuration_can_be_a_setting() {
+    for text in [
+        "_format_version: '3.0'\nroutes:\n- paths: [/]\n  plugins: [{name: request-termination}]\n",
+        r#"{"_format_version": "3.0", "plugins": [{"name": "request-termination"}], "routes": [{"paths": ["/"]}]}"#,
+    ] {
+        let gateway = Gateway::builder(text).inline().start();
+        assert_eq!(gateway.get("/").status, 503);
+        let reload = gateway.command("reload");
+        assert_eq!(reload.status.code(), Some(1));
+        let said = String::from_utf8(reload.stderr).unwrap();
+        assert!(said.contains("declarative_config_string: there is no file to read again"), "{said}");
+        assert_eq!(gateway.get("/").status, 503);
+    }
+    let (status, said) = Gateway::builder("\n_format_version: '3.0'\nservises: []\n").inline().fail();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("declarative_config_string:3:1: "), "{said}");
+    let (_, said) = Gateway::builder(EMPTY).env("KONG_DECLARATIVE_CONFIG_STRING", "hunter2").fail();
+    assert!(said.contains("`declarative_config` is given as well") && !said.contains("hunter2"), "{said}");
+}
+
+#[test]
 fn control_listeners_answer_in_kongs_shape() {
     let gateway = Gateway::start(EMPTY);
     gateway.get("/");

@@ -87,6 +87,13 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     if settings.router_flavor == RouterFlavor::Traditional {
         warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
     }
+    if settings.declarative_config.is_some() && settings.declarative_config_string.is_some() {
+        problems.push(Problem {
+            origin: given.origin("declarative_config_string"),
+            message: "declarative_config_string: `declarative_config` is given as well: leave one out"
+                .to_owned(),
+        });
+    }
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),

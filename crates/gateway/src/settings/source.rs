@@ -56,7 +56,7 @@ impl Given {
     /// Gives a value by any name of a setting, in place of what a weaker source gave. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
         let Some(declaration) = declaration(name) else { return false };
-        self.values.insert(declaration.name, (text.trim().to_owned(), origin));
+        self.values.insert(declaration.name, (text.to_owned(), origin));
         true
     }
 
@@ -127,7 +127,7 @@ impl Given {
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
         let text = self.values.get(name).map_or(default, |(text, _)| text);
-        match T::parse(text) {
+        match T::read(text) {
             Ok(value) => Some(value),
             Err(error) => {
                 problems.push(Problem { origin: self.origin(name), message: format!("{name}: {error}") });

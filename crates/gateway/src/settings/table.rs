@@ -55,6 +55,9 @@ settings! {
     prefix: Option<PathBuf> = "";
     /// The declarative file to serve, as `--config`.
     declarative_config: Option<PathBuf> = "";
+    /// The declarative configuration itself, in YAML or, where it starts with `{`, JSON; in place of
+    /// `declarative_config`. It stays in force until the node ends, as there is no file to read again.
+    declarative_config_string: Option<DeclarativeText> = "";
     /// Where the configuration lives. Only `off`, a declarative file, works in this version.
     database: Option<Database> = "";
     /// How many workers serve traffic; `auto` is one per core.

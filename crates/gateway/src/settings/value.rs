@@ -11,6 +11,10 @@ pub(crate) trait Value: Sized {
     const KIND: &'static str;
     /// Reads a trimmed text. The error says what was expected, and so how to mend it.
     fn parse(text: &str) -> Result<Self, String>;
+    /// Reads a text as it was given.
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text.trim())
+    }
 }
 
 /// Declares an enum whose values are single words.
@@ -108,6 +112,9 @@ impl<T: Value> Value for Option<T> {
     const KIND: &'static str = T::KIND;
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
+    }
+    fn read(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() { Ok(None) } else { T::read(text).map(Some) }
     }
 }
 
@@ -336,6 +343,27 @@ impl Value for KeyFile {
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyFile(…)")
+    }
+}
+
+/// A declarative configuration. It may hold secrets, so Debug shows none of it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct DeclarativeText(pub(crate) String);
+
+impl Value for DeclarativeText {
+    const KIND: &'static str = "YAML or JSON";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(DeclarativeText(text.to_owned()))
+    }
+    /// Lines and columns in messages count from the very start.
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Debug for DeclarativeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeclarativeText(…)")
     }
 }
 

@@ -47,6 +47,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     environment: Vec<(String, String)>,
     open_files: Option<usize>,
+    inline: bool,
 }
 
 /// A running gateway; killed when dropped.
@@ -72,6 +73,12 @@ impl Builder {
     /// Limits the files that it can open.
     pub fn open_files(mut self, limit: usize) -> Builder {
         self.open_files = Some(limit);
+        self
+    }
+
+    /// Gives the configuration as `KONG_DECLARATIVE_CONFIG_STRING` rather than as a file.
+    pub fn inline(mut self) -> Builder {
+        self.inline = true;
         self
     }
 
@@ -108,7 +115,12 @@ impl Builder {
             Some(limit) => through_prlimit(limit),
             None => weir(),
         };
-        command.arg("run").arg("--config").arg(file);
+        command.arg("run");
+        if self.inline {
+            command.env("KONG_DECLARATIVE_CONFIG_STRING", &self.configuration);
+        } else {
+            command.arg("--config").arg(file);
+        }
         command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
         for (key, value) in &self.settings {
             command.arg("--set").arg(format!("{key}={value}"));
@@ -134,6 +146,7 @@ impl Gateway {
             settings,
             environment: Vec::new(),
             open_files: None,
+            inline: false,
         }
     }
 
