@@ -24,6 +24,7 @@ mod io;
 mod options;
 mod proxy;
 mod relay;
+mod request_body;
 mod respond;
 mod retained;
 mod serve;

@@ -8,6 +8,7 @@ use crate::exchange::{Connection, Exchange, NormalPath, Source, Timing};
 use crate::forward::Ask;
 use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
+use crate::request_body::{self, COLLECTED};
 use crate::respond;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
@@ -22,11 +23,6 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Method, Reject, RequestHead, ResponseHead};
-
-/// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
-const BUFFERED: usize = 64 * 1024;
-/// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
-const COLLECTED: usize = 1024 * 1024;
 
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
@@ -239,7 +235,9 @@ async fn through_plugins<C: Client>(
     route: &CompiledRoute,
 ) -> Result<(), Answer> {
     if route.chain.wants_body {
-        collect(worker, client, exchange, COLLECTED).await.map_err(|failure| failure.answer())?;
+        request_body::collect(worker, client, exchange, COLLECTED)
+            .await
+            .map_err(|failure| failure.answer())?;
     }
     let (mut flow, mut at) = route.chain.access(exchange, 0);
     loop {
@@ -266,45 +264,6 @@ pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Futur
     .await
 }
 
-/// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
-async fn collect<C: Client>(
-    worker: &Worker,
-    client: &mut C,
-    exchange: &mut Exchange,
-    most: usize,
-) -> Result<(), Failure> {
-    let mut collected = Vec::new();
-    let limit = worker.options.client_max_body_size;
-    loop {
-        let data = client.body().map_err(Failure::Rejected)?;
-        let n = data.len();
-        collected.extend_from_slice(data);
-        client.consume(n);
-        if limit > 0 && collected.len() as u64 > limit {
-            return Err(Failure::BodyTooLarge);
-        }
-        if client.body_is_done() || collected.len() >= most {
-            exchange.bytes_in += collected.len() as u64;
-            exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
-            exchange.body = Some(collected);
-            return Ok(());
-        }
-        if n == 0 {
-            more(worker, client).await?;
-        }
-    }
-}
-
-/// Waits for more of the request's body.
-async fn more<C: Client>(worker: &Worker, client: &mut C) -> Result<(), Failure> {
-    client.deadline().set(Instant::now(), worker.options.client_body_timeout);
-    poll_fn(|cx| match client.poll_more(cx) {
-        Poll::Ready(more) => Poll::Ready(more),
-        Poll::Pending => client.deadline().poll(cx).map(|()| Err(Failure::ClientTimeout)),
-    })
-    .await
-}
-
 /// Asks the upstream and passes its response on.
 async fn proxy<C: Client>(
     worker: &Rc<Worker>,
@@ -313,7 +272,7 @@ async fn proxy<C: Client>(
     route: &CompiledRoute,
     service: &CompiledService,
 ) {
-    let framing = match buffer_body(worker, client, exchange, route).await {
+    let framing = match request_body::buffer(worker, client, exchange, route).await {
         Ok(framing) => framing,
         Err(failure) => return answer(worker, client, exchange, &route.chain, failure.answer()).await,
     };
@@ -327,33 +286,6 @@ async fn proxy<C: Client>(
             }
             answer(worker, client, exchange, &route.chain, failure.answer()).await;
         }
-    }
-}
-
-/// Holds a short body until it is whole (`request_buffering`), so that a slow client does not hold the upstream.
-/// Returns how the body goes on.
-async fn buffer_body<C: Client>(
-    worker: &Worker,
-    client: &mut C,
-    exchange: &mut Exchange,
-    route: &CompiledRoute,
-) -> Result<Framing, Failure> {
-    let framing = client.framing();
-    if exchange.body.is_none() && route.entity.request_buffering {
-        match framing {
-            Framing::Chunked => collect(worker, client, exchange, BUFFERED).await?,
-            _ => {
-                while !client.body_is_buffered() {
-                    more(worker, client).await?;
-                }
-            }
-        }
-    }
-    match &exchange.body {
-        Some(body) if exchange.body_is_whole && framing != Framing::None => {
-            Ok(Framing::Length(body.len() as u64))
-        }
-        _ => Ok(framing),
     }
 }
 

@@ -1,0 +1,82 @@
+//! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
+
+use crate::answer::Failure;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::snapshot::CompiledRoute;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+use weir_http1::Framing;
+
+/// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
+const BUFFERED: usize = 64 * 1024;
+/// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
+pub(crate) const COLLECTED: usize = 1024 * 1024;
+
+/// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
+pub(crate) async fn collect<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    most: usize,
+) -> Result<(), Failure> {
+    let mut collected = Vec::new();
+    let limit = worker.options.client_max_body_size;
+    loop {
+        let data = client.body().map_err(Failure::Rejected)?;
+        let n = data.len();
+        collected.extend_from_slice(data);
+        client.consume(n);
+        if limit > 0 && collected.len() as u64 > limit {
+            return Err(Failure::BodyTooLarge);
+        }
+        if client.body_is_done() || collected.len() >= most {
+            exchange.bytes_in += collected.len() as u64;
+            exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
+            exchange.body = Some(collected);
+            return Ok(());
+        }
+        if n == 0 {
+            more(worker, client).await?;
+        }
+    }
+}
+
+/// Waits for more of the request's body.
+async fn more<C: Client>(worker: &Worker, client: &mut C) -> Result<(), Failure> {
+    client.deadline().set(Instant::now(), worker.options.client_body_timeout);
+    poll_fn(|cx| match client.poll_more(cx) {
+        Poll::Ready(more) => Poll::Ready(more),
+        Poll::Pending => client.deadline().poll(cx).map(|()| Err(Failure::ClientTimeout)),
+    })
+    .await
+}
+
+/// Holds a short body until it is whole (`request_buffering`), so that a slow client does not hold the upstream.
+/// Returns how the body goes on.
+pub(crate) async fn buffer<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    route: &CompiledRoute,
+) -> Result<Framing, Failure> {
+    let framing = client.framing();
+    if exchange.body.is_none() && route.entity.request_buffering {
+        match framing {
+            Framing::Chunked => collect(worker, client, exchange, BUFFERED).await?,
+            _ => {
+                while !client.body_is_buffered() {
+                    more(worker, client).await?;
+                }
+            }
+        }
+    }
+    match &exchange.body {
+        Some(body) if exchange.body_is_whole && framing != Framing::None => {
+            Ok(Framing::Length(body.len() as u64))
+        }
+        _ => Ok(framing),
+    }
+}
