@@ -97,10 +97,10 @@ fn resident(gateway: &Gateway, field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// 256 MiB each way: enough to tell memory that grows with the body from memory that does not.
+/// 1 GiB each way.
 #[test]
 fn a_body_much_larger_than_memory_allowed_streams_both_ways() {
-    const SIZE: usize = 256 * 1024 * 1024;
+    const SIZE: usize = 1024 * 1024 * 1024;
     let upstream = Upstream::start(|mut peer, _| {
         let Some(head) = peer.head() else { return };
         let mut sink = vec![0; 256 * 1024];

@@ -52,8 +52,9 @@ pub struct Proxy {
     addresses: Vec<(SocketAddr, bool)>,
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-    /// Snapshots that were replaced. The last owner of a snapshot pays for freeing it: that is to be no worker.
-    replaced: Mutex<Vec<Arc<Snapshot>>>,
+    /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing
+    /// it: that is to be no worker.
+    snapshots: Mutex<Vec<Arc<Snapshot>>>,
 }
 
 /// What a node has served so far.
@@ -91,7 +92,7 @@ impl Proxy {
             addresses,
             closing,
             threads: Vec::new(),
-            replaced: Mutex::default(),
+            snapshots: Mutex::new(vec![snapshot.clone()]),
         };
         proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
@@ -134,14 +135,9 @@ impl Proxy {
         for has_it in told.collect::<Vec<_>>() {
             let _ = has_it.await;
         }
-        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
-        replaced.push(snapshot);
-        let newest = replaced.len() - 1;
-        let mut at = 0;
-        replaced.retain(|old| {
-            at += 1;
-            at > newest || Arc::strong_count(old) > 1
-        });
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshots.retain(|old| Arc::strong_count(old) > 1);
+        snapshots.push(snapshot);
     }
 
     /// What the node has served so far.
