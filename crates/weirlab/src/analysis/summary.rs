@@ -1,0 +1,192 @@
+//! What the blocks of one cell say together.
+use super::sample::{Sample, Usable, counted, quantile_ms, usable};
+use crate::result::{Block, Cell, Histogram, Latencies};
+use crate::stats::{self, Estimate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many blocks a cell has and why some do not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Blocks that count.
+    pub counted: usize,
+    /// Of these, blocks whose rate of answers was not steady.
+    pub unsteady: usize,
+    /// Blocks that are void because of the load or the machine.
+    pub void: usize,
+    /// Blocks with wrong or missing answers where none may be.
+    pub invalid: usize,
+    /// Why blocks do not count, each reason once.
+    pub reasons: Vec<String>,
+    /// Errors of all blocks, by class.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    pub(super) fn of(cell: &Cell) -> Counts {
+        let mut counts = Counts::default();
+        for block in &cell.blocks {
+            counts.add(block);
+        }
+        counts
+    }
+
+    fn add(&mut self, block: &Block) {
+        for (class, count) in &block.errors {
+            *self.errors.entry(class.clone()).or_default() += count;
+        }
+        match usable(block) {
+            Usable::Yes => {
+                self.counted += 1;
+                self.unsteady += usize::from(!block.steady);
+            }
+            Usable::Void(why) => {
+                self.void += 1;
+                self.note(why);
+            }
+            Usable::Invalid(why) => {
+                self.invalid += 1;
+                self.note(why);
+            }
+        }
+    }
+
+    fn note(&mut self, why: String) {
+        if !self.reasons.contains(&why) {
+            self.reasons.push(why);
+        }
+    }
+}
+
+/// What the blocks that count say. Estimates with intervals are over blocks; quantiles are of the merged histogram.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// CPU time of the target per request in microseconds; none for a target without processes of its own.
+    pub cpu_us: Option<Estimate>,
+    /// The part in user mode (median over blocks).
+    pub user_us: f64,
+    /// The part in the kernel.
+    pub system_us: f64,
+    /// Right answers per second.
+    pub rps: Option<Estimate>,
+    /// Response times: from the scheduled instant.
+    pub response: Quantiles,
+    /// Service times: from the instant of sending.
+    pub service: Quantiles,
+    /// The merged histograms themselves.
+    pub latencies: Latencies,
+    /// Resident memory at the end of a block in KiB (median).
+    pub rss_kib: u64,
+    /// The most resident memory in KiB.
+    pub rss_peak_kib: u64,
+    /// Context switches of the target per request.
+    pub switches: f64,
+    /// CPU time of the generator per request in microseconds.
+    pub generator_us: f64,
+    /// CPU time of the upstream per request in microseconds.
+    pub upstream_us: f64,
+    /// The largest share of CPU time that the hypervisor gave to others in a block.
+    pub steal: f64,
+    /// What the users of Kong's framework know.
+    pub combined: Combined,
+}
+
+/// Quantiles in milliseconds, each only with enough answers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// The median.
+    pub p50_ms: Option<f64>,
+    /// The 90th percentile.
+    pub p90_ms: Option<f64>,
+    /// The 95th percentile.
+    pub p95_ms: Option<f64>,
+    /// The 99th percentile.
+    pub p99_ms: Option<f64>,
+    /// The 99.9th percentile.
+    pub p999_ms: Option<f64>,
+    /// The longest.
+    pub max_ms: f64,
+    /// How many answers.
+    pub answers: u64,
+}
+
+impl Quantiles {
+    /// Of a histogram.
+    pub fn of(histogram: &Histogram) -> Quantiles {
+        let at = |q: f64| histogram.quantile(q).map(|duration| duration.as_secs_f64() * 1e3);
+        Quantiles {
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: histogram.max().as_secs_f64() * 1e3,
+            answers: histogram.count(),
+        }
+    }
+}
+
+/// The combined result in the layout of Kong's framework.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Combined {
+    /// The average of the blocks' rates.
+    pub rps: f64,
+    /// The average latency over all answers, in milliseconds.
+    pub latency_average_ms: f64,
+    /// The longest latency of all.
+    pub latency_max_ms: f64,
+    /// The 90th percentile of each block, with enough answers.
+    pub p90_ms: Vec<Option<f64>>,
+    /// The 99th percentile of each block, with enough answers.
+    pub p99_ms: Vec<Option<f64>>,
+}
+
+impl Summary {
+    /// Of the blocks of a cell that count; none without any.
+    pub(super) fn of(cell: &Cell, seed: u64) -> Option<Summary> {
+        let blocks: Vec<&Block> = counted(cell).collect();
+        let samples: Vec<Sample> = blocks.iter().map(|block| Sample::of(block)).collect();
+        let middle = |of: fn(&Sample) -> f64| stats::median(&samples.iter().map(of).collect::<Vec<_>>());
+        let estimated =
+            |of: fn(&Sample) -> f64| stats::quantities(&samples.iter().map(of).collect::<Vec<_>>(), seed);
+        let latencies = merged(&blocks);
+        let memory: Vec<f64> = blocks.iter().map(|block| block.target.rss_kib as f64).collect();
+        Some(Summary {
+            cpu_us: estimated(|sample| sample.cpu_us),
+            user_us: middle(|sample| sample.user_us)?,
+            system_us: middle(|sample| sample.system_us)?,
+            rps: estimated(|sample| sample.rps),
+            response: Quantiles::of(&latencies.response),
+            service: Quantiles::of(&latencies.service),
+            rss_kib: stats::median(&memory)? as u64,
+            rss_peak_kib: blocks.iter().map(|block| block.target.rss_peak_kib).max()?,
+            switches: middle(|sample| sample.switches)?,
+            generator_us: middle(|sample| sample.generator_us)?,
+            upstream_us: middle(|sample| sample.upstream_us)?,
+            steal: blocks.iter().map(|block| block.machine.steal).fold(0.0, f64::max),
+            combined: Combined::of(&blocks, &latencies)?,
+            latencies,
+        })
+    }
+}
+
+impl Combined {
+    fn of(blocks: &[&Block], latencies: &Latencies) -> Option<Combined> {
+        let rates: Vec<f64> = blocks.iter().map(|block| Sample::of(block).rps).collect();
+        Some(Combined {
+            rps: stats::mean(&rates)?,
+            latency_average_ms: latencies.response.mean().as_secs_f64() * 1e3,
+            latency_max_ms: latencies.response.max().as_secs_f64() * 1e3,
+            p90_ms: blocks.iter().map(|block| quantile_ms(block, 0.9)).collect(),
+            p99_ms: blocks.iter().map(|block| quantile_ms(block, 0.99)).collect(),
+        })
+    }
+}
+
+fn merged(blocks: &[&Block]) -> Latencies {
+    let mut all = Latencies::default();
+    for block in blocks {
+        all.merge(&block.latencies);
+    }
+    all
+}

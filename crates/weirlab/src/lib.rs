@@ -1,0 +1,13 @@
+//! `weirlab`: measures gateways side by side. A scenario is put before every target in interleaved blocks; what each
+//! block cost and how long its requests took becomes paired ratios with confidence intervals, and a report.
+//!
+//! ```text
+//! scenario + targets ─► session: per block start, check parity, load, observe ─► result ─► analysis ─► report
+//! ```
+pub mod analysis;
+pub mod chart;
+pub mod compare;
+pub mod duration;
+pub mod report;
+pub mod result;
+pub mod stats;

@@ -1,0 +1,351 @@
+//! What a run leaves behind: `data.json`, typed. Everything a report says is derived from this alone.
+mod histogram;
+pub mod store;
+pub mod text;
+
+pub use histogram::{Histogram, Latencies};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of the format of `data.json`.
+pub const SCHEMA: u32 = 1;
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// The version of this format.
+    pub schema: u32,
+    /// The name of the run's folder.
+    pub id: String,
+    /// What kind of run it was: `run`, `gate`, `capacity`.
+    pub kind: String,
+    /// The profile's name.
+    pub profile: String,
+    /// The seed of the order of blocks and of every random choice.
+    pub seed: u64,
+    /// The target that ratios are taken to.
+    pub baseline: String,
+    /// Whether the run was ended before its plan was.
+    pub interrupted: bool,
+    /// Where and with what it was measured.
+    pub manifest: Manifest,
+    /// The cases, in the order of the plan.
+    pub cases: Vec<Case>,
+    /// One case before one target each.
+    pub cells: Vec<Cell>,
+    /// Rates that hold a service level, and latency at shares of them.
+    pub capacities: Vec<Capacity>,
+    /// Flame graphs that lie beside this file.
+    pub flames: Vec<Flame>,
+}
+
+/// A scenario with its variables set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Case {
+    /// Such as `kong/plain-1 https` or `weir/response-size[bytes=1024] http`.
+    pub name: String,
+    /// The scenario's name: its folder below `scenarios/`.
+    pub scenario: String,
+    /// What the scenario calls itself.
+    pub title: String,
+    /// `http` or `https`.
+    pub scheme: String,
+    /// The variables that a sweep has set.
+    pub variables: BTreeMap<String, String>,
+    /// Connections, threads and pace, in words.
+    pub load: String,
+    /// The sweep's axis, if it is one.
+    pub axis: Option<Axis>,
+    /// The waterfall it is a step of.
+    pub step: Option<Step>,
+    /// The row of Kong's published figures it corresponds to.
+    pub published: Option<String>,
+}
+
+/// Where a case lies on the axis of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Axis {
+    /// The variable.
+    pub name: String,
+    /// Its value, if it is a number.
+    pub value: f64,
+}
+
+/// A step of a waterfall: what is added to the step before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// The waterfall's name, the same for all of its steps.
+    pub waterfall: String,
+    /// From 0 on.
+    pub index: u32,
+    /// Such as `+ key-auth`.
+    pub label: String,
+}
+
+/// One case before one target.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// The case's name.
+    pub case: String,
+    /// The target's label, such as `nginx`, `weir@git:main`; the control is the baseline's label with ` (again)`.
+    pub target: String,
+    /// Whether this is the A/A control.
+    pub control: bool,
+    /// What came of it.
+    pub status: Status,
+    /// Why it was measured no further, if it was not to the end.
+    #[serde(default)]
+    pub cut_short: Option<String>,
+    /// What the parity check saw.
+    pub parity: Vec<Parity>,
+    /// The samples.
+    pub blocks: Vec<Block>,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "is", content = "why")]
+pub enum Status {
+    /// It has samples.
+    Measured,
+    /// The target lacks what the case needs, or this version of the laboratory does: not an easier case instead.
+    Skipped(String),
+    /// The target's answers are not what the case asks for, so it is not measured.
+    Different(String),
+    /// It could not be started, or failed.
+    Failed(String),
+    /// The target is not on this machine.
+    Unmeasured(String),
+}
+
+/// One request of a parity check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Parity {
+    /// Method and path.
+    pub request: String,
+    /// What was to come.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+    /// Whether they agree.
+    pub agrees: bool,
+}
+
+/// One sample: a load on one cell, or a probe of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// Which round; blocks of the same round are compared with each other.
+    pub round: u32,
+    /// Its place among all blocks of the run.
+    pub sequence: u32,
+    /// Seconds since the run began.
+    pub at_s: f64,
+    /// The length of the measured window.
+    pub measured_s: f64,
+    /// Of the warm-up before it.
+    pub warm_up_s: f64,
+    /// Whether the rate of answers was steady.
+    pub steady: bool,
+    /// Why the sample does not count, if so.
+    pub void: Option<String>,
+    /// Whether it is void for the sole reason that too little of what was due was answered: the rate is beyond the
+    /// target (open loop).
+    #[serde(default)]
+    pub overloaded: bool,
+    /// Answers, right or wrong.
+    pub answers: u64,
+    /// Right answers.
+    pub good: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Answers by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// What went wrong, by class.
+    pub errors: BTreeMap<String, u64>,
+    /// Latencies of right answers.
+    pub latencies: Latencies,
+    /// How late requests were sent (open loop).
+    pub lateness: Option<Histogram>,
+    /// Requests per second that were offered (open loop).
+    pub offered: Option<f64>,
+    /// Answers in each tenth of a second.
+    pub series: Vec<u64>,
+    /// The target's whole process tree.
+    pub target: Usage,
+    /// Connections that the generator opened within the window; with kept connections there should be none.
+    #[serde(default)]
+    pub connections_opened: u64,
+    /// CPU time of the generator, in microseconds.
+    pub generator_cpu_us: f64,
+    /// CPU time of the upstream, in microseconds.
+    pub upstream_cpu_us: f64,
+    /// Established connections per process or thread of the target, where it can be told.
+    pub connections_per_worker: Vec<u32>,
+    /// The machine, meanwhile.
+    pub machine: Machine,
+    /// What periodic actions measured.
+    pub actions: Vec<ActionSample>,
+    /// The figure itself, where it is not one of requests under load.
+    pub probe: Option<Probe>,
+}
+
+/// A figure that is not one of requests under load. Less is better.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Probe {
+    /// Such as `exec to first answer`.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// Such as `s` or `KiB`.
+    pub unit: String,
+}
+
+/// What a process tree used between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// CPU time, in microseconds, by the scheduler's clock.
+    pub cpu_us: f64,
+    /// Of which in user mode; the split is of the kernel's accounting in ticks.
+    pub user_us: f64,
+    /// Of which in the kernel.
+    pub system_us: f64,
+    /// Resident memory at the end, in KiB.
+    pub rss_kib: u64,
+    /// The most resident memory so far, in KiB.
+    pub rss_peak_kib: u64,
+    /// Context switches asked for.
+    pub voluntary: u64,
+    /// Context switches suffered.
+    pub involuntary: u64,
+    /// Processes in the tree.
+    pub processes: u32,
+}
+
+/// What the machine did between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// Share of CPU time that the hypervisor gave to others.
+    pub steal: f64,
+    /// Share of time in which some task waited for a CPU; none where the kernel does not tell.
+    pub pressure: Option<f64>,
+    /// Share of CPU time that nothing used.
+    pub idle: f64,
+}
+
+/// One firing of a periodic action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ActionSample {
+    /// The action's name.
+    pub name: String,
+    /// Seconds since the measured window began.
+    pub at_s: f64,
+    /// How long it took, in milliseconds.
+    pub took_ms: f64,
+    /// The size of the answer.
+    pub bytes: u64,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// The rate that holds a service level.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Capacity {
+    /// The case's name.
+    pub case: String,
+    /// The target's label.
+    pub target: String,
+    /// Such as `p99=5ms`.
+    pub slo: String,
+    /// How many workers (or cores) the target had.
+    pub workers: u32,
+    /// Requests per second; 0 where no rate held the service level.
+    pub rate: f64,
+    /// Whether the rate held in at least two of three probes.
+    #[serde(default)]
+    pub confirmed: bool,
+    /// What kept the search from higher rates, if not the target: then the capacity is at least the rate.
+    #[serde(default)]
+    pub limited_by: Option<String>,
+    /// What the search tried, and the curve below the capacity.
+    pub points: Vec<CapacityPoint>,
+}
+
+/// One offered rate.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityPoint {
+    /// Requests per second offered.
+    pub offered: f64,
+    /// Requests per second answered.
+    pub achieved: f64,
+    /// Share of the capacity, for points of the curve.
+    pub share: Option<f64>,
+    /// Whether it held the service level.
+    pub holds: bool,
+    /// Latencies.
+    pub latencies: Latencies,
+    /// CPU per request, in microseconds.
+    pub cpu_us_per_request: f64,
+    /// Why the sample does not count, if so.
+    pub void: Option<String>,
+}
+
+/// A flame graph beside the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Flame {
+    /// The file's name.
+    pub file: String,
+    /// What it shows.
+    pub title: String,
+}
+
+/// Where and with what a run was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Manifest {
+    /// When it began, RFC 3339, UTC.
+    pub started: String,
+    /// When it ended.
+    pub ended: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The laboratory's own version and commit.
+    pub laboratory: String,
+    /// Kernel release and build.
+    pub kernel: String,
+    /// The CPU's model.
+    pub cpu: String,
+    /// CPUs that this process may use.
+    pub cpus: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Names and values: governor, turbo, SMT, mitigations, limits, sysctls, hypervisor; as far as they can be read.
+    pub machine: BTreeMap<String, String>,
+    /// The compiler.
+    pub rustc: String,
+    /// Whether target, upstream and generator had to share CPUs.
+    pub cpu_sharing: bool,
+    /// Which CPUs each was given, in words.
+    pub pinning: String,
+    /// The targets.
+    pub targets: BTreeMap<String, TargetManifest>,
+    /// Hashes (SHA-256) of the rendered configurations, by `case / target`.
+    pub configurations: BTreeMap<String, String>,
+}
+
+/// What a target was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetManifest {
+    /// What it says of its version.
+    pub version: String,
+    /// The binary's path, below home directories shortened.
+    pub binary: String,
+    /// SHA-256 of the binary.
+    pub sha256: String,
+    /// The commit, for versions built from one.
+    pub commit: Option<String>,
+    /// Whether the work tree had changes.
+    pub dirty: bool,
+    /// How it was run: `process` or `docker`.
+    pub driver: String,
+}

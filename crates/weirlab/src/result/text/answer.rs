@@ -1,0 +1,108 @@
+//! The answer in sentences.
+use super::probe;
+use super::table::interval;
+use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Knee, Verdict};
+use crate::stats::Estimate;
+
+/// What a run comes to, a line each: first the baseline against each target over all cases, then case by case.
+pub fn answer(analysis: &Analysis) -> String {
+    let baseline = &analysis.baseline;
+    let mut lines: Vec<String> = Vec::new();
+    let told = |case: &&CaseAnalysis| !rivals(case).is_empty();
+    if analysis.cases.iter().filter(told).count() > 1 {
+        lines.extend(targets(analysis).into_iter().filter_map(|target| overall(analysis, target)));
+    }
+    lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, baseline)));
+    lines.extend(analysis.probes.iter().map(probe::sentence));
+    lines.extend(analysis.knees.iter().map(capacity));
+    if lines.is_empty() {
+        lines.push("Nothing was measured that could be compared.".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Such as `kong/plain-1 http: weir holds p99=5ms up to at least 42000 requests/s with 1 worker (limited: …).`
+fn capacity(knee: &Knee) -> String {
+    let (case, target, slo) = (&knee.case, &knee.target, &knee.slo);
+    let workers = plural(knee.workers as usize, "worker");
+    let reservations = knee.reservations();
+    let reservations = if reservations.is_empty() { reservations } else { format!(" ({reservations})") };
+    if knee.rate > 0.0 {
+        let (bound, rate) = (knee.bound(), knee.rate);
+        format!(
+            "{case}: {target} holds {slo} up to {bound}{rate:.0} requests/s with {workers}{reservations}."
+        )
+    } else {
+        format!("{case}: {target} holds {slo} at no rate with {workers}{reservations}.")
+    }
+}
+
+/// Cells other than the baseline's and the control that have been measured.
+fn rivals(case: &CaseAnalysis) -> Vec<&CellAnalysis> {
+    let other = |cell: &&CellAnalysis| {
+        !matches!(cell.verdict, Verdict::Baseline | Verdict::Control | Verdict::NotMeasured(_))
+    };
+    case.cells.iter().filter(other).collect()
+}
+
+fn targets(analysis: &Analysis) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in analysis.cases.iter().flat_map(rivals) {
+        if !names.contains(&cell.target.as_str()) {
+            names.push(&cell.target);
+        }
+    }
+    names
+}
+
+/// Such as `weir against nginx: 0.67 × the CPU per request over 5 cases (0.66 to 0.68): less in 5.`
+fn overall(analysis: &Analysis, target: &str) -> Option<String> {
+    let baseline = &analysis.baseline;
+    let cells = analysis.cases.iter().filter_map(|case| case.cell(target));
+    let told: Vec<(&Verdict, f64)> =
+        cells.filter_map(|cell| Some((&cell.verdict, against(cell, baseline)?.value))).collect();
+    let mean = crate::stats::mean(&told.iter().map(|(_, ratio)| ratio.ln()).collect::<Vec<_>>())?.exp();
+    let (least, most) = told
+        .iter()
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), (_, ratio)| (least.min(*ratio), most.max(*ratio)));
+    let count = |wanted: fn(&Verdict) -> bool| told.iter().filter(|(verdict, _)| wanted(verdict)).count();
+    let counts = [
+        ("less in", count(|verdict| matches!(verdict, Verdict::Slower))),
+        ("the same in", count(|verdict| matches!(verdict, Verdict::Same(_)))),
+        ("more in", count(|verdict| matches!(verdict, Verdict::Faster))),
+        ("cannot tell in", count(|verdict| matches!(verdict, Verdict::CannotTell(_)))),
+    ];
+    let counts =
+        counts.iter().filter(|(_, count)| *count > 0).map(|(words, count)| format!("{words} {count}"));
+    let (cases, counts) = (plural(told.len(), "case"), counts.collect::<Vec<_>>().join(", "));
+    Some(format!(
+        "{baseline} against {target}: {mean:.2} × the CPU per request over {cases} ({least:.2} to {most:.2}): {counts}."
+    ))
+}
+
+/// Such as `kong/plain-1 http: weir spends 13.0 µs of CPU per request (12.5–13.4): 0.67 × nginx (0.66–0.68), …`.
+fn in_case(case: &CaseAnalysis, baseline: &str) -> Option<String> {
+    let cpu = case.cell(baseline)?.summary.as_ref()?.cpu_us?;
+    let ratios: Vec<String> = rivals(case).into_iter().filter_map(|cell| in_cell(cell, baseline)).collect();
+    let name = &case.case.name;
+    let ratios = if ratios.is_empty() { String::new() } else { format!(": {}", ratios.join(", ")) };
+    Some(format!("{name}: {baseline} spends {} µs of CPU per request{ratios}.", interval(Some(cpu), 1)))
+}
+
+fn in_cell(cell: &CellAnalysis, baseline: &str) -> Option<String> {
+    let ratio = format!("{} × {}", interval(Some(against(cell, baseline)?), 2), cell.target);
+    Some(match &cell.verdict {
+        Verdict::Same(within) => format!("{ratio} (the same within ±{:.1} %)", within * 100.0),
+        Verdict::CannotTell(_) => format!("{ratio} (cannot tell)"),
+        _ => ratio,
+    })
+}
+
+/// The baseline over the cell's target.
+fn against(cell: &CellAnalysis, baseline: &str) -> Option<Estimate> {
+    Some(cell.ratio_to(baseline)?.cpu?.ratio.inverse())
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}

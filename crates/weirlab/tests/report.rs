@@ -1,0 +1,240 @@
+//! The page of a run: complete, escaped, self-contained, and fit for a phone.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod sample;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use weirlab::report;
+use weirlab::result::{Run, Status};
+
+const PUBLISHED: &str = "# by Kong\nversion,case,rps,p99_ms,p95_ms\n3.9,plain-1,134940.8,6.79,3.70\n3.9,plain-100,130779.5,7.08,3.79\n";
+
+fn written(run: &Run) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("data.json"), "{}").unwrap();
+    let page = report::write(run, folder.path(), Some(PUBLISHED)).unwrap();
+    let text = fs::read_to_string(page).unwrap();
+    // The template engine escapes slashes, too.
+    (folder, text.replace("&#x2f;", "/"))
+}
+
+/// The page of the whole sample, made once: its intervals take seconds in a build that is not optimised.
+fn whole() -> &'static (tempfile::TempDir, String) {
+    static WHOLE: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
+    WHOLE.get_or_init(|| written(&sample::plausible()))
+}
+
+/// The sample's first case alone.
+fn single() -> Run {
+    let mut run = sample::plausible();
+    run.cases.truncate(1);
+    let name = run.cases[0].name.clone();
+    run.cells.retain(|cell| cell.case == name);
+    run.capacities.clear();
+    run
+}
+
+/// A part of the page, from a mark to another.
+fn part<'page>(page: &'page str, from: &str, to: &str) -> &'page str {
+    let begin = page.find(from).unwrap_or_else(|| panic!("no {from}"));
+    let rest = &page[begin..];
+    &rest[..rest.find(to).unwrap_or(rest.len())]
+}
+
+#[test]
+fn the_page_opens_with_the_answer() {
+    let (_, page) = whole();
+    let header = part(page, "<header>", "</header>");
+    for said in [
+        "<strong>weir</strong> spends",
+        "of CPU per request",
+        "× nginx (",
+        "× the floor",
+        "The noise floor is ±",
+    ] {
+        assert!(header.contains(said), "{said} is not in {header}");
+    }
+    // The truth of the sample: nginx costs 1.5 times as much.
+    let ratio: f64 =
+        part(header, "</strong>: ", "\u{a0}×").trim_start_matches("</strong>: ").parse().unwrap();
+    assert!((ratio - 1.0 / 1.5).abs() < 0.03, "{ratio}");
+}
+
+#[test]
+fn what_has_no_figures_has_its_reason() {
+    let (_, page) = whole();
+    let case = part(page, "<article id=\"case-kong-rate-limiting-key-auth-1-http\"", "</article>");
+    assert!(
+        case.contains("nginx: <strong>skipped</strong>, needs key-auth, which it does not have"),
+        "{case}"
+    );
+    assert!(case.contains("kong: <strong>not measured</strong>, kong is not on this machine"), "{case}");
+    let spoiled = part(page, "<article id=\"case-kong-plain-1-https\"", "</article>");
+    assert!(
+        spoiled.contains("<strong>void</strong>, 1 block left out: the generator was saturated"),
+        "{spoiled}"
+    );
+    assert!(spoiled.contains("<strong>invalid</strong>, 1 block left out: 3 closed"), "{spoiled}");
+}
+
+#[test]
+fn published_figures_stand_apart() {
+    let (_, page) = whole();
+    let apart = part(page, "<section id=\"published\"", "</section>");
+    assert!(
+        apart.contains("134,941")
+            && apart.contains("not measured here")
+            && apart.contains("measured here, kong/plain-1 https")
+    );
+    assert!(!apart.contains("130,780"), "a case that was not run is shown");
+    assert!(!page.replace(apart, "").contains("134,941"), "a published figure stands among ours");
+    let wrong = report::write(&single(), tempfile::tempdir().unwrap().path(), Some("3.9,plain-1,fast\n"));
+    assert!(wrong.unwrap_err().to_string().contains("3.9,plain-1,fast"));
+}
+
+#[test]
+fn an_interrupted_run_without_samples_is_reported() {
+    let mut run = sample::plausible();
+    run.interrupted = true;
+    run.capacities.clear();
+    for cell in &mut run.cells {
+        cell.blocks.clear();
+        cell.parity.clear();
+    }
+    let (folder, page) = written(&run);
+    assert!(page.contains("<strong>Interrupted.</strong>") && page.contains("No figures"), "{page}");
+    assert!(part(&page, "id=\"overview\"", "</section>").contains("no samples"));
+    assert_eq!(fs::read_dir(folder.path().join("charts")).unwrap().count(), 0);
+    run.cells.clear();
+    run.cases.clear();
+    assert!(written(&run).1.contains("No figures"));
+}
+
+#[test]
+fn nothing_in_the_data_becomes_markup() {
+    const EVIL: &str = "</style></title><script>alert('1')</script>\"&";
+    let mut run = single();
+    run.id = EVIL.to_owned();
+    run.baseline = EVIL.to_owned();
+    run.manifest.kernel = EVIL.to_owned();
+    run.flames[0].title = EVIL.to_owned();
+    for cell in run.cells.iter_mut().filter(|cell| cell.target == "weir") {
+        cell.target = EVIL.to_owned();
+        cell.parity[0].agrees = false;
+        cell.parity[0].got = EVIL.to_owned();
+    }
+    run.cells[5].status = Status::Failed(EVIL.to_owned());
+    for case in &mut run.cases {
+        case.title = EVIL.to_owned();
+    }
+    let (folder, page) = written(&run);
+    assert!(!page.contains("<script"), "{}", part(&page, "<script", "</"));
+    assert_eq!(page.matches("</style>").count(), 1);
+    assert!(page.contains("&lt;script&gt;alert"));
+    for chart in charts(folder.path()) {
+        let text = fs::read_to_string(&chart).unwrap();
+        let document =
+            roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", chart.display()));
+        assert!(document.descendants().all(|node| node.tag_name().name() != "script"));
+    }
+}
+
+fn charts(folder: &Path) -> Vec<std::path::PathBuf> {
+    fs::read_dir(folder.join("charts")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn each_chart_is_also_a_file() {
+    let (folder, page) = whole();
+    let files = charts(folder.path());
+    let shown = page.matches("<figure>").count();
+    assert_eq!(files.len(), shown);
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(page.contains(&format!("href=\"charts/{name}\"")), "{name} is not linked");
+    }
+    for kind in ["ratios", "cpu", "rps", "latency", "waterfall", "knee", "scaling"] {
+        assert!(page.contains(&format!("charts/{kind}-")), "no chart of {kind}");
+    }
+}
+
+#[test]
+fn versions_are_drawn_in_their_order() {
+    let mut run = single();
+    for cell in &mut run.cells {
+        cell.target = cell.target.replace("nginx", "weir@git:main").replace("haproxy", "weir@git:HEAD~10");
+    }
+    let (_folder, page) = written(&run);
+    let chart = part(&page, "<section id=\"versions\"", "</section>");
+    assert!(chart.find("git:main").unwrap() < chart.find("git:HEAD~10").unwrap());
+}
+
+#[test]
+fn the_page_is_small_and_fetches_nothing() {
+    let (_, page) = whole();
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+    assert!(page.contains("default-src 'none'"));
+    assert!(!page.contains("url(") && !page.contains("@import"));
+    for attribute in [" src=\"", " href=\""] {
+        for (place, _) in page.match_indices(attribute) {
+            let target = &page[place + attribute.len()..];
+            let target = &target[..target.find('"').unwrap()];
+            let beside = !target.contains("//") && !target.starts_with('/');
+            assert!(beside || target.starts_with("data:"), "{target}");
+        }
+    }
+}
+
+/// The page as a phone shows it, 360 pixels wide: what it says of itself to the page around it.
+#[test]
+fn a_phone_needs_no_sideways_scroll() {
+    const ASKED: &str = "<script>addEventListener('load', () => parent.postMessage(document.documentElement.scrollWidth + ' wide, ' + \
+        performance.getEntriesByType('resource').length + ' fetched', '*'))</script></head>";
+    let Some(browser) = browser() else {
+        eprintln!("not tested here: there is no chromium");
+        return;
+    };
+    let (folder, page) = whole();
+    let policy = part(page, "<meta http-equiv=", "\n");
+    let asked = page.replace(policy, "").replace("</head>", ASKED);
+    fs::write(folder.path().join("asked.html"), asked).unwrap();
+    let around = "<!doctype html><p>silent</p><iframe src='asked.html' style='width:360px;height:640px;border:0'></iframe>\
+        <script>onmessage = event => document.querySelector('p').textContent = event.data</script>";
+    fs::write(folder.path().join("around.html"), around).unwrap();
+    let profile = folder.path().join("profile");
+    let mut command = Command::new(browser);
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-first-run",
+        "--disable-sync",
+    ]);
+    command.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-dev-shm-usage",
+    ]);
+    command.args(["--timeout=20000", "--virtual-time-budget=5000", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    command.arg(format!("file://{}", folder.path().join("around.html").display()));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        seen.contains("<p>360 wide, 0 fetched</p>"),
+        "{seen}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn browser() -> Option<&'static str> {
+    let runs = |name: &&str| {
+        let mut command = Command::new(name);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find(runs)
+}
