@@ -2,7 +2,7 @@
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weirlab::{compare, report};
+use weirlab::{compare, floor, front, load, report, upstream};
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -18,6 +18,14 @@ enum Command {
     Compare(compare::command::Args),
     /// Write the report of a run again from its data.
     Report(report::command::Args),
+    /// Generate load on a URL.
+    Load(load::command::Args),
+    /// Serve as an upstream that costs next to nothing.
+    Upstream(upstream::command::Args),
+    /// Relay to an upstream as barely as is correct.
+    Floor(floor::command::Args),
+    /// Spread connections over several gateways.
+    Front(front::command::Args),
 }
 
 fn main() -> ExitCode {
@@ -35,5 +43,9 @@ fn perform(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Compare(args) => compare::command::run(args),
         Command::Report(args) => report::command::run(args),
+        Command::Load(args) => load::command::run(args),
+        Command::Upstream(args) => upstream::command::run(args),
+        Command::Floor(args) => floor::command::run(args),
+        Command::Front(args) => front::command::run(args),
     }
 }

@@ -1,0 +1,134 @@
+//! Connections that stay open and idle after one answer each: what is measured is not the load but what they cost the
+//! target. They are opened one after another, so that the target never has more than one request at hand.
+use super::answer::Answer;
+use super::request::{Requests, Template};
+use super::run::{OTHER_FILES, allow_files, check};
+use super::wire::{Buffers, Received, Tls, Wire};
+use super::{LoadError, Plan};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use weir_http1::ResponseHead;
+
+/// Connections that are held open. Dropping this ends them.
+pub struct Idle<'a> {
+    plan: &'a Plan,
+    requests: Requests,
+    tls: Option<Tls>,
+    buffers: Buffers,
+    head: ResponseHead,
+    wires: Vec<Wire>,
+}
+
+impl<'a> Idle<'a> {
+    /// Prepares to open the plan's connections and so many `more`.
+    ///
+    /// # Errors
+    /// When the plan makes no sense, or this process may not open so many files.
+    pub fn new(plan: &'a Plan, more: usize) -> Result<Idle<'a>, LoadError> {
+        check(plan)?;
+        allow_files((plan.connections + more) as u64 + OTHER_FILES)?;
+        Ok(Idle {
+            requests: Requests::new(plan)?,
+            tls: plan.tls.then(|| Tls::new(&plan.host)).transpose()?,
+            buffers: Buffers::new(),
+            head: ResponseHead::default(),
+            wires: Vec::new(),
+            plan,
+        })
+    }
+
+    /// Opens so many connections and has a request answered on each.
+    ///
+    /// # Errors
+    /// When one cannot be opened or is not answered rightly, and when `stop` is raised.
+    pub fn open(&mut self, count: usize, stop: &AtomicBool) -> Result<(), LoadError> {
+        let mut stream = self.requests.stream(self.plan.seed, 0, 1);
+        for _ in 0..count {
+            if stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Idle("it was stopped".to_owned()));
+            }
+            let (template, request) = stream.next();
+            let place = self.wires.len();
+            let address = self.plan.addresses[place % self.plan.addresses.len()];
+            let opened = Wire::open(address, self.tls.as_ref()).map_err(|error| error.to_string());
+            let template = self.requests.template(template);
+            let mut exchange = Exchange {
+                buffers: &mut self.buffers,
+                head: &mut self.head,
+                deadline: Instant::now() + self.plan.timeout,
+            };
+            let wire = opened.and_then(|wire| exchange.answered(wire, request, template));
+            let failed = |why| LoadError::Idle(format!("connection {} to {address}: {why}", place + 1));
+            self.wires.push(wire.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// How many connections the peer has ended.
+    pub fn ended(&mut self) -> usize {
+        let buffers = &mut self.buffers;
+        let ended = |wire: &mut Wire| matches!(wire.receive(buffers), Ok(Received::End) | Err(_));
+        self.wires.iter_mut().map(ended).filter(|ended| *ended).count()
+    }
+}
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        // Thousands of connections in TIME_WAIT would be in the way of whatever is measured next.
+        self.wires.drain(..).for_each(Wire::reset);
+    }
+}
+
+/// One request on a new connection.
+struct Exchange<'a> {
+    buffers: &'a mut Buffers,
+    head: &'a mut ResponseHead,
+    deadline: Instant,
+}
+
+impl Exchange<'_> {
+    fn answered(&mut self, mut wire: Wire, request: &[u8], template: &Template) -> Result<Wire, String> {
+        self.wait(&wire, PollFlags::OUT)?;
+        if !wire.connected() {
+            return Err("it was refused".to_owned());
+        }
+        while !wire.shake(self.buffers).map_err(|_| "the handshake failed")? {
+            self.wait(&wire, PollFlags::IN)?;
+        }
+        wire.send(request).map_err(|_| "the request could not be sent")?;
+        let mut answer = Answer::default();
+        let whole = loop {
+            self.wait(&wire, PollFlags::IN)?;
+            wire.flush().map_err(|_| "the request could not be sent")?;
+            match wire.receive(self.buffers) {
+                Ok(Received::Bytes(bytes, _)) => {
+                    let taken = answer.take(bytes, self.head, template.method, &template.expect);
+                    if taken.map_err(|_| "the answer is malformed")?.is_some() {
+                        break answer;
+                    }
+                }
+                Ok(Received::Nothing) => {}
+                Ok(Received::End) | Err(_) => return Err("it was closed before the answer".to_owned()),
+            }
+        };
+        if whole.difference(&template.expect).is_some() {
+            return Err(format!("the answer, with status {}, is not the one expected", whole.status()));
+        }
+        if whole.keep_alive() { Ok(wire) } else { Err("the target keeps no connection open".to_owned()) }
+    }
+
+    fn wait(&self, wire: &Wire, flags: PollFlags) -> Result<(), String> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
+            match poll(&mut [PollFd::new(wire.stream(), flags)], Some(&left)) {
+                Ok(0) => return Err("it was not answered in time".to_owned()),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The load generator: HTTP/1.1 requests, plain or over TLS, from a few threads over many connections.
+//!
+//! Each thread has its share of the connections and of the rate, an epoll loop of its own, and counts by itself; the
+//! calling thread decides when the measured window begins and ends. `docs/laboratory/load.md` states every rule.
+mod answer;
+mod arguments;
+mod arrivals;
+pub mod command;
+mod distribution;
+mod document;
+mod error;
+mod idle;
+pub mod plan;
+mod request;
+mod run;
+mod shared;
+mod slot;
+mod steady;
+mod tally;
+pub mod text;
+mod validity;
+mod wire;
+mod worker;
+pub use error::LoadError;
+pub use idle::Idle;
+pub use plan::*;
+pub use run::{reach, run};

@@ -1,0 +1,98 @@
+//! What of requests and answers is counted.
+use super::Worker;
+use crate::load::answer::Difference;
+use crate::load::shared::Phase;
+use crate::load::slot::{Slot, Stage};
+use crate::load::tally::Class;
+
+impl Worker<'_> {
+    pub(super) fn record(&mut self, index: usize, now: u64) {
+        if !self.within() {
+            return;
+        }
+        let slot = &self.slots[index];
+        self.tally.answer(slot.answer.status(), now.saturating_sub(self.begin));
+        let expect = &self.requests.template(slot.template).expect;
+        match slot.answer.difference(expect) {
+            Some(Difference::Status) => self.tally.error(Class::Status),
+            Some(Difference::Body) => self.tally.error(Class::Body),
+            None => {
+                self.tally.good += 1;
+                let service = now - slot.since;
+                if !self.is_open_loop() {
+                    self.tally.latencies.service.record_nanos(service);
+                } else if slot.scheduled >= self.begin {
+                    self.tally.latencies.service.record_nanos(service);
+                    self.tally.latencies.response.record_nanos(now - slot.scheduled);
+                }
+            }
+        }
+    }
+
+    /// In an open loop a request without an answer counts as one that took as long as it has waited: else the worst
+    /// would be left out.
+    pub(super) fn record_unanswered(&mut self, index: usize, until: u64) {
+        let slot = &self.slots[index];
+        if !self.is_open_loop() || self.phase == Phase::WarmUp || slot.scheduled < self.begin {
+            return;
+        }
+        self.tally.latencies.response.record_nanos(until.saturating_sub(slot.scheduled));
+        if slot.stage == Stage::Busy {
+            self.tally.latencies.service.record_nanos(until.saturating_sub(slot.since));
+        }
+    }
+
+    /// What has no answer at the end of the window.
+    pub(super) fn account_for_outstanding(&mut self) {
+        let (begin, end) = self.shared.window();
+        self.account_for_stuck(begin, end);
+        if self.is_open_loop() {
+            self.account_for_due(begin, end);
+        } else {
+            self.account_for_slowest(end);
+        }
+    }
+
+    /// A connection that was at the same thing throughout the window left no trace in it. A window that was cut short
+    /// says nothing of that.
+    fn account_for_stuck(&mut self, begin: u64, end: u64) {
+        if u128::from(end - begin) < self.plan.duration.as_nanos() {
+            return;
+        }
+        let stuck = |slot: &&Slot| slot.since < begin && !matches!(slot.stage, Stage::Idle | Stage::Closing);
+        for _ in 0..self.slots.iter().filter(stuck).count() {
+            self.tally.error(Class::Stuck);
+        }
+    }
+
+    /// In a closed loop most requests that are under way at the end are as good as any; those that have waited longer
+    /// than whatever was answered would be missing from the tail.
+    fn account_for_slowest(&mut self, end: u64) {
+        let longest = self.tally.latencies.service.max().as_nanos() as u64;
+        let busy = self.slots.iter().filter(|slot| slot.stage == Stage::Busy);
+        for waited in busy.map(|slot| end.saturating_sub(slot.since)).filter(|waited| *waited > longest) {
+            self.tally.latencies.service.record_nanos(waited);
+        }
+    }
+
+    /// What was due within the window and has no answer at its end.
+    fn account_for_due(&mut self, begin: u64, end: u64) {
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            if slot.assigned && slot.stage != Stage::Closing && (begin..end).contains(&slot.scheduled) {
+                self.tally.outstanding += 1;
+                self.record_unanswered(index, end);
+            }
+        }
+        while let Some(arrivals) = &mut self.arrivals
+            && arrivals.next() < end
+        {
+            if arrivals.next() >= begin {
+                self.tally.arrivals += 1;
+                self.tally.outstanding += 1;
+                self.tally.latencies.response.record_nanos(end - arrivals.next());
+            }
+            arrivals.advance();
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What a load costs: CPU time, memory and context switches of a process tree, what the machine did meanwhile, how
+//! connections are spread over workers, and which CPUs who may use.
+mod connections;
+mod cpus;
+mod machine;
+pub mod procfs;
+mod tree;
+
+pub use connections::connections_per_worker;
+pub(crate) use cpus::ranges;
+pub use cpus::{Layout, allowed_cpus, pin_current_thread};
+pub use machine::MachineSample;
+pub use tree::{ProcessTree, Sample};
