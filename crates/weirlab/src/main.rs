@@ -2,7 +2,7 @@
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weirlab::{compare, floor, front, load, report, upstream};
+use weirlab::{catalogue, compare, floor, front, load, report, upstream};
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -26,6 +26,8 @@ enum Command {
     Floor(floor::command::Args),
     /// Spread connections over several gateways.
     Front(front::command::Args),
+    /// List scenarios and targets.
+    List(catalogue::command::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +49,6 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Upstream(args) => upstream::command::run(args),
         Command::Floor(args) => floor::command::run(args),
         Command::Front(args) => front::command::run(args),
+        Command::List(args) => catalogue::command::run(args),
     }
 }

@@ -1,0 +1,12 @@
+//! What there is to run: the folders of scenarios and targets, how they are found and read.
+pub mod command;
+mod error;
+mod find;
+mod read;
+mod template;
+
+pub use error::CatalogueError;
+pub use find::{Entry, root};
+pub(crate) use find::{Kind, nearest, select};
+pub(crate) use read::{Span, read_text, read_toml};
+pub(crate) use template::{context, render};

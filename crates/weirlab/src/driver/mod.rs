@@ -1,0 +1,103 @@
+//! Drivers: where a target's processes live. Local processes and Docker containers; a remote driver is one more
+//! implementation of the same two traits.
+pub mod docker;
+mod family;
+mod image;
+pub mod leftover;
+mod log;
+mod port;
+pub mod process;
+mod ready;
+mod signal;
+pub mod timed;
+
+pub(crate) use log::last_lines;
+
+use crate::target::Launch;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+/// Starts gateways somewhere.
+pub trait Driver {
+    /// `process` or `docker`.
+    fn name(&self) -> &'static str;
+
+    /// Starts a gateway on the given CPUs (any, if empty) and returns when it is ready.
+    ///
+    /// # Errors
+    /// When it does not start, exits, or is not ready in time; nothing is left running then.
+    fn start(&self, launch: &Launch, cpus: &[usize]) -> Result<Box<dyn Running>, DriverError>;
+
+    /// Ends what a laboratory that was killed left running of launches in this folder and below it.
+    ///
+    /// # Errors
+    /// When that could not be found out.
+    fn end_below(&self, folder: &Path) -> Result<(), DriverError>;
+}
+
+/// A gateway that runs. Dropping it ends it, by force if it must be.
+pub trait Running: Send {
+    /// The root of its process tree, as this machine sees it.
+    fn pid(&self) -> u32;
+
+    /// The moment just before it was started.
+    fn began(&self) -> Instant;
+
+    /// Has it reload its configuration in the way its target says.
+    ///
+    /// # Errors
+    /// When it has no way, or that failed.
+    fn reload(&mut self) -> Result<(), DriverError>;
+
+    /// Sends a signal, by name, to its main process.
+    ///
+    /// # Errors
+    /// When there is no such signal or process.
+    fn signal(&mut self, name: &str) -> Result<(), DriverError>;
+
+    /// Whether it still runs.
+    fn alive(&mut self) -> bool;
+
+    /// What it has said so far: its output and its error logs.
+    fn log(&self) -> String;
+
+    /// Ends it in good order, or by force when it does not end within some seconds.
+    ///
+    /// # Errors
+    /// When it could not be ended.
+    fn stop(&mut self) -> Result<(), DriverError>;
+}
+
+/// Why a gateway could not be started or steered.
+#[derive(Debug)]
+pub enum DriverError {
+    /// The program is not there; the text says how to install it.
+    Missing(String),
+    /// A port that it needs is taken.
+    PortTaken(String),
+    /// It ended or was not ready in time; the text ends with the last lines it said.
+    NotReady(String),
+    /// It cannot do what was asked of it.
+    Unable(String),
+    /// The system said no.
+    System(String, io::Error),
+}
+
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DriverError::Missing(text)
+            | DriverError::PortTaken(text)
+            | DriverError::NotReady(text)
+            | DriverError::Unable(text) => formatter.write_str(text),
+            DriverError::System(text, error) => write!(formatter, "{text}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+fn no_reload(label: &str) -> DriverError {
+    DriverError::Unable(format!("{label} has no way to reload: name one in its target.toml"))
+}

@@ -1,0 +1,275 @@
+//! `scenario.toml`, as it is written.
+use super::Measure;
+use crate::catalogue::Span;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScenarioFile {
+    pub(super) title: String,
+    pub(super) source: String,
+    #[serde(default)]
+    pub(super) measure: Measure,
+    #[serde(default)]
+    pub(super) needs: BTreeSet<String>,
+    #[serde(default = "both_schemes")]
+    pub(super) schemes: Vec<Scheme>,
+    pub(super) published: Option<String>,
+    pub(super) waterfall: Option<WaterfallFile>,
+    #[serde(default)]
+    pub(super) variables: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) sweep: Vec<SweepFile>,
+    #[serde(default)]
+    pub(super) upstream: UpstreamFile,
+    #[serde(default)]
+    pub(super) gateway: GatewayFile,
+    pub(super) load: LoadFile,
+    #[serde(default)]
+    pub(super) parity: Vec<ParityFile>,
+    #[serde(default)]
+    pub(super) action: Vec<ActionFile>,
+    #[serde(default)]
+    pub(super) profile: BTreeMap<String, ProfileFile>,
+}
+
+/// How clients speak to the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Plain.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// As in a URL.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl std::str::FromStr for Scheme {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "http" => Ok(Scheme::Http),
+            "https" => Ok(Scheme::Https),
+            _ => Err(format!("{text} is no scheme; use http or https")),
+        }
+    }
+}
+
+/// A number, or a template that makes one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number, or a template such as \"{{ bytes }}\"")]
+pub(super) enum Amount {
+    Number(f64),
+    Template(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaterfallFile {
+    pub(super) name: String,
+    pub(super) index: u32,
+    pub(super) label: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepFile {
+    pub(super) variable: String,
+    pub(super) values: Vec<serde_json::Value>,
+    #[serde(default)]
+    pub(super) with: BTreeMap<String, Vec<serde_json::Value>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct UpstreamFile {
+    pub(super) listeners: Amount,
+    pub(super) body_bytes: Amount,
+    pub(super) arguments: Vec<String>,
+}
+
+impl Default for UpstreamFile {
+    fn default() -> Self {
+        UpstreamFile {
+            listeners: Amount::Number(1.0),
+            body_bytes: Amount::Number(1024.0),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GatewayFile {
+    pub(super) instances: Amount,
+    pub(super) workers: Option<Amount>,
+}
+
+impl Default for GatewayFile {
+    fn default() -> Self {
+        GatewayFile { instances: Amount::Number(1.0), workers: None }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LoadFile {
+    pub(super) connections: Amount,
+    pub(super) threads: Amount,
+    #[serde(default = "yes")]
+    pub(super) keep_alive: bool,
+    pub(super) rate: Option<Amount>,
+    #[serde(default)]
+    pub(super) arrivals: Arrivals,
+    #[serde(default = "patience")]
+    pub(super) timeout: Span,
+    pub(super) request: Vec<RequestFile>,
+    #[serde(default)]
+    pub(super) variables: BTreeMap<String, VariableFile>,
+}
+
+/// What a profile asks for instead.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProfileFile {
+    pub(super) connections: Option<Amount>,
+    pub(super) threads: Option<Amount>,
+    pub(super) rate: Option<Amount>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Arrivals {
+    #[default]
+    Constant,
+    Poisson,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RequestFile {
+    #[serde(default = "once")]
+    pub(super) weight: u32,
+    #[serde(default = "get")]
+    pub(super) method: String,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+    #[serde(default)]
+    pub(super) status: Vec<u16>,
+    pub(super) body_length: Option<Amount>,
+    pub(super) body_contains: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VariableFile {
+    #[serde(default = "first")]
+    pub(super) first: u64,
+    pub(super) count: Option<Amount>,
+    pub(super) each: Option<String>,
+    pub(super) values: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) distribution: DistributionFile,
+    pub(super) exponent: Option<f64>,
+    pub(super) with: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DistributionFile {
+    #[default]
+    Uniform,
+    Zipf,
+    Kong,
+    RoundRobin,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ParityFile {
+    #[serde(default = "get")]
+    pub(super) method: String,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+    pub(super) status: u16,
+    #[serde(default)]
+    pub(super) with_headers: Vec<String>,
+    #[serde(default)]
+    pub(super) upstream_body: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActionFile {
+    pub(super) name: String,
+    pub(super) every: Span,
+    pub(super) http: Option<CallFile>,
+    #[serde(default)]
+    pub(super) reload: bool,
+    pub(super) signal: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallFile {
+    pub(super) listener: Listener,
+    #[serde(default = "get")]
+    pub(super) method: String,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+    pub(super) random: Option<Amount>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Listener {
+    Proxy,
+    Admin,
+    Status,
+}
+
+fn both_schemes() -> Vec<Scheme> {
+    vec![Scheme::Https, Scheme::Http]
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn first() -> u64 {
+    1
+}
+
+fn get() -> String {
+    "GET".to_owned()
+}
+
+fn patience() -> Span {
+    Span(std::time::Duration::from_secs(2))
+}

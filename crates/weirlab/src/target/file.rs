@@ -1,0 +1,94 @@
+//! `target.toml`, as it is written.
+use crate::catalogue::Span;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TargetFile {
+    pub(super) title: String,
+    pub(super) homepage: Option<String>,
+    #[serde(default)]
+    pub(super) built_in: bool,
+    #[serde(default)]
+    pub(super) find: Vec<String>,
+    #[serde(default)]
+    pub(super) install: String,
+    #[serde(default)]
+    pub(super) version: Vec<String>,
+    pub(super) features: BTreeSet<String>,
+    #[serde(default)]
+    pub(super) lacks: BTreeMap<String, String>,
+    #[serde(default = "traffic")]
+    pub(super) listeners: Vec<ListenerName>,
+    #[serde(default)]
+    pub(super) file: Vec<TemplateFile>,
+    #[serde(default)]
+    pub(super) command: Vec<String>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) ready: ReadyFile,
+    pub(super) reload: Option<ReloadFile>,
+    #[serde(default = "terminate")]
+    pub(super) stop: String,
+    #[serde(default)]
+    pub(super) error_logs: Vec<String>,
+    pub(super) docker: Option<DockerFile>,
+    pub(super) unmeasured: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ListenerName {
+    Http,
+    Https,
+    Admin,
+    Status,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TemplateFile {
+    pub(super) template: String,
+    pub(super) path: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ReadyFile {
+    pub(super) path: Option<String>,
+    pub(super) within: Span,
+}
+
+impl Default for ReadyFile {
+    fn default() -> Self {
+        ReadyFile { path: None, within: Span(std::time::Duration::from_secs(10)) }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReloadFile {
+    pub(super) signal: Option<String>,
+    #[serde(default)]
+    pub(super) command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DockerFile {
+    pub(super) image: String,
+    pub(super) command: Vec<String>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+fn traffic() -> Vec<ListenerName> {
+    vec![ListenerName::Http, ListenerName::Https]
+}
+
+fn terminate() -> String {
+    "TERM".to_owned()
+}
