@@ -6,10 +6,16 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
-TEST_TOOLS := curl openssl
-BENCH_TOOLS := nginx haproxy wrk python3
+TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd
+BENCH_TOOLS := nginx haproxy
+FIGURES_TOOLS := nginx haproxy wrk python3
 # The Debian packages that bring the tools whose names differ.
-package = $(patsubst cc,gcc libc6-dev make,$(patsubst nginx,nginx-light,$(1)))
+PACKAGE_cc := gcc libc6-dev make
+PACKAGE_nginx := nginx-light
+PACKAGE_h2load := nghttp2-client
+PACKAGE_perf := linux-perf
+PACKAGE_dockerd := docker.io
+package = $(foreach tool,$(1),$(or $(PACKAGE_$(tool)),$(tool)))
 
 # Installs missing tools where that needs no password; otherwise says what to run.
 define need
@@ -43,9 +49,15 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	$(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
+.PHONY: bench
+bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in under 5 minutes; prints the report's path
+	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
+	$(CARGO) build --release --locked --package weir-gateway --package weirlab
+	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite bench --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
+
 .PHONY: bench-quick
 bench-quick: tools-rust ## Measure CPU per request beside nginx and HAProxy, in one interleaved run
-	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS) $(TEST_TOOLS))
+	$(call need,$(BUILD_TOOLS) $(FIGURES_TOOLS) curl openssl)
 	bench/quick.sh
 
 .PHONY: docs

@@ -5,20 +5,24 @@
 //! scenario + targets ─► session: per block start, check parity, load, observe ─► result ─► analysis ─► report
 //! ```
 pub mod analysis;
+pub mod capacity;
 pub mod catalogue;
 pub mod chart;
 pub mod compare;
 pub mod driver;
 pub mod duration;
 pub mod event_loop;
+pub mod flame;
 pub mod floor;
 pub mod front;
+pub mod gate;
 pub mod load;
 pub mod manifest;
 pub mod observe;
 pub mod report;
 pub mod result;
 pub mod scenario;
+pub mod session;
 pub mod stats;
 pub mod target;
 pub mod upstream;

@@ -2,7 +2,7 @@
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weirlab::{catalogue, compare, floor, front, load, report, upstream};
+use weirlab::{capacity, catalogue, compare, flame, floor, front, gate, load, report, session, upstream};
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -14,8 +14,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure scenarios before targets, side by side.
+    Run(session::command::Args),
     /// Put two runs beside each other.
     Compare(compare::command::Args),
+    /// Say whether a version is slower than another: exit 0 pass, 1 regression, 2 cannot tell.
+    Gate(gate::command::Args),
+    /// Search the highest rate that holds a service level.
+    Capacity(capacity::command::Args),
+    /// Draw flame graphs of targets under load.
+    Flame(flame::command::Args),
     /// Write the report of a run again from its data.
     Report(report::command::Args),
     /// Generate load on a URL.
@@ -43,7 +51,11 @@ fn main() -> ExitCode {
 
 fn perform(command: Command) -> Result<ExitCode, String> {
     match command {
+        Command::Run(args) => session::command::run(args),
         Command::Compare(args) => compare::command::run(args),
+        Command::Gate(args) => gate::command::run(args),
+        Command::Capacity(args) => capacity::command::run(args),
+        Command::Flame(args) => flame::command::run(args),
         Command::Report(args) => report::command::run(args),
         Command::Load(args) => load::command::run(args),
         Command::Upstream(args) => upstream::command::run(args),

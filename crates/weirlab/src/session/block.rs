@@ -1,0 +1,190 @@
+//! One block: a load on a cell that is up, and what everything used meanwhile.
+use super::action;
+use super::probe;
+use super::profile::Profile;
+use super::stand::Open;
+use crate::load::{self, Edge, Outcome, Pace, Plan};
+use crate::observe::procfs::Stat;
+use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
+use crate::result::{ActionSample, Block, Usage};
+use crate::scenario::{CasePlan, Measure};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+/// What a block is, beside its cell.
+pub(crate) struct Setting<'a> {
+    pub(crate) case: &'a CasePlan,
+    pub(crate) profile: &'a Profile,
+    pub(crate) layout: &'a Layout,
+    pub(crate) seed: u64,
+    /// Instead of the case's.
+    pub(crate) pace: Option<Pace>,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// What everything had used at an edge of the window.
+struct Moment {
+    targets: Vec<Sample>,
+    upstream: Sample,
+    machine: Option<MachineSample>,
+}
+
+/// Measures the cell as its case asks. The caller fills in the block's place.
+pub(crate) fn measure(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+    match setting.case.measure {
+        Measure::Load => under_load(setting, open),
+        Measure::Start => probe::start(open),
+        Measure::Reload => probe::reload(setting, open),
+        Measure::IdleConnections => probe::idle_connections(setting, open),
+    }
+}
+
+/// Loads the cell and observes it.
+fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+    let plan = plan(setting, open);
+    let mut trees: Vec<ProcessTree> = open.pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
+    let mut upstream = ProcessTree::new(open.upstream_pid);
+    // The first look opens files; within the window it would be late.
+    for tree in trees.iter_mut().chain([&mut upstream]) {
+        tree.sample();
+    }
+    let mut moments = Vec::with_capacity(2);
+    let (begun, begins) = mpsc::channel::<Instant>();
+    let done = AtomicBool::new(false);
+    let (outcome, aside) = thread::scope(|scope| {
+        let done = &done;
+        let aside = scope.spawn(move || beside(setting, open, &begins, done));
+        let outcome = load::run(
+            &plan,
+            &mut |edge| {
+                moments.push(Moment {
+                    targets: trees.iter_mut().map(ProcessTree::sample).collect(),
+                    upstream: upstream.sample(),
+                    machine: MachineSample::now().ok(),
+                });
+                if edge == Edge::Begin {
+                    let _ = begun.send(Instant::now());
+                }
+            },
+            setting.stop,
+        );
+        done.store(true, Ordering::Relaxed);
+        drop(begun);
+        (outcome, aside.join())
+    });
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    // Until it is waited for, its number is nobody else's.
+    if Stat::of(open.upstream_pid).is_none_or(|stat| stat.ended()) {
+        return Err("the upstream ended during the block".to_owned());
+    }
+    let (actions, connections) = aside.unwrap_or_default();
+    if actions.is_empty() && !setting.case.actions.is_empty() {
+        return Err("none of the case's actions happened within the window".to_owned());
+    }
+    let [begin, end] =
+        <[Moment; 2]>::try_from(moments).map_err(|_| "the load ended before it was measured".to_owned())?;
+    let mut block = told(outcome);
+    block.target = total(&begin.targets, &end.targets);
+    block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
+    if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
+        block.machine = end.since(begin);
+    }
+    block.actions = actions;
+    block.connections_per_worker = connections;
+    Ok(block)
+}
+
+/// The load of a case, at the cell's address.
+pub(crate) fn plan(setting: &Setting<'_>, open: &Open) -> Plan {
+    let load = &setting.case.load;
+    let room =
+        if setting.profile.source_threads { load.threads } else { setting.layout.generator.len().max(1) };
+    Plan {
+        addresses: vec![open.address],
+        host: open.address.to_string(),
+        tls: open.tls,
+        connections: load.connections,
+        threads: load.threads.min(room).min(load.connections).max(1),
+        cpus: setting.layout.generator.clone(),
+        keep_alive: load.keep_alive,
+        pace: setting.pace.unwrap_or(load.pace),
+        warm_up: setting.profile.warm_up,
+        duration: setting.profile.window(setting.case),
+        timeout: load.timeout,
+        requests: load.requests.clone(),
+        seed: setting.seed,
+    }
+}
+
+/// What goes on beside the load once the window has begun: actions, and a look at where connections ended up.
+fn beside(
+    setting: &Setting<'_>,
+    open: &Open,
+    begins: &mpsc::Receiver<Instant>,
+    done: &AtomicBool,
+) -> (Vec<ActionSample>, Vec<u32>) {
+    // Aside from the target's CPUs, if there are others; where it cannot be, it costs the target little.
+    let _ = observe::pin_current_thread(&setting.layout.generator);
+    // Within the warm-up, when connections are open and nothing is measured yet.
+    thread::sleep(setting.profile.warm_up.at_least / 2);
+    let family = family(&open.pids);
+    let at = |port: &u16| observe::connections_per_worker(&family, *port);
+    let connections = open.ports.iter().flat_map(at).filter(|count| *count > 0).collect();
+    let Ok(begin) = begins.recv() else { return (Vec::new(), connections) };
+    if setting.case.actions.is_empty() {
+        return (Vec::new(), connections);
+    }
+    let subject = action::Subject { listeners: &open.listeners, running: &open.running, tls: open.tls };
+    (action::fire(&setting.case.actions, &subject, begin, done, setting.seed), connections)
+}
+
+/// These processes and all that they have started.
+pub(crate) fn family(roots: &[u32]) -> Vec<u32> {
+    let of = |root: &u32| {
+        let mut tree = ProcessTree::new(*root);
+        tree.sample();
+        tree.pids()
+    };
+    roots.iter().flat_map(of).collect()
+}
+
+pub(crate) fn total(begin: &[Sample], end: &[Sample]) -> Usage {
+    let mut total = Usage::default();
+    for (begin, end) in begin.iter().zip(end) {
+        let one = end.since(begin);
+        total.cpu_us += one.cpu_us;
+        total.user_us += one.user_us;
+        total.system_us += one.system_us;
+        total.rss_kib += one.rss_kib;
+        total.rss_peak_kib += one.rss_peak_kib;
+        total.voluntary += one.voluntary;
+        total.involuntary += one.involuntary;
+        total.processes += one.processes;
+    }
+    total
+}
+
+/// The block, as far as the generator knows it.
+fn told(outcome: Outcome) -> Block {
+    Block {
+        measured_s: outcome.measured.as_secs_f64(),
+        warm_up_s: outcome.warm_up.as_secs_f64(),
+        steady: outcome.steady,
+        void: outcome.void,
+        overloaded: outcome.overloaded,
+        answers: outcome.answers,
+        good: outcome.good,
+        bytes: outcome.bytes,
+        statuses: outcome.statuses.iter().map(|(status, n)| (status.to_string(), *n)).collect(),
+        errors: outcome.errors,
+        latencies: outcome.latencies,
+        lateness: outcome.offered.map(|_| outcome.lateness),
+        offered: outcome.offered,
+        series: outcome.series,
+        connections_opened: outcome.connections_opened,
+        generator_cpu_us: outcome.generator_cpu.as_secs_f64() * 1e6,
+        ..Block::default()
+    }
+}

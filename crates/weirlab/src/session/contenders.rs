@@ -1,0 +1,97 @@
+//! Who takes part: the targets and versions that were named, and the control.
+use super::stand::Contender;
+use crate::manifest;
+use crate::result::TargetManifest;
+use crate::target::{self, Target};
+use crate::version::{self, VersionSpec};
+use std::path::{Path, PathBuf};
+
+/// What the user named.
+pub struct Named<'a> {
+    /// Targets, by name or as `name@version`.
+    pub targets: &'a [String],
+    /// Versions of Weir.
+    pub versions: &'a [String],
+    /// The binary that `weir` means, if it was said.
+    pub weir: Option<&'a Path>,
+    /// Where scenarios and targets are.
+    pub catalogue: &'a Path,
+    /// Where versions are built.
+    pub cache: Option<&'a Path>,
+}
+
+/// The contenders, in the order named; the first is the baseline.
+///
+/// # Errors
+/// When a target or a version is unknown or cannot be built.
+pub fn contenders(named: &Named<'_>, say: &mut dyn FnMut(&str)) -> Result<Vec<Contender>, String> {
+    let mut list = Vec::new();
+    for version in named.versions {
+        list.push(Contender { named: None, ..versioned(named, "weir", version, say)? });
+    }
+    for name in named.targets {
+        list.push(match name.split_once('@') {
+            Some((target, version)) => {
+                Contender { named: Some(name.clone()), ..versioned(named, target, version, say)? }
+            }
+            None => installed(named, name)?,
+        });
+    }
+    Ok(list)
+}
+
+/// The same program as the baseline once more, to show what difference no difference makes.
+pub fn control(baseline: &Contender) -> Contender {
+    Contender { label: format!("{} (again)", baseline.label), control: true, ..baseline.clone() }
+}
+
+fn find(named: &Named<'_>, name: &str) -> Result<Target, String> {
+    let found = target::find(&[name.to_owned()], named.catalogue).map_err(|error| error.to_string())?;
+    found.into_iter().next().ok_or_else(|| format!("there is no target {name}"))
+}
+
+fn installed(named: &Named<'_>, name: &str) -> Result<Contender, String> {
+    let target = find(named, name)?;
+    let said = named.weir.filter(|_| target.name == "weir");
+    let (binary, unavailable) = match target.binary(said) {
+        _ if !target.has_process() => (PathBuf::new(), None),
+        Ok(binary) => (binary, None),
+        Err(error) => (PathBuf::new(), Some(error.to_string())),
+    };
+    let manifest = TargetManifest::default();
+    Ok(Contender {
+        label: target.name.clone(),
+        named: Some(name.to_owned()),
+        control: false,
+        target,
+        binary,
+        unavailable,
+        manifest,
+    })
+}
+
+fn versioned(
+    named: &Named<'_>,
+    target: &str,
+    spec: &str,
+    say: &mut dyn FnMut(&str),
+) -> Result<Contender, String> {
+    let target = find(named, target)?;
+    let spec = VersionSpec::parse(spec).map_err(|error| error.to_string())?;
+    let repository = std::env::current_dir().map_err(|error| format!("the current folder: {error}"))?;
+    let own = || version::default_cache(&repository).map_err(|error| error.to_string());
+    let cache = named.cache.map_or_else(own, |cache| Ok(cache.to_owned()))?;
+    let built = version::resolve(&spec, &repository, &cache, say).map_err(|error| error.to_string())?;
+    let manifest =
+        TargetManifest { commit: built.commit.clone(), dirty: built.dirty, ..TargetManifest::default() };
+    let label = format!("{}@{}", target.name, manifest::shortened(&built.label));
+    Ok(Contender {
+        label,
+        named: None,
+        control: false,
+        target,
+        binary: built.binary,
+        unavailable: None,
+        manifest,
+    })
+}

@@ -1,0 +1,68 @@
+//! Single HTTP exchanges, for parity checks and periodic actions.
+use std::net::SocketAddr;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Request;
+use ureq::tls::{TlsConfig, TlsProvider};
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: bool,
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) body: &'a str,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    pub(crate) headers: Vec<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Makes exchanges, each over a connection of its own.
+pub(crate) struct Client(Agent);
+
+/// Answers above this are not what any scenario asks for.
+const LONGEST_BODY: u64 = 64 << 20;
+
+impl Client {
+    pub(crate) fn new() -> Client {
+        // A provider that was installed before serves as well.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let tls = TlsConfig::builder().provider(TlsProvider::Rustls).disable_verification(true).build();
+        let agent = Agent::config_builder()
+            .tls_config(tls)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_idle_connections(0)
+            .timeout_global(Some(Duration::from_secs(10)))
+            .proxy(None)
+            .build();
+        Client(agent.into())
+    }
+
+    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+        let scheme = if ask.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}{}", ask.address, ask.path);
+        let mut request = Request::builder().method(ask.method).uri(&url);
+        for (name, value) in ask.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(ask.body).map_err(|error| format!("{} {url}: {error}", ask.method))?;
+        let mut response = self.0.run(request).map_err(|error| format!("{} {url}: {error}", ask.method))?;
+        let headers = response.headers().keys().map(|name| name.as_str().to_owned()).collect();
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(LONGEST_BODY)
+            .read_to_vec()
+            .map_err(|error| format!("{} {url}: the body: {error}", ask.method))?;
+        Ok(Answer { status: response.status().as_u16(), headers, body })
+    }
+}

@@ -1,0 +1,26 @@
+//! A session: which cells there are, in which order their blocks come, and carrying them out.
+//!
+//! ```text
+//! plan (cases × targets, rounds) ─► for each block: stand ─► parity (first time) ─► load + observe ─► result
+//! ```
+mod action;
+mod block;
+mod certificate;
+pub mod command;
+pub mod contenders;
+mod exchange;
+mod order;
+mod outset;
+mod parity;
+mod probe;
+mod profile;
+mod progress;
+mod run;
+mod stand;
+mod supply;
+mod work;
+
+pub use order::{Place, order};
+pub use profile::Profile;
+pub use run::{Assignment, Entry, Session, SessionError};
+pub use stand::Contender;

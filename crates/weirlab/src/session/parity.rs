@@ -1,0 +1,76 @@
+//! The parity check: before a cell is measured, its target must answer as the case asks. A target that answers otherwise
+//! is not slower or faster; it does something else.
+use super::exchange::{Answer, Ask, Client};
+use crate::result::Parity;
+use crate::scenario::ParityCheck;
+use std::net::SocketAddr;
+
+/// Where a target answers, and what its upstream answers when asked directly.
+pub(crate) struct Subject<'a> {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: bool,
+    pub(crate) host: Option<&'a str>,
+    pub(crate) upstream: SocketAddr,
+}
+
+/// Makes each request of the check and says what was expected and what came.
+pub(crate) fn check(client: &Client, subject: &Subject<'_>, checks: &[ParityCheck]) -> Vec<Parity> {
+    checks.iter().map(|check| one(client, subject, check)).collect()
+}
+
+fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
+    let mut headers = check.headers.clone();
+    if let Some(host) =
+        subject.host.filter(|_| !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")))
+    {
+        headers.push(("Host".to_owned(), host.to_owned()));
+    }
+    let ask = Ask {
+        address: subject.address,
+        tls: subject.tls,
+        method: &check.method,
+        path: &check.path,
+        headers: &headers,
+        body: &check.body,
+    };
+    let own = check
+        .upstream_body
+        .then(|| client.ask(&Ask { address: subject.upstream, tls: false, ..ask.clone() }));
+    let (got, agrees) = match client.ask(&ask) {
+        Err(error) => (error, false),
+        Ok(answer) => judge(check, &answer, own.as_ref()),
+    };
+    Parity { request: format!("{} {}", check.method, check.path), expected: expected(check), got, agrees }
+}
+
+fn expected(check: &ParityCheck) -> String {
+    let mut words = vec![check.status.to_string()];
+    words.extend(check.with_headers.iter().map(|name| format!("with {name}")));
+    if check.upstream_body {
+        words.push("the upstream's body".to_owned());
+    }
+    words.join(", ")
+}
+
+fn judge(check: &ParityCheck, answer: &Answer, own: Option<&Result<Answer, String>>) -> (String, bool) {
+    let mut words = vec![answer.status.to_string()];
+    let mut agrees = answer.status == check.status;
+    for name in &check.with_headers {
+        let there = answer.headers.contains(&name.to_ascii_lowercase());
+        words.push(format!("{} {name}", if there { "with" } else { "without" }));
+        agrees &= there;
+    }
+    match own {
+        None => {}
+        Some(Err(error)) => {
+            words.push(format!("(the upstream itself: {error})"));
+            agrees = false;
+        }
+        Some(Ok(own)) if own.body == answer.body => words.push("the upstream's body".to_owned()),
+        Some(Ok(_)) => {
+            words.push(format!("another body of {} bytes", answer.body.len()));
+            agrees = false;
+        }
+    }
+    (words.join(", "), agrees)
+}

@@ -1,0 +1,72 @@
+//! The laboratory's own servers beside a target: the upstream, the front. Each is a process of this very program.
+use serde::Deserialize;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// A server of the laboratory's that runs. It ends when this is dropped, and also when this process ends however it
+/// does, for its standard input is a pipe from here.
+pub(crate) struct Supply {
+    child: Child,
+    _lifeline: Option<ChildStdin>,
+    /// Where it listens.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where it listens with TLS.
+    pub(crate) listen_tls: Vec<SocketAddr>,
+}
+
+/// What a server says when it listens.
+#[derive(Deserialize)]
+struct Ready {
+    listen: Vec<SocketAddr>,
+    #[serde(default)]
+    listen_tls: Vec<SocketAddr>,
+}
+
+impl Supply {
+    /// Starts `weirlab <arguments>` on the CPUs and waits until it listens.
+    pub(crate) fn start(program: &Path, arguments: &[String], cpus: &[usize]) -> Result<Supply, String> {
+        let mut command = Command::new(program);
+        command.args(arguments).arg("--with-parent").stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A terminal's Ctrl-C is for the session, which ends what it started when the block allows it.
+        command.process_group(0);
+        if !cpus.is_empty() {
+            let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+            command.args(["--cpus", &list.join(",")]);
+        }
+        let words = || format!("weirlab {}", arguments.join(" "));
+        let mut child = command.spawn().map_err(|error| format!("{}: {error}", words()))?;
+        let lifeline = child.stdin.take();
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        match serde_json::from_str::<Ready>(&line) {
+            Ok(Ready { listen, listen_tls }) => Ok(Supply { child, _lifeline: lifeline, listen, listen_tls }),
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(format!("{} did not start: its message is above", words()))
+            }
+        }
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Supply {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

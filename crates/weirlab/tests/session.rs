@@ -1,0 +1,229 @@
+//! Whole sessions with real gateways: what a run leaves behind, and that it leaves nothing else.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Long enough for anything here, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn weirlab() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str], out: &Path) -> Output {
+    weirlab().args(arguments).arg("--out").arg(out).output().expect("weirlab starts")
+}
+
+/// The only run folder below `out`.
+fn folder(out: &Path) -> PathBuf {
+    let folders: Vec<PathBuf> =
+        fs::read_dir(out).expect("an output folder").map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(folders.len(), 1, "{folders:?}");
+    folders[0].clone()
+}
+
+fn data(out: &Path) -> Value {
+    let text = fs::read_to_string(folder(out).join("data.json")).expect("the data");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// The processes whose command line or environment says that they belong to a session in this folder of the system.
+fn processes_of(parent: u32) -> Vec<String> {
+    let mut list = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        let state = after.split_whitespace().next().unwrap_or_default();
+        let parent_of = after.split_whitespace().nth(1).and_then(|text| text.parse::<u32>().ok());
+        if parent_of == Some(parent) && state != "Z" {
+            list.push(stat);
+        }
+    }
+    list
+}
+
+#[test]
+fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = [
+        "run",
+        "kong/plain-1",
+        "--scheme",
+        "http",
+        "--targets",
+        "nginx,direct,floor,haproxy",
+        "--rounds",
+        "2",
+        "--duration",
+        "200ms",
+    ];
+    let output = run(&arguments, out.path());
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let data = data(out.path());
+    assert_eq!(data["baseline"], "nginx");
+    let cells = data["cells"].as_array().unwrap();
+    let names: Vec<&str> = cells.iter().map(|cell| cell["target"].as_str().unwrap()).collect();
+    assert_eq!(names, ["nginx", "nginx (again)", "direct", "floor", "haproxy"]);
+    for cell in cells {
+        assert_eq!(cell["status"]["is"], "measured", "{cell}");
+        let blocks = cell["blocks"].as_array().unwrap();
+        assert_eq!(blocks.len(), 2, "{}", cell["target"]);
+        assert!(blocks.iter().any(|block| block["good"].as_u64().unwrap() > 0), "{cell}");
+        assert!(blocks.iter().any(|block| block["target"]["cpu_us"].as_f64().unwrap() > 0.0), "{cell}");
+    }
+    let folder = folder(out.path());
+    for file in ["result.txt", "report.html", "configurations"] {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    let told = text(&output.stdout);
+    assert!(told.contains("nginx") && told.contains("report.html"), "{told}");
+}
+
+#[test]
+fn a_target_that_lacks_a_feature_is_skipped_with_the_reason() {
+    let out = tempfile::tempdir().unwrap();
+    let arguments = [
+        "run",
+        "kong/rate-limiting-1",
+        "--scheme",
+        "http",
+        "--targets",
+        "nginx",
+        "--rounds",
+        "2",
+        "--duration",
+        "100ms",
+    ];
+    let output = run(&arguments, out.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let data = data(out.path());
+    assert_eq!(data["cells"][0]["status"]["is"], "skipped");
+    assert!(data["cells"][0]["status"]["why"].as_str().unwrap().contains("limit_req"));
+}
+
+#[test]
+fn a_target_that_answers_otherwise_is_not_measured() {
+    let out = tempfile::tempdir().unwrap();
+    let scenario = tempfile::tempdir().unwrap();
+    fs::write(
+        scenario.path().join("scenario.toml"),
+        "title = \"a path that no route has\"\nsource = \"this test\"\n\n[load]\nconnections = 2\nthreads = 1\n\n\
+         [[load.request]]\npath = \"/elsewhere\"\n\n[[parity]]\npath = \"/elsewhere\"\nstatus = 200\n",
+    )
+    .unwrap();
+    fs::write(scenario.path().join("WHY.md"), "To be refused.\n").unwrap();
+    fs::write(
+        scenario.path().join("kong.yml"),
+        "_format_version: \"3.0\"\nservices:\n- {name: one, url: \"http://{{ upstream }}\", routes: [{name: one, paths: [/here]}]}\n",
+    )
+    .unwrap();
+    let path = scenario.path().to_str().unwrap();
+    let output = run(
+        &[
+            "run",
+            path,
+            "--scheme",
+            "http",
+            "--targets",
+            "nginx",
+            "--rounds",
+            "2",
+            "--duration",
+            "100ms",
+            "--no-control",
+        ],
+        out.path(),
+    );
+    assert_eq!(output.status.code(), Some(3), "nothing was measured: {}", text(&output.stderr));
+    let cell = &data(out.path())["cells"][0];
+    assert_eq!(cell["status"]["is"], "different", "{cell}");
+    assert_eq!(cell["parity"][0]["agrees"], false);
+    assert!(cell["blocks"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_measured_and_ends_everything_it_started() {
+    let out = tempfile::tempdir().unwrap();
+    let mut child: Child = weirlab()
+        .args(["run", "kong/plain-1", "--scheme", "http", "--targets", "nginx,floor", "--rounds", "500"])
+        .args(["--duration", "200ms", "--out"])
+        .arg(out.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let measured = || {
+        let folder = fs::read_dir(out.path()).ok()?.next()?.ok()?.path();
+        let text = fs::read_to_string(folder.join("data.json")).ok()?;
+        let data: Value = serde_json::from_str(&text).ok()?;
+        (!data["cells"][0]["blocks"].as_array()?.is_empty()).then_some(())
+    };
+    while measured().is_none() {
+        assert!(begun.elapsed() < PATIENCE, "nothing was measured");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let started = processes_of(child.id());
+    assert!(!started.is_empty(), "the upstream at least");
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    let data = data(out.path());
+    assert_eq!(data["interrupted"], true);
+    assert!(folder(out.path()).join("report.html").exists());
+    for stat in started {
+        let pid = stat.split_whitespace().next().unwrap();
+        let still = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let same = still
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.split_whitespace().nth(19).map(str::to_owned))
+            == stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19).map(str::to_owned));
+        assert!(still.is_empty() || !same, "{still} is left behind");
+    }
+}
+
+#[test]
+fn mistakes_are_named_with_the_mend() {
+    let out = tempfile::tempdir().unwrap();
+    for (arguments, wanted) in [
+        (vec!["run", "kong/plane-1"], "kong/plain-1"),
+        (vec!["run", "kong/plain-1", "--targets", "ngynx"], "nginx"),
+        (vec!["run", "kong/plain-1", "--versions", "git:no-such-branch"], "no-such-branch"),
+        (vec!["run", "--suite", "bensh"], "bench"),
+    ] {
+        let output = run(&arguments, out.path());
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains(wanted), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn a_gate_of_a_binary_with_itself_is_no_regression() {
+    let out = tempfile::tempdir().unwrap();
+    let weir = weir();
+    let weir = weir.to_str().unwrap();
+    let output = run(&["gate", weir, weir, "--effect", "40%", "--limit", "20s", "--seed", "3"], out.path());
+    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{told}");
+    assert!(told.contains("CPU per request"), "{told}");
+}
+
+/// The gateway, built beside the laboratory.
+fn weir() -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_weirlab")).with_file_name("weir");
+    assert!(path.exists(), "{} is missing: cargo build --package weir-gateway", path.display());
+    path
+}
