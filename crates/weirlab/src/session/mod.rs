@@ -16,6 +16,7 @@ mod probe;
 mod profile;
 mod progress;
 mod run;
+mod slices;
 mod stand;
 mod supply;
 mod work;

@@ -17,6 +17,8 @@ pub struct Profile {
     /// Whether targets are started anew for each block, so that addresses, heaps and the placement of connections are
     /// drawn again.
     pub restart: bool,
+    /// Into how many slices a block is cut, so that the targets of a case take turns within a round.
+    pub slices: u32,
     /// Whether the generator uses as many threads as the scenario's source did.
     pub source_threads: bool,
 }
@@ -27,10 +29,10 @@ impl Profile {
 
     /// The profile of this name.
     pub fn named(name: &str) -> Option<Profile> {
-        let (rounds, measured, at_least, at_most) = match name {
-            "quick" => (8, 700, 250, 500),
-            "full" => (30, 1_000, 300, 1_000),
-            "kong" => (5, 900_000, 10_000, 60_000),
+        let (rounds, measured, at_least, at_most, slices) = match name {
+            "quick" => (8, 650, 250, 500, 10),
+            "full" => (30, 1_000, 300, 1_000, 15),
+            "kong" => (5, 900_000, 10_000, 60_000, 1),
             _ => return None,
         };
         Some(Profile {
@@ -42,6 +44,7 @@ impl Profile {
                 at_most: Duration::from_millis(at_most),
             },
             restart: true,
+            slices,
             source_threads: name == "kong",
         })
     }

@@ -78,27 +78,27 @@ const PRECIOUS_S: f64 = 5.0;
 
 /// A session under way.
 pub struct Session<'a> {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     contenders: Vec<Contender>,
-    profile: Profile,
+    pub(super) profile: Profile,
     workers: usize,
-    layouts: Vec<Layout>,
+    pub(super) layouts: Vec<Layout>,
     /// Cells that stay up between blocks, where targets are not restarted.
     kept: HashMap<usize, Open>,
     stand: Stand,
     _work: Work,
     folder: RunFolder,
-    run: Run,
+    pub(super) run: Run,
     client: Client,
-    begun: Instant,
+    pub(super) begun: Instant,
     random: fastrand::Rng,
-    sequence: u32,
+    pub(super) sequence: u32,
     rounds: u32,
     /// Instead of the case's, while a capacity is searched.
     pace: Option<Pace>,
     /// How far it is.
     pub progress: Progress,
-    stop: &'a AtomicBool,
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl<'a> Session<'a> {
@@ -177,23 +177,37 @@ impl<'a> Session<'a> {
     pub fn rounds(&mut self, at_most: u32) -> Result<(), SessionError> {
         let sizes: Vec<usize> = self.entries.iter().map(|entry| entry.contenders.len()).collect();
         let wanted = at_most.min(2);
-        for place in order(&sizes, self.rounds, &mut self.random) {
+        let mut places = order(&sizes, self.rounds, &mut self.random);
+        places.retain(|place| place.round < self.rounds + wanted);
+        for side_by_side in places.chunk_by(|a, b| (a.round, a.case) == (b.round, b.case)) {
             if self.stopped() {
                 break;
             }
-            if place.round < self.rounds + wanted
-                && let Some(block) = self.block(place)
-            {
-                let cell = self.cell(place);
-                let precious = block.measured_s > PRECIOUS_S;
-                self.run.cells[cell].blocks.push(block);
-                if precious {
-                    self.save()?;
-                }
-            }
+            self.measure(side_by_side)?;
         }
         self.rounds += wanted;
         self.save()
+    }
+
+    /// One block of each target of a case.
+    fn measure(&mut self, places: &[Place]) -> Result<(), SessionError> {
+        let slices = self.slices(places[0].case);
+        if slices > 1 {
+            for (cell, block) in self.sliced(places, slices) {
+                self.run.cells[cell].blocks.push(block);
+            }
+            return Ok(());
+        }
+        for place in places.iter().take_while(|_| !self.stop.load(Ordering::Relaxed)) {
+            let Some(block) = self.block(*place) else { continue };
+            let cell = self.cell(*place);
+            let precious = block.measured_s > PRECIOUS_S;
+            self.run.cells[cell].blocks.push(block);
+            if precious {
+                self.save()?;
+            }
+        }
+        Ok(())
     }
 
     /// How many rounds are behind.
@@ -307,14 +321,14 @@ impl<'a> Session<'a> {
         Ok((self.run, self.folder.path().to_owned()))
     }
 
-    fn cell(&self, place: Place) -> usize {
+    pub(super) fn cell(&self, place: Place) -> usize {
         outset::cell_index(&self.entries, place.case, place.target)
     }
 
     /// One block, if its cell is still to be measured.
     fn block(&mut self, place: Place) -> Option<Block> {
         let cell = self.cell(place);
-        if self.run.cells[cell].status != Status::Measured || self.run.cells[cell].cut_short.is_some() {
+        if !self.goes_on(cell) {
             return None;
         }
         self.progress.say(format!("{} on {}", self.run.cells[cell].case, self.run.cells[cell].target));
@@ -329,12 +343,22 @@ impl<'a> Session<'a> {
                 Some(Block { sequence: self.sequence - 1, ..block })
             }
             Err(status) => {
-                if !self.stopped() {
-                    self.progress.line(&outset::told(&self.run.cells[cell], &status));
-                    outset::end(&mut self.run.cells[cell], status);
-                }
+                self.give_up(cell, status);
                 None
             }
+        }
+    }
+
+    /// Whether a cell is still to be measured.
+    pub(super) fn goes_on(&self, cell: usize) -> bool {
+        self.run.cells[cell].status == Status::Measured && self.run.cells[cell].cut_short.is_none()
+    }
+
+    /// Measures a cell no further, unless it is the user who wanted the end.
+    pub(super) fn give_up(&mut self, cell: usize, status: Status) {
+        if !self.stopped() {
+            self.progress.line(&outset::told(&self.run.cells[cell], &status));
+            outset::end(&mut self.run.cells[cell], status);
         }
     }
 
@@ -366,7 +390,7 @@ impl<'a> Session<'a> {
     }
 
     /// Starts the cell's target and, the first time, checks that it does what the case asks.
-    fn start(&mut self, place: Place, cell: usize) -> Result<Open, Status> {
+    pub(super) fn start(&mut self, place: Place, cell: usize) -> Result<Open, Status> {
         let entry = &self.entries[place.case];
         let contender = &self.contenders[entry.contenders[place.target]];
         let workers = entry.case.gateway.workers.unwrap_or(self.workers);
@@ -406,7 +430,7 @@ impl<'a> Session<'a> {
     }
 
     /// Ends a target and keeps what it had to say.
-    fn end(&mut self, cell: usize, open: Open) {
+    pub(super) fn end(&mut self, cell: usize, open: Open) {
         let (log, outcome) = open.close();
         if let Err(error) = outset::append_log(self.folder.path(), &self.run.cells[cell], &log) {
             self.progress.line(&format!("the log of {}: {error}", self.run.cells[cell].target));

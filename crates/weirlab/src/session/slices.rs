@@ -1,0 +1,161 @@
+//! Slices: the targets of a case are up side by side, and the load goes round among them for moments at a time. What
+//! slows the machine down lasts for seconds; so it slows all targets of a round alike, and their ratio stays.
+use super::block::{self, Setting};
+use super::order::Place;
+use super::outset;
+use super::run::Session;
+use super::stand::Open;
+use crate::load::{Pace, WarmUp};
+use crate::result::{Block, Machine, Status, Usage};
+use crate::scenario::Measure;
+use std::time::Duration;
+
+/// What precedes each slice but a target's first: connections are opened and the first answers come.
+const WARM_UP: Duration = Duration::from_millis(20);
+
+/// A target that is up for a round.
+struct Up {
+    place: Place,
+    cell: usize,
+    open: Open,
+    block: Option<Block>,
+    failed: Option<String>,
+}
+
+impl Session<'_> {
+    /// Whether a case is measured in slices. An open loop is not: its schedule would be cut to pieces.
+    pub(super) fn slices(&self, case: usize) -> u32 {
+        let case = &self.entries[case].case;
+        let closed = case.load.pace == Pace::Closed && case.measure == Measure::Load;
+        if closed && case.actions.is_empty() && self.profile.restart { self.profile.slices } else { 1 }
+    }
+
+    /// A block for each of these places, which are of one case and round.
+    pub(super) fn sliced(&mut self, places: &[Place], slices: u32) -> Vec<(usize, Block)> {
+        let mut ups: Vec<Up> = Vec::new();
+        for place in places {
+            ups.extend(self.up(*place));
+        }
+        for slice in 0..slices {
+            // There and back, so that a steady drift meets all alike.
+            let order: Vec<usize> =
+                if slice % 2 == 0 { (0..ups.len()).collect() } else { (0..ups.len()).rev().collect() };
+            for index in order {
+                self.slice(&mut ups[index], slice, slices);
+            }
+        }
+        ups.into_iter().filter_map(|up| self.down(up)).collect()
+    }
+
+    /// Starts a target for a round, with a second try.
+    fn up(&mut self, place: Place) -> Option<Up> {
+        let cell = self.cell(place);
+        if !self.goes_on(cell) {
+            return None;
+        }
+        let mut open = self.start(place, cell);
+        if matches!(&open, Err(Status::Failed(_))) && !self.stopped() {
+            open = self.start(place, cell);
+        }
+        match open {
+            Ok(open) => Some(Up { place, cell, open, block: None, failed: None }),
+            Err(status) => {
+                self.give_up(cell, status);
+                None
+            }
+        }
+    }
+
+    fn slice(&mut self, up: &mut Up, slice: u32, slices: u32) {
+        if self.stopped() || up.failed.is_some() {
+            return;
+        }
+        self.progress.say(format!("{} on {}", self.run.cells[up.cell].case, self.run.cells[up.cell].target));
+        let case = &self.entries[up.place.case].case;
+        let mut profile = self.profile.clone();
+        profile.measured = self.profile.window(case) / slices;
+        if slice > 0 {
+            profile.warm_up = WarmUp { at_least: WARM_UP, at_most: WARM_UP };
+        }
+        let setting = Setting {
+            case,
+            profile: &profile,
+            layout: &self.layouts[up.place.case],
+            // The same requests for every target of a round.
+            seed: u64::from(up.place.round * slices + slice) + 1,
+            pace: None,
+            stop: self.stop,
+        };
+        let at_s = self.begun.elapsed().as_secs_f64();
+        match block::measure(&setting, &up.open) {
+            Ok(part) => {
+                let whole = Block { round: up.place.round, at_s, ..part };
+                up.block = Some(match up.block.take() {
+                    Some(block) => joined(block, whole),
+                    None => whole,
+                });
+            }
+            Err(why) => up.failed = Some(why),
+        }
+        self.progress.advance(outset::block_time(&self.profile, &self.entries[up.place.case].case) / slices);
+    }
+
+    /// Ends a target, and hands over its block if it is whole.
+    fn down(&mut self, up: Up) -> Option<(usize, Block)> {
+        self.end(up.cell, up.open);
+        if self.stopped() {
+            return None;
+        }
+        if let Some(why) = up.failed {
+            self.give_up(up.cell, Status::Failed(why));
+            return None;
+        }
+        self.sequence += 1;
+        up.block.map(|block| (up.cell, Block { sequence: self.sequence - 1, ..block }))
+    }
+}
+
+/// Two slices of one round as one block.
+fn joined(mut whole: Block, part: Block) -> Block {
+    let (before, after) = (whole.measured_s, part.measured_s);
+    let mean = |a: f64, b: f64| (a * before + b * after) / (before + after);
+    whole.machine = Machine {
+        steal: mean(whole.machine.steal, part.machine.steal),
+        pressure: whole.machine.pressure.zip(part.machine.pressure).map(|(a, b)| mean(a, b)),
+        idle: mean(whole.machine.idle, part.machine.idle),
+    };
+    whole.measured_s += part.measured_s;
+    whole.warm_up_s += part.warm_up_s;
+    whole.steady |= part.steady;
+    whole.void = whole.void.or(part.void);
+    whole.overloaded |= part.overloaded;
+    whole.answers += part.answers;
+    whole.good += part.good;
+    whole.bytes += part.bytes;
+    for (status, count) in part.statuses {
+        *whole.statuses.entry(status).or_default() += count;
+    }
+    for (class, count) in part.errors {
+        *whole.errors.entry(class).or_default() += count;
+    }
+    whole.latencies.merge(&part.latencies);
+    whole.series.extend(part.series);
+    whole.target = sum(whole.target, part.target);
+    whole.connections_opened += part.connections_opened;
+    whole.generator_cpu_us += part.generator_cpu_us;
+    whole.upstream_cpu_us += part.upstream_cpu_us;
+    whole.connections_per_worker = part.connections_per_worker;
+    whole
+}
+
+fn sum(before: Usage, after: Usage) -> Usage {
+    Usage {
+        cpu_us: before.cpu_us + after.cpu_us,
+        user_us: before.user_us + after.user_us,
+        system_us: before.system_us + after.system_us,
+        voluntary: before.voluntary + after.voluntary,
+        involuntary: before.involuntary + after.involuntary,
+        rss_peak_kib: before.rss_peak_kib.max(after.rss_peak_kib),
+        ..after
+    }
+}
