@@ -50,7 +50,7 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: bench
-bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in under 5 minutes; prints the report's path
+bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in some minutes; prints the report's path
 	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite bench --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output

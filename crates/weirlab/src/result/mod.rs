@@ -170,7 +170,7 @@ pub struct Block {
     pub lateness: Option<Histogram>,
     /// Requests per second that were offered (open loop).
     pub offered: Option<f64>,
-    /// Answers in each tenth of a second.
+    /// Answers in each tenth of a second; where the block was measured in slices, one entry for each, at its rate.
     pub series: Vec<u64>,
     /// The target's whole process tree.
     pub target: Usage,

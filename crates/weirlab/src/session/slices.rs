@@ -88,7 +88,9 @@ impl Session<'_> {
         };
         let at_s = self.begun.elapsed().as_secs_f64();
         match block::measure(&setting, &up.open) {
-            Ok(part) => {
+            Ok(mut part) => {
+                // A slice is shorter than the tenth of a second that a series counts in: it becomes one, at its rate.
+                part.series = vec![(part.answers as f64 / part.measured_s / 10.0).round() as u64];
                 let whole = Block { round: up.place.round, at_s, ..part };
                 up.block = Some(match up.block.take() {
                     Some(block) => joined(block, whole),
@@ -115,7 +117,7 @@ impl Session<'_> {
     }
 }
 
-/// Two slices of one round as one block.
+/// Two slices of one round as one block. Whether it is steady was judged on the first, whose warm-up was a whole one.
 fn joined(mut whole: Block, part: Block) -> Block {
     let (before, after) = (whole.measured_s, part.measured_s);
     let mean = |a: f64, b: f64| (a * before + b * after) / (before + after);
@@ -126,7 +128,6 @@ fn joined(mut whole: Block, part: Block) -> Block {
     };
     whole.measured_s += part.measured_s;
     whole.warm_up_s += part.warm_up_s;
-    whole.steady |= part.steady;
     whole.void = whole.void.or(part.void);
     whole.overloaded |= part.overloaded;
     whole.answers += part.answers;
