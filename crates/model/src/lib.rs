@@ -9,7 +9,9 @@ extern crate self as weir_model;
 pub mod check;
 pub mod declarative;
 pub mod document;
+pub mod entities;
 pub mod entity;
+mod entity_reader;
 pub mod node;
 mod pem;
 pub mod rule;
@@ -17,5 +19,7 @@ pub mod schema;
 
 pub use declarative::{Environment, Format, Place, Read};
 pub use document::Document;
+pub use entity_reader::Reading;
+pub use entities::{Change, Entities, Refusal};
 pub use schema::{PluginSchema, Problem};
 pub use uuid::Uuid;

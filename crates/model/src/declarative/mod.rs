@@ -1,6 +1,5 @@
 //! Kong's declarative configuration, formats 1.1, 2.1 and 3.0, in YAML or JSON.
 mod collect;
-mod entity;
 mod ids;
 mod interpolate;
 mod json;
@@ -11,6 +10,7 @@ mod tree;
 mod yaml;
 
 pub use interpolate::Environment;
+pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::node::{Node, Position, Value};

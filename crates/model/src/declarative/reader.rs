@@ -1,10 +1,10 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
-use super::entity::{EntityReader, REMARKS};
 use super::{Place, not_in_force};
 use crate::check::{self, Finding};
 use crate::document::Document;
 use crate::entity::*;
+use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
 use crate::schema::{Choice, PluginSchema, Problem, Reader, Record, Surroundings, path_text, read_record};
 
@@ -86,24 +86,9 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
 
     /// Reads one entity into its collection.
     fn entity(&mut self, item: &Item<'_, '_>) -> Option<()> {
-        use EntityKind::*;
-        let (document, entities) = (&mut self.document, &mut self.entities);
-        match item.kind {
-            Services => document.services.push(entities.record(item)?),
-            Routes => document.routes.push(entities.record(item)?),
-            Consumers => document.consumers.push(entities.record(item)?),
-            KeyauthCredentials => document.keyauth_credentials.push(entities.record(item)?),
-            BasicauthCredentials => document.basicauth_credentials.push(entities.basic_auth(item)?),
-            HmacauthCredentials => document.hmacauth_credentials.push(entities.record(item)?),
-            JwtSecrets => document.jwt_secrets.push(entities.record(item)?),
-            Acls => document.acls.push(entities.record(item)?),
-            Plugins => document.plugins.push(entities.plugin(item)?),
-            Upstreams => document.upstreams.push(entities.upstream(item)?),
-            Targets => document.targets.push(entities.target(item)?),
-            Certificates => document.certificates.push(entities.record(item)?),
-            Snis => document.snis.push(entities.record(item)?),
-            CaCertificates => document.ca_certificates.push(entities.record(item)?),
-        }
+        let given = self.items.given(item);
+        let written = Written { kind: item.kind, node: item.node, given: &given };
+        self.document.push(self.entities.entity(written)?);
         Some(())
     }
 }

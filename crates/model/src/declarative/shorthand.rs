@@ -52,7 +52,7 @@ fn mark_regexes(route: &mut Node<'_>) {
 }
 
 /// Puts protocol, host, port and path in the place of `url`, which wins over any of these.
-fn split_url(service: &mut Node<'_>, problems: &mut Vec<Problem>) {
+pub(crate) fn split_url(service: &mut Node<'_>, problems: &mut Vec<Problem>) {
     let Value::Map(entries) = &mut service.value else { return };
     let Some(url) = entries.iter().position(|entry| entry.key == "url") else { return };
     let url = entries.remove(url);

@@ -1,5 +1,6 @@
 //! The entities, one file each.
 #![allow(missing_docs)]
+mod any;
 mod certificate;
 mod consumer;
 mod credential;
@@ -10,6 +11,7 @@ mod route;
 mod service;
 mod upstream;
 
+pub use any::{Entity, OnDelete, Reference, Unique};
 pub use certificate::*;
 pub use consumer::*;
 pub use credential::*;

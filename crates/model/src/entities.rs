@@ -1,0 +1,218 @@
+//! Every entity, with its rules across entities kept at each change.
+use crate::document::Document;
+use crate::entity::{Entity, EntityKind, OnDelete, Reference, Unique};
+use crate::schema::{Choice, References};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use uuid::Uuid;
+
+/// What a change leaves behind: the entity as it is now, or nothing of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The kind.
+    pub kind: EntityKind,
+    /// The id.
+    pub id: Uuid,
+    /// The entity; none once it is deleted.
+    pub entity: Option<Entity>,
+}
+
+impl Change {
+    /// An entity created or replaced.
+    pub fn put(entity: Entity) -> Change {
+        Change { kind: entity.kind(), id: entity.id(), entity: Some(entity) }
+    }
+
+    /// An entity deleted.
+    pub fn delete(kind: EntityKind, id: Uuid) -> Change {
+        Change { kind, id, entity: None }
+    }
+}
+
+/// Why a change is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Refusal {
+    /// Another entity has the value already.
+    Taken {
+        /// The value.
+        unique: Unique,
+        /// Who has it.
+        by: Uuid,
+    },
+    /// The entity names one that is not there.
+    Unknown(Reference),
+    /// An entity of this kind names the one to be deleted.
+    Referenced(EntityKind),
+}
+
+/// Every entity, found by id, by name, and by what names it.
+#[derive(Debug, Clone, Default)]
+pub struct Entities {
+    by_id: BTreeMap<(EntityKind, Uuid), Entity>,
+    by_value: HashMap<(EntityKind, Unique), Uuid>,
+    /// Who is named, and by whom.
+    named_by: BTreeSet<(EntityKind, Uuid, OnDelete, EntityKind, Uuid)>,
+}
+
+impl Entities {
+    /// Those of a document, which breaks no rule.
+    pub fn of(document: Document) -> Entities {
+        let mut entities = Entities::default();
+        document.into_entities().into_iter().for_each(|entity| entities.insert(entity));
+        entities
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The entity of this id.
+    pub fn get(&self, kind: EntityKind, id: Uuid) -> Option<&Entity> {
+        self.by_id.get(&(kind, id))
+    }
+
+    /// The entity with this id, or this name.
+    pub fn find(&self, kind: EntityKind, id_or_name: &str) -> Option<&Entity> {
+        let by_id = Uuid::try_parse(id_or_name).ok().and_then(|id| self.get(kind, id));
+        by_id.or_else(|| self.by_value(kind, kind.key()?, id_or_name))
+    }
+
+    /// The entity of which this field, which is unique, has this value.
+    pub fn by_value(&self, kind: EntityKind, field: &'static str, value: &str) -> Option<&Entity> {
+        let id = self.by_value.get(&(kind, Unique(vec![(field, value.into())])))?;
+        self.get(kind, *id)
+    }
+
+    /// Entities of a kind, by id, from the one after this id.
+    pub fn after(&self, kind: EntityKind, id: Option<Uuid>) -> impl Iterator<Item = &Entity> {
+        let from = id.map_or(Bound::Included((kind, Uuid::nil())), |id| Bound::Excluded((kind, id)));
+        self.by_id.range((from, Bound::Included((kind, Uuid::max())))).map(|(_, entity)| entity)
+    }
+
+    /// Every entity, those of a kind together.
+    pub fn iter(&self) -> impl Iterator<Item = &Entity> {
+        self.by_id.values()
+    }
+
+    /// Entities of a kind that name another, by id, from the one after this id.
+    pub fn naming(
+        &self,
+        named: (EntityKind, Uuid),
+        kind: EntityKind,
+        after: Option<Uuid>,
+    ) -> impl Iterator<Item = &Entity> {
+        let mut ids: Vec<Uuid> = self
+            .naming_at_all(named)
+            .filter(|(of, id, _)| *of == kind && after.is_none_or(|after| *id > after))
+            .map(|(_, id, _)| id)
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(move |id| self.get(kind, id))
+    }
+
+    fn naming_at_all(
+        &self,
+        (kind, id): (EntityKind, Uuid),
+    ) -> impl Iterator<Item = (EntityKind, Uuid, OnDelete)> {
+        let first = (kind, id, OnDelete::Cascade, EntityKind::ALL[0], Uuid::nil());
+        let within = self.named_by.range(first..).take_while(move |of| (of.0, of.1) == (kind, id));
+        within.map(|(_, _, on_delete, kind, id)| (*kind, *id, *on_delete))
+    }
+
+    /// Creates or replaces an entity; the one that was there before is returned.
+    ///
+    /// # Errors
+    /// When it breaks a rule across entities; then nothing is changed.
+    pub fn put(&mut self, entity: Entity) -> Result<Option<Entity>, Refusal> {
+        let (kind, id) = (entity.kind(), entity.id());
+        for unique in entity.unique_values() {
+            match self.by_value.get(&(kind, unique.clone())) {
+                Some(by) if *by != id => return Err(Refusal::Taken { unique, by: *by }),
+                _ => {}
+            }
+        }
+        let unknown = entity.references().into_iter().find(|to| self.get(to.kind, to.id).is_none());
+        if let Some(reference) = unknown {
+            return Err(Refusal::Unknown(reference));
+        }
+        let before = self.remove(kind, id);
+        self.insert(entity);
+        Ok(before)
+    }
+
+    /// Deletes an entity, and with it those that are nothing without it. They are returned, in the order in which they
+    /// went; none where there was none.
+    ///
+    /// # Errors
+    /// When another names it that must stay; then nothing is changed.
+    pub fn delete(&mut self, kind: EntityKind, id: Uuid) -> Result<Vec<Entity>, Refusal> {
+        let mut doomed = vec![(kind, id)];
+        let mut next = 0;
+        while let Some(named) = doomed.get(next).copied() {
+            for (kind, id, on_delete) in self.naming_at_all(named) {
+                match on_delete {
+                    OnDelete::Restrict => return Err(Refusal::Referenced(kind)),
+                    OnDelete::Cascade if doomed.contains(&(kind, id)) => {}
+                    OnDelete::Cascade => doomed.push((kind, id)),
+                }
+            }
+            next += 1;
+        }
+        Ok(doomed.into_iter().rev().filter_map(|(kind, id)| self.remove(kind, id)).collect())
+    }
+
+    /// Makes an entity what it was at another time, whatever the rules say: for changes that others have checked, and to
+    /// undo one's own in reverse order.
+    pub fn restore(&mut self, change: Change) {
+        self.remove(change.kind, change.id);
+        if let Some(entity) = change.entity {
+            self.insert(entity);
+        }
+    }
+
+    /// The whole configuration, for compiling.
+    pub fn document(&self) -> Document {
+        let mut document = Document::default();
+        self.by_id.values().for_each(|entity| document.push(entity.clone()));
+        document
+    }
+
+    fn insert(&mut self, entity: Entity) {
+        let (kind, id) = (entity.kind(), entity.id());
+        for unique in entity.unique_values() {
+            self.by_value.insert((kind, unique), id);
+        }
+        for to in entity.references() {
+            self.named_by.insert((to.kind, to.id, to.on_delete, kind, id));
+        }
+        self.by_id.insert((kind, id), entity);
+    }
+
+    fn remove(&mut self, kind: EntityKind, id: Uuid) -> Option<Entity> {
+        let entity = self.by_id.remove(&(kind, id))?;
+        for unique in entity.unique_values() {
+            self.by_value.remove(&(kind, unique));
+        }
+        for to in entity.references() {
+            self.named_by.remove(&(to.kind, to.id, to.on_delete, kind, id));
+        }
+        Some(entity)
+    }
+}
+
+impl References for Entities {
+    fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
+        self.find(EntityKind::from_name(kind)?, name).map(Entity::id)
+    }
+
+    fn names(&self, kind: &str) -> Vec<&str> {
+        let Some(kind) = EntityKind::from_name(kind) else { return Vec::new() };
+        self.after(kind, None).filter_map(Entity::name).collect()
+    }
+}

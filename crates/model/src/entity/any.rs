@@ -1,0 +1,202 @@
+//! An entity of any kind.
+use super::*;
+use crate::document::Document;
+use crate::schema::{Json, Record, RecordSchema};
+use std::sync::Arc;
+use uuid::Uuid;
+
+macro_rules! any_kind {
+    ($($kind:ident($collection:ident: $record:ident)),* $(,)?) => {
+        /// An entity of any kind. Cheap to clone.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Entity {
+            $($kind(Arc<$record>)),*
+        }
+
+        impl Entity {
+            /// Its kind.
+            pub fn kind(&self) -> EntityKind {
+                match self { $(Entity::$kind(_) => EntityKind::$kind),* }
+            }
+
+            /// Its id.
+            pub fn id(&self) -> Uuid {
+                match self { $(Entity::$kind(entity) => entity.id),* }
+            }
+
+            /// Its tags.
+            pub fn tags(&self) -> &[String] {
+                match self { $(Entity::$kind(entity) => entity.tags.as_deref().unwrap_or_default()),* }
+            }
+
+            /// As JSON, every field present, null when unset.
+            pub fn to_value(&self) -> Json {
+                match self { $(Entity::$kind(entity) => entity.to_value()),* }
+            }
+        }
+
+        impl EntityKind {
+            /// What entities of this kind are made of.
+            pub fn schema(self) -> &'static RecordSchema {
+                match self { $(EntityKind::$kind => $record::SCHEMA),* }
+            }
+        }
+
+        impl Document {
+            /// Adds an entity to its collection.
+            pub fn push(&mut self, entity: Entity) {
+                match entity {
+                    $(Entity::$kind(entity) => self.$collection.push(Arc::unwrap_or_clone(entity))),*
+                }
+            }
+
+            /// Every entity, those that others name before these.
+            pub fn into_entities(self) -> Vec<Entity> {
+                let mut all = Vec::new();
+                $(all.extend(self.$collection.into_iter().map(|entity| Entity::$kind(Arc::new(entity))));)*
+                all
+            }
+        }
+    };
+}
+
+// Those that others name come first.
+any_kind! {
+    CaCertificates(ca_certificates: CaCertificate),
+    Certificates(certificates: Certificate),
+    Snis(snis: Sni),
+    Services(services: Service),
+    Routes(routes: Route),
+    Consumers(consumers: Consumer),
+    KeyauthCredentials(keyauth_credentials: KeyAuthCredential),
+    BasicauthCredentials(basicauth_credentials: BasicAuthCredential),
+    HmacauthCredentials(hmacauth_credentials: HmacAuthCredential),
+    JwtSecrets(jwt_secrets: JwtSecret),
+    Acls(acls: Acl),
+    Upstreams(upstreams: Upstream),
+    Targets(targets: Target),
+    Plugins(plugins: Plugin),
+}
+
+/// What becomes of an entity when one that it names is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OnDelete {
+    /// It is deleted as well.
+    Cascade,
+    /// The other cannot be deleted.
+    Restrict,
+}
+
+/// An entity's reference to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reference {
+    /// The field that names it.
+    pub field: &'static str,
+    /// Its kind.
+    pub kind: EntityKind,
+    /// Its id.
+    pub id: Uuid,
+    /// What its end means here.
+    pub on_delete: OnDelete,
+}
+
+impl Entity {
+    /// The name by which others may call it.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Entity::Services(service) => service.name.as_deref(),
+            Entity::Routes(route) => route.name.as_deref(),
+            Entity::Consumers(consumer) => consumer.username.as_deref(),
+            Entity::Upstreams(upstream) => Some(&upstream.name),
+            Entity::Snis(sni) => Some(&sni.name),
+            _ => None,
+        }
+    }
+
+    /// The entities that this one names.
+    pub fn references(&self) -> Vec<Reference> {
+        use OnDelete::{Cascade, Restrict};
+        let to = |field, kind, on_delete| {
+            move |id: Uuid| Reference { field, kind, id, on_delete }
+        };
+        let consumer = to("consumer", EntityKind::Consumers, Cascade);
+        match self {
+            Entity::Services(service) => {
+                let certificate = to("client_certificate", EntityKind::Certificates, Restrict);
+                let authority = to("ca_certificates", EntityKind::CaCertificates, Restrict);
+                let authorities = service.ca_certificates.iter().flatten().copied().map(authority);
+                service.client_certificate.map(certificate).into_iter().chain(authorities).collect()
+            }
+            Entity::Routes(route) => {
+                route.service.map(to("service", EntityKind::Services, Restrict)).into_iter().collect()
+            }
+            Entity::Upstreams(upstream) => {
+                let certificate = to("client_certificate", EntityKind::Certificates, Restrict);
+                upstream.client_certificate.map(certificate).into_iter().collect()
+            }
+            Entity::Plugins(plugin) => [
+                plugin.route.map(to("route", EntityKind::Routes, Cascade)),
+                plugin.service.map(to("service", EntityKind::Services, Cascade)),
+                plugin.consumer.map(consumer),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            Entity::Targets(target) => vec![to("upstream", EntityKind::Upstreams, Cascade)(target.upstream)],
+            Entity::Snis(sni) => vec![to("certificate", EntityKind::Certificates, Cascade)(sni.certificate)],
+            Entity::KeyauthCredentials(credential) => vec![consumer(credential.consumer)],
+            Entity::BasicauthCredentials(credential) => vec![consumer(credential.consumer)],
+            Entity::HmacauthCredentials(credential) => vec![consumer(credential.consumer)],
+            Entity::JwtSecrets(secret) => vec![consumer(secret.consumer)],
+            Entity::Acls(acl) => vec![consumer(acl.consumer)],
+            Entity::Consumers(_) | Entity::Certificates(_) | Entity::CaCertificates(_) => Vec::new(),
+        }
+    }
+
+    /// The values that no other entity of the kind may have: each by its fields.
+    pub fn unique_values(&self) -> Vec<Unique> {
+        let one = |field: &'static str, value: &str| Unique(vec![(field, value.into())]);
+        let maybe = |field: &'static str, value: &Option<String>| {
+            value.as_deref().map(|value| one(field, value)).into_iter()
+        };
+        match self {
+            Entity::Services(service) => maybe("name", &service.name).collect(),
+            Entity::Routes(route) => maybe("name", &route.name).collect(),
+            Entity::Consumers(consumer) => {
+                maybe("username", &consumer.username).chain(maybe("custom_id", &consumer.custom_id)).collect()
+            }
+            Entity::Upstreams(upstream) => vec![one("name", &upstream.name)],
+            Entity::Snis(sni) => vec![one("name", &sni.name)],
+            Entity::KeyauthCredentials(credential) => vec![one("key", &credential.key)],
+            Entity::JwtSecrets(secret) => vec![one("key", &secret.key)],
+            Entity::BasicauthCredentials(credential) => vec![one("username", &credential.username)],
+            Entity::HmacauthCredentials(credential) => vec![one("username", &credential.username)],
+            Entity::Acls(acl) => {
+                vec![Unique(vec![("consumer", reference(Some(acl.consumer))), ("group", acl.group.as_str().into())])]
+            }
+            Entity::Targets(target) => vec![Unique(vec![
+                ("target", target.target.as_str().into()),
+                ("upstream", reference(Some(target.upstream))),
+            ])],
+            Entity::Plugins(plugin) => {
+                let scope = Unique(vec![
+                    ("consumer", reference(plugin.consumer)),
+                    ("name", plugin.name.as_str().into()),
+                    ("route", reference(plugin.route)),
+                    ("service", reference(plugin.service)),
+                ]);
+                maybe("instance_name", &plugin.instance_name).chain([scope]).collect()
+            }
+            Entity::CaCertificates(authority) => vec![one("cert", authority.cert.trim())],
+            Entity::Certificates(_) => Vec::new(),
+        }
+    }
+}
+
+/// A value, or several together, that only one entity of a kind may have. `null` counts as a value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Unique(pub Vec<(&'static str, Json)>);
+
+fn reference(id: Option<Uuid>) -> Json {
+    id.map_or(Json::Null, |id| serde_json::json!({ "id": id.to_string() }))
+}

@@ -1,0 +1,218 @@
+//! What is written of one entity → the entity, with what its declaration alone cannot say.
+use crate::declarative::split_url;
+use crate::entity::*;
+use crate::node::Node;
+use crate::schema::{
+    Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Surroundings, Violation,
+    did_you_mean, find_plugin, read_record,
+};
+use sha1::{Digest, Sha1};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Names that may stand anywhere and mean nothing to the gateway.
+pub(crate) const REMARKS: [&str; 2] = ["_comment", "_ignore"];
+
+/// Reads entities one after another, collecting problems.
+pub(crate) struct EntityReader<'i> {
+    pub(crate) plugins: &'i [PluginSchema],
+    /// Whether passwords are still to be hashed.
+    transform: bool,
+    pub(crate) reader: Reader<'i>,
+    pub(crate) not_in_force: Vec<Problem>,
+}
+
+/// What is written of one entity.
+#[derive(Clone, Copy)]
+pub(crate) struct Written<'w, 'a> {
+    pub(crate) kind: EntityKind,
+    pub(crate) node: &'w Node<'a>,
+    /// Values that follow from its place.
+    pub(crate) given: &'w [(&'static str, Uuid)],
+}
+
+/// What reading an entity on its own needs to know.
+#[derive(Clone, Copy)]
+pub struct Reading<'r> {
+    /// The plugins there are.
+    pub plugins: &'r [PluginSchema],
+    /// Finds the entities that it names.
+    pub references: &'r dyn References,
+    /// Whether passwords are written in clear, and still to be hashed.
+    pub hash_passwords: bool,
+}
+
+impl Entity {
+    /// Reads one entity. `given`: fields that follow from where it was found, such as its id.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(
+        kind: EntityKind,
+        written: &Json,
+        given: &[(&'static str, Uuid)],
+        reading: Reading<'_>,
+    ) -> Result<Entity, Vec<Violation>> {
+        let mut node = Node::from(written);
+        let mut problems = Vec::new();
+        if kind == EntityKind::Services {
+            split_url(&mut node, &mut problems);
+        }
+        let mut entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
+        let entity = entities.entity(Written { kind, node: &node, given });
+        problems.extend(entities.reader.into_problems());
+        match entity {
+            Some(entity) if problems.is_empty() => Ok(entity),
+            _ => Err(problems
+                .into_iter()
+                .map(|problem| Violation { path: problem.path, message: problem.message })
+                .collect()),
+        }
+    }
+}
+
+impl<'i> EntityReader<'i> {
+    pub(crate) fn new(references: &'i dyn References, plugins: &'i [PluginSchema], transform: bool) -> Self {
+        EntityReader { plugins, transform, reader: Reader::new(references), not_in_force: Vec::new() }
+    }
+
+    /// Reads an entity of any kind.
+    pub(crate) fn entity(&mut self, item: Written<'_, '_>) -> Option<Entity> {
+        use EntityKind::*;
+        Some(match item.kind {
+            Services => Entity::Services(self.record(item)?),
+            Routes => Entity::Routes(self.record(item)?),
+            Consumers => Entity::Consumers(self.record(item)?),
+            KeyauthCredentials => Entity::KeyauthCredentials(self.record(item)?),
+            BasicauthCredentials => Entity::BasicauthCredentials(self.basic_auth(item)?),
+            HmacauthCredentials => Entity::HmacauthCredentials(self.record(item)?),
+            JwtSecrets => Entity::JwtSecrets(self.record(item)?),
+            Acls => Entity::Acls(self.record(item)?),
+            Plugins => Entity::Plugins(self.plugin(item)?),
+            Upstreams => Entity::Upstreams(self.upstream(item)?),
+            Targets => Entity::Targets(self.target(item)?),
+            Certificates => Entity::Certificates(self.record(item)?),
+            Snis => Entity::Snis(self.record(item)?),
+            CaCertificates => Entity::CaCertificates(self.record(item)?),
+        })
+    }
+
+    fn record<T: Record>(&mut self, item: Written<'_, '_>) -> Option<Arc<T>> {
+        self.owned(item).map(Arc::new)
+    }
+
+    fn owned<T: Record>(&mut self, item: Written<'_, '_>) -> Option<T> {
+        let children = item.kind.children().iter().map(|(kind, _)| kind.as_str());
+        let ordering = (item.kind == EntityKind::Plugins).then_some("ordering");
+        // Where a `url` is written, it has been taken apart by now.
+        let url = (item.kind == EntityKind::Services).then_some("url");
+        let others: Vec<_> = children.chain(REMARKS).chain(ordering).chain(url).collect();
+        read_record(item.node, &Surroundings { given: item.given, others: &others }, &mut self.reader)
+    }
+
+    fn basic_auth(&mut self, item: Written<'_, '_>) -> Option<Arc<BasicAuthCredential>> {
+        let mut credential: BasicAuthCredential = self.owned(item)?;
+        if self.transform {
+            let digest =
+                Sha1::new_with_prefix(&credential.password).chain_update(credential.consumer.to_string());
+            credential.password = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        }
+        Some(Arc::new(credential))
+    }
+
+    fn plugin(&mut self, item: Written<'_, '_>) -> Option<Arc<Plugin>> {
+        let config = self.plugin_config(item);
+        let plugin: Option<Plugin> = self.owned(item);
+        if let Some(ordering) = item.node.get("ordering") {
+            self.not_in_force.push(Problem {
+                at: ordering.at,
+                path: self.reader.path_of("ordering"),
+                message: "not in force yet: plugins run in their own order".to_owned(),
+            });
+        }
+        Some(Arc::new(Plugin { config: config?, ..plugin? }))
+    }
+
+    fn plugin_config(&mut self, item: Written<'_, '_>) -> Option<Json> {
+        let name = item.node.get("name")?;
+        let written = name.as_str()?;
+        let Some(plugin) = find_plugin(self.plugins, written).filter(|plugin| plugin.available) else {
+            let message = not_available(written, self.plugins);
+            self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
+            return None;
+        };
+        let in_consumer = item.given.iter().any(|(field, _)| *field == "consumer");
+        if !plugin.for_consumers && (in_consumer || item.node.get("consumer").is_some()) {
+            let message = format!(
+                "{written} finds out who the consumer is, so it cannot be for one; move it to a service, a route or the top level"
+            );
+            self.reader.report(item.node.at, message);
+        }
+        let config = item.node.get("config");
+        self.reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))
+    }
+
+    fn upstream(&mut self, item: Written<'_, '_>) -> Option<Arc<Upstream>> {
+        let mut upstream: Upstream = self.owned(item)?;
+        upstream.settle();
+        Some(Arc::new(upstream))
+    }
+
+    fn target(&mut self, item: Written<'_, '_>) -> Option<Arc<Target>> {
+        let mut target: Target = self.owned(item)?;
+        target.settle();
+        Some(Arc::new(target))
+    }
+}
+
+/// What Kong brings along beside the plugins that are here; of `ai-` there are many more.
+const PLUGINS_OF_KONG: &[&str] = &[
+    "acl",
+    "acme",
+    "aws-lambda",
+    "azure-functions",
+    "bot-detection",
+    "cors",
+    "datadog",
+    "file-log",
+    "grpc-gateway",
+    "grpc-web",
+    "hmac-auth",
+    "http-log",
+    "ip-restriction",
+    "jwt",
+    "ldap-auth",
+    "loggly",
+    "oauth2",
+    "opentelemetry",
+    "post-function",
+    "pre-function",
+    "proxy-cache",
+    "redirect",
+    "request-size-limiting",
+    "request-transformer",
+    "response-ratelimiting",
+    "response-transformer",
+    "session",
+    "standard-webhooks",
+    "statsd",
+    "syslog",
+    "tcp-log",
+    "udp-log",
+    "zipkin",
+];
+
+fn not_available(written: &str, plugins: &[PluginSchema]) -> String {
+    let mut names: Vec<_> =
+        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
+    names.sort_unstable();
+    let hint = did_you_mean(written, names.iter().copied());
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    if find_plugin(plugins, written).is_some() {
+        return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
+    }
+    if PLUGINS_OF_KONG.contains(&written) || written.starts_with("ai-") {
+        return format!("Kong's plugin `{written}` is not available yet; available: {names}");
+    }
+    format!("no such plugin `{written}`; available: {names}{hint}")
+}
