@@ -43,7 +43,7 @@ pub(crate) struct Published {
 
 /// What a node begins with.
 enum Beginning {
-    Declared(Configuration),
+    Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
 
@@ -57,6 +57,7 @@ impl Control {
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
+                let read = *read;
                 let plane = serve(&settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
@@ -208,7 +209,10 @@ async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartE
             let loaded = store.load().await.map_err(StartError::Store)?;
             Ok(Beginning::Stored(store, loaded))
         }
-        None => configuration::read(source).map(Beginning::Declared).map_err(StartError::Configuration),
+        None => {
+            let read = configuration::read(source).map_err(StartError::Configuration)?;
+            Ok(Beginning::Declared(Box::new(read)))
+        }
     }
 }
 
