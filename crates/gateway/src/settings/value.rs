@@ -38,6 +38,8 @@ macro_rules! words {
 }
 
 words! {
+    /// Where the configuration lives.
+    Database: "`off`, `sqlite` or `postgres`" { Off = "off", Sqlite = "sqlite", Postgres = "postgres" }
     /// How much is logged; each level includes the ones that follow it.
     LogLevel: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`" {
         Debug = "debug", Info = "info", Notice = "notice", Warn = "warn", Error = "error",
@@ -57,25 +59,6 @@ words! {
     DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }
 }
 
-/// Where the configuration lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Database {
-    /// In a declarative file.
-    Off,
-}
-
-impl Value for Database {
-    const KIND: &'static str = "`off`";
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Database::Off),
-            _ => Err(format!(
-                "`{text}` is not supported by this version: set it to `off`, and give a file with `--config kong.yml`"
-            )),
-        }
-    }
-}
-
 impl Value for bool {
     const KIND: &'static str = "`on` or `off`";
     fn parse(text: &str) -> Result<Self, String> {
@@ -91,6 +74,13 @@ impl Value for u32 {
     const KIND: &'static str = "number";
     fn parse(text: &str) -> Result<Self, String> {
         text.parse().map_err(|_| format!("`{text}` is not a whole number from 0 to {}", u32::MAX))
+    }
+}
+
+impl Value for u16 {
+    const KIND: &'static str = "port";
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("`{text}` is not a port from 0 to {}", u16::MAX))
     }
 }
 
@@ -167,6 +157,20 @@ fn sum_of_units(text: &str) -> Option<Duration> {
         rest = after.trim_start();
         if rest.is_empty() {
             return Some(total);
+        }
+    }
+}
+
+/// A time that kong.conf counts in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Milliseconds(pub(crate) Duration);
+
+impl Value for Milliseconds {
+    const KIND: &'static str = "milliseconds";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(count @ 1..=u32::MAX) => Ok(Milliseconds(Duration::from_millis(count.into()))),
+            _ => Err(format!("`{text}` is not a number of milliseconds: write `5000` for five seconds")),
         }
     }
 }
@@ -343,6 +347,27 @@ impl Value for KeyFile {
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyFile(…)")
+    }
+}
+
+/// A password, which no message repeats.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Password(pub(crate) String);
+
+impl Value for Password {
+    const KIND: &'static str = "text";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Password(text.to_owned()))
+    }
+    /// Blanks may be part of it.
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
     }
 }
 
