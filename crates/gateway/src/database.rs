@@ -1,7 +1,7 @@
 //! The commands on what a node keeps: `weir migrations` and `weir config`.
 use crate::cli::{ConfigCommand, MigrationsCommand};
 use crate::configuration::{Origin, Source, plugins, process_environment};
-use crate::control::try_out;
+use crate::data_plane::try_out;
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
 use crate::store::migrations::{self, Task};
