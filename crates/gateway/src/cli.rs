@@ -37,10 +37,21 @@ pub(crate) enum Command {
         #[arg(default_value = "127.0.0.1:9000")]
         addresses: Vec<SocketAddr>,
     },
+    /// What the Admin API needs of the command line.
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
     /// Print the manual of all settings.
     Settings,
     /// Print the version.
     Version,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Make a token that opens the Admin API: print it, and its hash for the setting `admin_auth`.
+    Token,
 }
 
 /// Where the settings come from.

@@ -21,7 +21,7 @@ mod status;
 mod store;
 
 use clap::Parser;
-use cli::{Cli, Command, SettingsArgs};
+use cli::{AdminCommand, Cli, Command, SettingsArgs};
 use command::Request;
 use node::Node;
 use settings::Loaded;
@@ -52,6 +52,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
+        Command::Admin { command: AdminCommand::Token } => print(&settings::new_token()),
         Command::Settings => print(&settings::manual()),
         Command::Version => print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n")),
     }

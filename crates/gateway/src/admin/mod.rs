@@ -1,12 +1,16 @@
 //! The Admin API.
+pub(crate) mod client;
+pub(crate) mod guard;
+mod node;
+
 use crate::control::Control;
 use crate::{logger, status};
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
+use client::Client;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -15,7 +19,7 @@ type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    status::shared().with_state(control)
+    status::shared().merge(node::router()).with_state(control)
 }
 
 /// Writes a line to a file for each request.
@@ -26,15 +30,17 @@ pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
 
 async fn log_access(
     State(access_log): State<AccessLog>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
+    ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
-    let asked = format!("{} {} {:?}", request.method(), request.uri(), request.version());
+    // Neither keys in paths nor arguments: either may be a credential.
+    let path = guard::shown(request.uri().path());
+    let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(
         "{} {} \"{asked}\" {}\n",
-        client.ip(),
+        client.address.ip(),
         logger::timestamp(SystemTime::now()),
         response.status().as_u16()
     );
