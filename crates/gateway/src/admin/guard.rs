@@ -3,6 +3,8 @@
 //! Where tokens are set, each request must show one. Where none is, anyone who can connect may ask, but for web pages:
 //! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
 use super::client::Client;
+use super::item::REVISION;
+use crate::registry::Written;
 use crate::settings::AdminAuth;
 use crate::status::message;
 use axum::Router;
@@ -17,12 +19,15 @@ use weir_model::Uuid;
 use weir_model::entity::EntityKind;
 use weir_model::schema::Choice;
 
-/// The header that tells which revision a write made.
-const REVISION: &str = "x-weir-revision";
-
 /// The entities that a write was about: put by its handler among the extensions of the response.
 #[derive(Debug, Clone)]
-pub(crate) struct Wrote(pub(crate) Vec<(EntityKind, Uuid)>);
+pub(super) struct Wrote(Vec<(EntityKind, Uuid)>);
+
+impl Wrote {
+    pub(super) fn of(written: &Written) -> Wrote {
+        Wrote(written.changes.iter().map(|change| (change.kind, change.id)).collect())
+    }
+}
 
 /// Lets only those through who may ask, and logs a line for each write.
 pub(crate) fn guarded(router: Router, auth: AdminAuth) -> Router {

@@ -1,4 +1,5 @@
 //! `/debug/node/log-level`: how much the node logs, while it runs.
+
 use crate::logger;
 use crate::settings::{LogLevel, Value};
 use crate::status::message;

@@ -1,7 +1,7 @@
 //! `GET /`: what tools ask first, to learn what they are talking to.
+use crate::admin::answer::json_answer;
 use crate::control::Control;
 use crate::settings::{Database, Listen, Listeners, Settings};
-use crate::status::json_response;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -16,7 +16,7 @@ pub(super) const KONG_VERSION: &str = "3.9.1";
 
 pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
     let process = std::process::id();
-    json_response(
+    json_answer(
         StatusCode::OK,
         &json!({
             "tagline": "Welcome to Weir",
