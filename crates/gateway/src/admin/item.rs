@@ -4,16 +4,16 @@ use super::call::Call;
 use super::collection::Place;
 use super::conditions::Conditions;
 use super::edit::Edit;
+use super::guard::Wrote;
 use super::shown::{Shown, etag};
 use crate::registry::Written;
-use crate::store::Revision;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::time::SystemTime;
 use weir_model::entity::{Entity, EntityKind};
 
 /// Which revision a write made.
-const REVISION: &str = "x-weir-revision";
+pub(super) const REVISION: &str = "x-weir-revision";
 
 /// `GET`
 pub(super) async fn read(place: Place, call: Call) -> Result<Response, Denied> {
@@ -53,7 +53,7 @@ pub(super) async fn write(verb: Verb, place: Place, call: Call) -> Result<Respon
         registry.wait_in_force(written.revision).await;
     }
     let shown = shown(kind, &written).map(|entity| Shown::of(entity, &registry.entities()));
-    Ok(revised(answer(verb, shown.as_ref()), written.revision))
+    Ok(revised(answer(verb, shown.as_ref()), &written))
 }
 
 /// The entity that was asked for, among all that a write changed.
@@ -79,7 +79,8 @@ fn tagged(mut answer: Response, tag: &str) -> Response {
     answer
 }
 
-fn revised(mut answer: Response, revision: Revision) -> Response {
-    answer.headers_mut().insert(REVISION, revision.0.into());
+fn revised(mut answer: Response, written: &Written) -> Response {
+    answer.headers_mut().insert(REVISION, written.revision.0.into());
+    answer.extensions_mut().insert(Wrote::of(written));
     answer
 }

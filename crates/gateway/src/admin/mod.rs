@@ -2,13 +2,16 @@
 mod answer;
 mod body;
 mod call;
+pub(crate) mod client;
 mod collection;
 mod conditions;
 mod edit;
 mod form;
+pub(crate) mod guard;
 mod item;
 mod list;
 mod merge;
+mod node;
 mod place;
 mod shown;
 mod snis;
@@ -25,9 +28,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use call::Call;
+use client::Client;
 use collection::{Nesting, Place};
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -41,7 +44,7 @@ type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    let paths = status::shared().merge(entities()).with_state(control);
+    let paths = status::shared().merge(entities()).merge(node::router()).with_state(control);
     // What a path allows is only known around the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }
@@ -106,15 +109,17 @@ pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
 
 async fn log_access(
     State(access_log): State<AccessLog>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
+    ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
-    let asked = format!("{} {} {:?}", request.method(), request.uri(), request.version());
+    // Neither keys in paths nor arguments: either may be a credential.
+    let path = guard::shown(request.uri().path());
+    let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(
         "{} {} \"{asked}\" {}\n",
-        client.ip(),
+        client.address.ip(),
         logger::timestamp(SystemTime::now()),
         response.status().as_u16()
     );
