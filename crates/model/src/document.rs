@@ -19,4 +19,5 @@ pub struct Document {
     pub certificates: Vec<Certificate>,
     pub snis: Vec<Sni>,
     pub ca_certificates: Vec<CaCertificate>,
+    pub apisix_objects: Vec<ApisixObject>,
 }

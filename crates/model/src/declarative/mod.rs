@@ -51,6 +51,18 @@ pub struct Place {
     pub path: String,
 }
 
+/// What a text says, whatever it means.
+///
+/// # Errors
+/// Where it is not well-formed.
+pub fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<Problem>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
+    }
+}
+
 impl Document {
     /// Reads a declarative configuration and checks it whole: the document, or everything that is wrong with
     /// it, in the order of the file.
@@ -60,11 +72,7 @@ impl Document {
         plugins: &[PluginSchema],
         environment: Environment<'_>,
     ) -> Result<Read, Vec<Problem>> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root = match format {
-            Format::Yaml => yaml::parse(text)?,
-            Format::Json => json::parse(text)?,
-        };
+        let root = parse(text, format)?;
         match reader::check_root(&root) {
             Some(problem) => Err(vec![problem]),
             None => read(root, plugins, environment),

@@ -76,6 +76,7 @@ any_kind! {
     Upstreams(upstreams: Upstream),
     Targets(targets: Target),
     Plugins(plugins: Plugin),
+    ApisixObjects(apisix_objects: ApisixObject),
 }
 
 /// What becomes of an entity when one that it names is deleted.
@@ -116,9 +117,7 @@ impl Entity {
     /// The entities that this one names.
     pub fn references(&self) -> Vec<Reference> {
         use OnDelete::{Cascade, Restrict};
-        let to = |field, kind, on_delete| {
-            move |id: Uuid| Reference { field, kind, id, on_delete }
-        };
+        let to = |field, kind, on_delete| move |id: Uuid| Reference { field, kind, id, on_delete };
         let consumer = to("consumer", EntityKind::Consumers, Cascade);
         match self {
             Entity::Services(service) => {
@@ -149,7 +148,10 @@ impl Entity {
             Entity::HmacauthCredentials(credential) => vec![consumer(credential.consumer)],
             Entity::JwtSecrets(secret) => vec![consumer(secret.consumer)],
             Entity::Acls(acl) => vec![consumer(acl.consumer)],
-            Entity::Consumers(_) | Entity::Certificates(_) | Entity::CaCertificates(_) => Vec::new(),
+            Entity::Consumers(_)
+            | Entity::Certificates(_)
+            | Entity::CaCertificates(_)
+            | Entity::ApisixObjects(_) => Vec::new(),
         }
     }
 
@@ -172,7 +174,10 @@ impl Entity {
             Entity::BasicauthCredentials(credential) => vec![one("username", &credential.username)],
             Entity::HmacauthCredentials(credential) => vec![one("username", &credential.username)],
             Entity::Acls(acl) => {
-                vec![Unique(vec![("consumer", reference(Some(acl.consumer))), ("group", acl.group.as_str().into())])]
+                vec![Unique(vec![
+                    ("consumer", reference(Some(acl.consumer))),
+                    ("group", acl.group.as_str().into()),
+                ])]
             }
             Entity::Targets(target) => vec![Unique(vec![
                 ("target", target.target.as_str().into()),
@@ -188,6 +193,7 @@ impl Entity {
                 maybe("instance_name", &plugin.instance_name).chain([scope]).collect()
             }
             Entity::CaCertificates(authority) => vec![one("cert", authority.cert.trim())],
+            Entity::ApisixObjects(object) => vec![one("key", &object.key)],
             Entity::Certificates(_) => Vec::new(),
         }
     }
