@@ -1,4 +1,5 @@
 //! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
+use crate::apisix::standalone;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,6 +31,8 @@ pub(crate) enum Origin {
     File(PathBuf),
     /// In the setting `declarative_config_string`.
     Setting(String),
+    /// Nowhere: nothing is declared.
+    Nowhere,
 }
 
 impl fmt::Display for Origin {
@@ -37,6 +40,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::File(path) => path.display().fmt(f),
             Origin::Setting(_) => f.write_str("declarative_config_string"),
+            Origin::Nowhere => f.write_str("configuration"),
         }
     }
 }
@@ -45,14 +49,20 @@ impl Origin {
     fn text(&self) -> Result<Cow<'_, str>, String> {
         match self {
             Origin::Setting(text) => Ok(Cow::Borrowed(text)),
+            Origin::Nowhere => Ok(Cow::Borrowed("_format_version: '3.0'")),
             Origin::File(path) => read_text(path).map(Cow::Owned).map_err(|error| unreadable(path, &error)),
         }
+    }
+
+    fn path(&self) -> Option<&Path> {
+        if let Origin::File(path) = self { Some(path) } else { None }
     }
 
     fn format(&self) -> Format {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
             Origin::Setting(text) => text.trim_start().starts_with('{'),
+            Origin::Nowhere => false,
         };
         if is_json { Format::Json } else { Format::Yaml }
     }
@@ -98,8 +108,11 @@ pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
 pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
     let origin = &source.origin;
     let text = origin.text().map_err(|error| vec![error])?;
-    let read = Document::read(&text, origin.format(), &source.plugins, &source.environment)
-        .map_err(|problems| located(origin, &problems))?;
+    let read = match standalone::is_apisixs(origin.path(), &text) {
+        true => standalone::read(&text, origin.format(), &source.plugins),
+        false => Document::read(&text, origin.format(), &source.plugins, &source.environment),
+    };
+    let read = read.map_err(|problems| located(origin, &problems))?;
     let warnings = located(origin, &read.warnings);
     Ok(Configuration {
         document: read.document,
@@ -124,8 +137,13 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 impl Configuration {
+    /// Everything that the data plane refuses.
+    pub(crate) fn refusals(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
+        errors.iter().map(|error| self.refusal(origin, error)).collect()
+    }
+
     /// What the data plane refuses, with its place where that is known.
-    pub(crate) fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
+    fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
         let certificates = self.document.certificates.iter().zip(&self.certificates);
         match certificates.into_iter().find(|(certificate, _)| names(certificate.id)) {
@@ -138,11 +156,14 @@ impl Configuration {
 
     /// One warning that names every kind of field that has no effect yet, however often it is given.
     pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
-        let fields: BTreeSet<_> =
-            self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect();
-        let fields: Vec<_> = fields.into_iter().collect();
-        (!fields.is_empty()).then(|| format!("accepted but not yet in force: {}", fields.join(", ")))
+        not_in_force(&self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect())
     }
+}
+
+/// One warning that names all of these fields.
+pub(crate) fn not_in_force(fields: &BTreeSet<String>) -> Option<String> {
+    let names: Vec<_> = fields.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| format!("accepted but not yet in force: {}", names.join(", ")))
 }
 
 /// Messages, each with what it is about in front of it.

@@ -3,12 +3,13 @@
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
 use crate::configuration::{Environment, Origin, Source, plugins};
-use crate::control::{Control, Published};
+use crate::control::Control;
 use crate::options::not_in_force;
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
-use crate::settings::{Listen, Listeners, Loaded, LogTarget, Settings};
-use crate::{admin, command, logger, status};
+use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
+use crate::store::StoreError;
+use crate::{admin, apisix, command, logger, status};
 use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
@@ -27,10 +28,10 @@ use tokio::sync::mpsc;
 /// Why a node did not start.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// There is no declarative file.
-    NoConfiguration,
     /// The errors in the declarative file.
     Configuration(Vec<String>),
+    /// The store of the configuration cannot be used.
+    Store(StoreError),
     /// The node's folder cannot be used.
     Prefix(PrefixError),
     /// The data plane does not start.
@@ -48,23 +49,29 @@ pub(crate) enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::NoConfiguration => f.write_str(
-                "there is nothing to serve: name a declarative file with `--config kong.yml` (try `weir demo` for one)",
-            ),
             StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
+            StartError::Store(error) => error.fmt(f),
             StartError::Prefix(error) => error.fmt(f),
             StartError::Proxy(error) => {
                 error.fmt(f)?;
                 match error {
-                    weir_proxy::StartError::Listen(address, error) => f.write_str(refused_port(*address, error)),
+                    weir_proxy::StartError::Listen(address, error) => {
+                        f.write_str(refused_port(*address, error))
+                    }
                     _ => Ok(()),
                 }
             }
             StartError::Bind { name, address, error } => {
-                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(*address, error))
+                write!(
+                    f,
+                    "{name}: {address}: {error}: give it another value{}",
+                    refused_port(*address, error)
+                )
             }
             StartError::Tls(error) => error.fmt(f),
-            StartError::Setting { name, value, error } => write!(f, "{name}: {value}: {error}: give it another value"),
+            StartError::Setting { name, value, error } => {
+                write!(f, "{name}: {value}: {error}: give it another value")
+            }
             StartError::System(error) => error.fmt(f),
         }
     }
@@ -104,6 +111,8 @@ pub(crate) struct Addresses {
     pub(crate) proxy_ssl: Vec<SocketAddr>,
     pub(crate) admin: Vec<SocketAddr>,
     pub(crate) status: Vec<SocketAddr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) apisix_admin: Vec<SocketAddr>,
 }
 
 /// A node that has started.
@@ -129,7 +138,7 @@ impl Node {
     /// Starts to proxy, and opens everything else.
     pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
         let Loaded { mut settings, given, warnings } = loaded;
-        let origin = origin(&settings)?;
+        let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
         place_logs(&mut settings, prefix.path())?;
@@ -146,13 +155,20 @@ impl Node {
             .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
             .map_err(StartError::Prefix)?;
         drop(entered);
+        let apisix = apisix::Opened::open(&settings, prefix.path())?;
         let admin = bind("admin_listen", &openable(&settings))?;
         let status = bind("status_listen", &settings.status_listen)?;
-        let (control, Published { warnings, .. }) = Control::start(&settings, source)?;
+        let own = apisix.as_ref().map(apisix::Opened::own).unwrap_or_default();
+        let starting = Box::pin(Control::start(settings.clone(), source, own));
+        let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
-        let addresses = addresses(&control, &admin, &status)?;
-        let servers = routers(&settings, &control, admin, status)?;
+        let mut addresses = addresses(&control, &admin, &status)?;
+        let mut servers = routers(&settings, &control, admin, status)?;
+        if let Some(apisix) = apisix {
+            addresses.apisix_admin = apisix.addresses()?;
+            servers.extend(apisix.serve(&control, runtime.handle()));
+        }
         let drain_timeout = settings.drain_timeout;
         Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
     }
@@ -263,10 +279,13 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
     Ok(())
 }
 
-fn origin(settings: &Settings) -> Result<Origin, StartError> {
+fn origin(settings: &Settings) -> Origin {
+    if matches!(settings.database, Some(Database::Sqlite | Database::Postgres)) {
+        return Origin::Nowhere;
+    }
     let file = settings.declarative_config.clone().map(Origin::File);
     let text = || settings.declarative_config_string.clone().map(|text| Origin::Setting(text.0));
-    file.or_else(text).ok_or(StartError::NoConfiguration)
+    file.or_else(text).unwrap_or(Origin::Nowhere)
 }
 
 fn start_log(settings: &Settings) -> Result<(), StartError> {
@@ -304,7 +323,8 @@ fn openable(settings: &Settings) -> Listeners {
     Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
 }
 
-fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
+/// Listens; the setting is named where that fails.
+pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
     let bind = |listen: &Listen| {
         let bound = TcpListener::bind(listen.address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -319,7 +339,8 @@ fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -
     let (proxy, proxy_ssl) = control.addresses();
     let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
     let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status })
+    let apisix_admin = Vec::new();
+    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
 }
 
 fn routers(

@@ -9,14 +9,15 @@ mod key;
 mod metrics;
 mod object;
 mod on_proxy;
+mod opened;
 pub(crate) mod standalone;
 mod translate;
 mod write;
 
-pub(crate) use api::Api;
 pub(crate) use key::AdminKey;
-pub(crate) use on_proxy::OnProxy;
+pub(crate) use opened::Opened;
 
+use api::Api;
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
@@ -25,7 +26,7 @@ use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// Everything that the Admin API's own listeners serve.
-pub(crate) fn router(api: Arc<Api>) -> Router {
+fn router(api: Arc<Api>) -> Router {
     Router::new().fallback(answer).with_state(api)
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn id_text(id: &Json) -> Option<String> {
 /// Finds objects.
 pub(crate) trait Objects {
     /// What is written of one.
-    fn find(&self, key: &Key) -> Option<&Json>;
+    fn value(&self, key: &Key) -> Option<&Json>;
 }
 
 /// The object as it is stored.
@@ -156,7 +156,7 @@ pub(crate) fn all(entities: &Entities, kind: Kind) -> impl Iterator<Item = (Key,
 }
 
 impl Objects for Entities {
-    fn find(&self, key: &Key) -> Option<&Json> {
+    fn value(&self, key: &Key) -> Option<&Json> {
         stored(self, key).map(|object| &object.value)
     }
 }

@@ -39,7 +39,7 @@ impl Written {
 struct ByKey<'w>(HashMap<&'w Key, &'w Json>);
 
 impl Objects for ByKey<'_> {
-    fn find(&self, key: &Key) -> Option<&Json> {
+    fn value(&self, key: &Key) -> Option<&Json> {
         self.0.get(key).copied()
     }
 }

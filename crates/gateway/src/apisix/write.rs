@@ -157,8 +157,8 @@ struct World<'e> {
 }
 
 impl Objects for World<'_> {
-    fn find(&self, key: &Key) -> Option<&Json> {
-        if key == self.key { Some(self.value) } else { self.entities.find(key) }
+    fn value(&self, key: &Key) -> Option<&Json> {
+        if key == self.key { Some(self.value) } else { self.entities.value(key) }
     }
 }
 

@@ -106,7 +106,7 @@ fn named<'o>(objects: &'o dyn Objects, kind: Kind, id: &Json) -> Result<(Key, &'
     let id = super::object::id_text(id)
         .ok_or_else(|| Invalid::configuration(format!("the id of a {what} is a text or a whole number")))?;
     let key = Key::new(kind, id)?;
-    match objects.find(&key) {
+    match objects.value(&key) {
         Some(value) => Ok((key, value)),
         None => {
             let id = &key.id;

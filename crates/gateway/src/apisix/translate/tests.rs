@@ -10,7 +10,7 @@ use weir_proxy::route::{Query, Router, Scheme};
 struct Others(HashMap<String, Json>);
 
 impl Objects for Others {
-    fn find(&self, key: &Key) -> Option<&Json> {
+    fn value(&self, key: &Key) -> Option<&Json> {
         self.0.get(&key.to_string())
     }
 }
