@@ -21,12 +21,13 @@ fn with_apisix(builder: Builder) -> Builder {
 
 /// A gateway whose configuration is written by its Admin APIs.
 fn writable() -> Gateway {
-    with_apisix(Gateway::stored()).start()
+    with_apisix(Gateway::empty()).start()
 }
 
 fn ask(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Message {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");
     Peer::connect(at).send(head + body).response()
 }
 
@@ -56,7 +57,11 @@ fn check(gateway: &Gateway, name: &str, step: &Json) {
     } else {
         let methods = ["GET", "PUT", "POST", "PATCH", "DELETE"];
         let (method, path) = methods.iter().find_map(|method| Some((method, text(method)?))).expect(&name);
-        let key = if step.get("key").is_some() { text("key").unwrap_or_default().to_owned() } else { format!("X-API-KEY: {KEY}") };
+        let key = if step.get("key").is_some() {
+            text("key").unwrap_or_default().to_owned()
+        } else {
+            format!("X-API-KEY: {KEY}")
+        };
         let body = step.get("body").map(ToString::to_string).or(text("text").map(str::to_owned));
         let path = format!("/apisix/admin{path}");
         ask(gateway.apisix_admin(), method, &path, &line(&key), &body.unwrap_or_default())
@@ -177,7 +182,7 @@ fn the_admin_api_is_on_the_proxys_port_unless_it_is_switched_off() {
     assert_eq!([routes(gateway.apisix_proxy()), metrics(gateway.apisix_proxy())], [200, 200]);
     assert_eq!([routes(gateway.apisix_admin()), metrics(gateway.apisix_admin())], [200, 200]);
     assert_eq!([routes(gateway.proxy()), metrics(gateway.proxy())], [404, 404], "not on Kong's port");
-    let gateway = with_apisix(Gateway::stored()).set("apisix_admin_on_proxy", "off").start();
+    let gateway = with_apisix(Gateway::empty()).set("apisix_admin_on_proxy", "off").start();
     assert_eq!([routes(gateway.apisix_proxy()), metrics(gateway.apisix_proxy())], [404, 200]);
     assert_eq!(routes(gateway.apisix_admin()), 200);
 }
@@ -238,7 +243,10 @@ fn a_standalone_file_is_checked() {
     };
     assert_eq!(check(STANDALONE.replace("UPSTREAM", "a.test:80").as_str()), (true, String::new()));
     let (good, errors) = check("routes:\n  - uri: /a\n    vars: [[arg_a, ==, b]]\n#END\n");
-    assert!(!good && errors.contains("apisix.yaml:2:5: routes[0]: invalid configuration: `vars`"), "{errors}");
+    assert!(
+        !good && errors.contains("apisix.yaml:2:5: routes[0]: invalid configuration: `vars`"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -249,7 +257,8 @@ fn a_key_is_made_up_where_none_is_set() {
         .set("apisix_admin_listen", "127.0.0.1:0")
         .start();
     let log = gateway.log();
-    let key = log.lines().find_map(|line| line.strip_prefix("apisix_admin_key: ")?.split(' ').next()).unwrap();
+    let key =
+        log.lines().find_map(|line| line.strip_prefix("apisix_admin_key: ")?.split(' ').next()).unwrap();
     let routes = |key: &str| {
         let key = format!("X-API-KEY: {key}\r\n");
         ask(gateway.apisix_admin(), "GET", "/apisix/admin/routes", &key, "").status

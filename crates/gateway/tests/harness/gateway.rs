@@ -39,6 +39,8 @@ struct StartLine {
     proxy_ssl: Vec<SocketAddr>,
     admin: Vec<SocketAddr>,
     status: Vec<SocketAddr>,
+    #[serde(default)]
+    apisix_admin: Vec<SocketAddr>,
 }
 
 /// What a gateway is started with.
@@ -48,6 +50,7 @@ pub struct Builder {
     environment: Vec<(String, String)>,
     open_files: Option<usize>,
     inline: bool,
+    empty: bool,
 }
 
 /// A running gateway; killed when dropped.
@@ -118,7 +121,7 @@ impl Builder {
         command.arg("run");
         if self.inline {
             command.env("KONG_DECLARATIVE_CONFIG_STRING", &self.configuration);
-        } else {
+        } else if !self.empty {
             command.arg("--config").arg(file);
         }
         command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
@@ -147,7 +150,13 @@ impl Gateway {
             environment: Vec::new(),
             open_files: None,
             inline: false,
+            empty: false,
         }
+    }
+
+    /// A gateway to be, that has no file: it starts with nothing, and its Admin API can be written to.
+    pub fn empty() -> Builder {
+        Builder { empty: true, ..Gateway::builder("") }
     }
 
     /// Starts with a declarative file.
@@ -205,6 +214,16 @@ impl Gateway {
     /// Where the Admin API listens.
     pub fn admin_addresses(&self) -> &[SocketAddr] {
         &self.start.admin
+    }
+
+    /// Where the proxy listens for APISIX's clients.
+    pub fn apisix_proxy(&self) -> SocketAddr {
+        *self.start.proxy.last().expect("the proxy listens")
+    }
+
+    /// Where APISIX's Admin API listens.
+    pub fn apisix_admin(&self) -> SocketAddr {
+        self.start.apisix_admin[0]
     }
 
     /// The declarative file.

@@ -10,7 +10,7 @@ use super::object::{Invalid, Key, Kind, Objects};
 use schema::{PluginSet, read};
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, Json, Record};
+use weir_model::schema::{Json, Record};
 use weir_model::{PluginSchema, Reading, Uuid};
 
 /// What an object becomes.

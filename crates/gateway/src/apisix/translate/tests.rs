@@ -4,6 +4,7 @@ use crate::configuration;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::Route;
+use weir_model::schema::Choice;
 use weir_proxy::route::{Query, Router, Scheme};
 
 /// Objects by key.
