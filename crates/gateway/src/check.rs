@@ -1,6 +1,6 @@
 //! `weir check`: what a declarative file would say at the start, without starting.
 use crate::configuration::{Origin, Source, located, plugins, process_environment};
-use crate::control::try_out;
+use crate::data_plane::try_out;
 use crate::settings::Settings;
 use std::io::{self, Write};
 use std::path::PathBuf;

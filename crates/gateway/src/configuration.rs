@@ -30,6 +30,8 @@ pub(crate) enum Origin {
     File(PathBuf),
     /// In the setting `declarative_config_string`.
     Setting(String),
+    /// Nowhere: nothing is declared.
+    Nowhere,
 }
 
 impl fmt::Display for Origin {
@@ -37,6 +39,7 @@ impl fmt::Display for Origin {
         match self {
             Origin::File(path) => path.display().fmt(f),
             Origin::Setting(_) => f.write_str("declarative_config_string"),
+            Origin::Nowhere => f.write_str("configuration"),
         }
     }
 }
@@ -45,6 +48,7 @@ impl Origin {
     fn text(&self) -> Result<Cow<'_, str>, String> {
         match self {
             Origin::Setting(text) => Ok(Cow::Borrowed(text)),
+            Origin::Nowhere => Ok(Cow::Borrowed("_format_version: '3.0'")),
             Origin::File(path) => read_text(path).map(Cow::Owned).map_err(|error| unreadable(path, &error)),
         }
     }
@@ -53,6 +57,7 @@ impl Origin {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
             Origin::Setting(text) => text.trim_start().starts_with('{'),
+            Origin::Nowhere => false,
         };
         if is_json { Format::Json } else { Format::Yaml }
     }
@@ -124,8 +129,13 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 impl Configuration {
+    /// Everything that the data plane refuses.
+    pub(crate) fn refusals(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
+        errors.iter().map(|error| self.refusal(origin, error)).collect()
+    }
+
     /// What the data plane refuses, with its place where that is known.
-    pub(crate) fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
+    fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
         let certificates = self.document.certificates.iter().zip(&self.certificates);
         match certificates.into_iter().find(|(certificate, _)| names(certificate.id)) {
@@ -138,11 +148,14 @@ impl Configuration {
 
     /// One warning that names every kind of field that has no effect yet, however often it is given.
     pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
-        let fields: BTreeSet<_> =
-            self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect();
-        let fields: Vec<_> = fields.into_iter().collect();
-        (!fields.is_empty()).then(|| format!("accepted but not yet in force: {}", fields.join(", ")))
+        not_in_force(&self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect())
     }
+}
+
+/// One warning that names all of these fields.
+pub(crate) fn not_in_force(fields: &BTreeSet<String>) -> Option<String> {
+    let names: Vec<_> = fields.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| format!("accepted but not yet in force: {}", names.join(", ")))
 }
 
 /// Messages, each with what it is about in front of it.

@@ -1,45 +1,35 @@
-//! The one handle on the running data plane: whoever asks it or changes it, the Admin API, a signal or a command,
-//! does so through [`Control`].
+//! The one handle on the running node: whoever asks it or changes it, the Admin API, a signal or a command, does so
+//! through [`Control`].
+use crate::aside::aside;
 use crate::configuration::{self, Configuration, Origin, Source};
+use crate::data_plane::{DataPlane, compiler};
 use crate::node::StartError;
-use crate::options::{access_log, options, trusted_certificate_files};
+use crate::options::{access_log, options};
+use crate::registry::Registry;
 use crate::settings::Settings;
+use crate::store::{self, Loaded, Store};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use weir_model::entity::Target;
-use weir_model::{Document, Uuid};
+use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
-use weir_proxy::tls::{ca_certificates, default_certificate};
-use weir_proxy::{Compiler, Proxy, Retained, Snapshot, Totals};
+use weir_proxy::{Compiler, Proxy, Totals};
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
-    proxy: Proxy,
-    compiler: Compiler,
-    source: Source,
-    in_force: Mutex<Arc<InForce>>,
+    plane: Arc<DataPlane>,
+    registry: Arc<Registry>,
+    source: Arc<Source>,
+    settings: Settings,
+    /// The warning of declared fields without effect, said once for as long as it stays the same.
+    not_in_force: Mutex<Option<String>>,
     draining: AtomicBool,
     /// Names this process among the nodes that a monitor sees.
     node_id: String,
-}
-
-/// The configuration that workers serve.
-struct InForce {
-    hash: String,
-    document: Document,
-    /// The warning of fields without effect, said once for as long as it stays the same.
-    not_in_force: Option<String>,
-}
-
-/// A configuration that can be put in force.
-pub(crate) struct Prepared {
-    snapshot: Snapshot,
-    in_force: Arc<InForce>,
-    warnings: Vec<String>,
 }
 
 /// A configuration came into force.
@@ -51,48 +41,105 @@ pub(crate) struct Published {
     pub(crate) warnings: Vec<String>,
 }
 
+/// What a node begins with.
+enum Beginning {
+    Declared(Configuration),
+    Stored(Arc<dyn Store>, Loaded),
+}
+
 impl Control {
-    /// Reads the configuration and starts to serve it.
-    pub(crate) fn start(settings: &Settings, source: Source) -> Result<(Control, Published), StartError> {
-        let compiler = compiler(settings)?;
-        let Prepared { snapshot, in_force, mut warnings } =
-            prepare(&compiler, &source).map_err(StartError::Configuration)?;
-        let access_log = access_log(settings)
-            .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
-        let proxy = Proxy::start(options(settings), access_log, snapshot).map_err(StartError::Proxy)?;
-        warnings.extend(in_force.not_in_force.clone());
-        let published = Published { hash: in_force.hash.clone(), warnings };
-        let (in_force, draining) = (Mutex::new(in_force), AtomicBool::new(false));
-        let node_id = Uuid::new_v4().to_string();
-        Ok((Control { proxy, compiler, source, in_force, draining, node_id }, published))
+    /// Reads the configuration, wherever it is, and starts to serve it.
+    pub(crate) async fn start(
+        settings: Settings,
+        source: Source,
+    ) -> Result<(Control, Vec<String>), StartError> {
+        let compiler = compiler(&settings)?;
+        let source = Arc::new(source);
+        let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
+            Beginning::Declared(read) => {
+                let plane = serve(&settings, compiler, &read.document, |errors| {
+                    read.refusals(&source.origin, errors)
+                })?;
+                let not_in_force = warning(&source, &read);
+                let warnings = read.warnings.into_iter().chain(not_in_force.clone()).collect();
+                (plane.clone(), Registry::declared(plane, read.document, read.hash), warnings, not_in_force)
+            }
+            Beginning::Stored(store, Loaded { revision, entities }) => {
+                let entities = Entities::from_iter(entities);
+                let plane = serve(&settings, compiler, &entities.document(), |errors| {
+                    errors.iter().map(ToString::to_string).collect()
+                })?;
+                let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins);
+                (plane, registry, Vec::new(), None)
+            }
+        };
+        let control = Control {
+            plane,
+            registry: Arc::new(registry),
+            source,
+            settings,
+            not_in_force: Mutex::new(not_in_force),
+            draining: AtomicBool::new(false),
+            node_id: Uuid::new_v4().to_string(),
+        };
+        Ok((control, warnings))
     }
 
-    /// Reads the declarative file again and compiles it; takes long and changes nothing.
-    pub(crate) fn prepare(&self) -> Result<Prepared, Vec<String>> {
-        if let Origin::Setting(_) = self.source.origin {
-            return Err(vec![format!(
-                "{}: there is no file to read again: start the node anew, or with a file named by `--config`",
-                self.source.origin
-            )]);
-        }
-        prepare(&self.compiler, &self.source)
+    /// What is configured, and who may change it.
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
-    /// Puts a configuration in force; returns when every worker serves it.
-    pub(crate) async fn publish(&self, prepared: Prepared) -> Published {
-        let Prepared { snapshot, in_force, mut warnings } = prepared;
-        if in_force.not_in_force != self.in_force().not_in_force {
-            warnings.extend(in_force.not_in_force.clone());
+    /// The plugins that may be configured.
+    pub(crate) fn plugins(&self) -> &[PluginSchema] {
+        &self.source.plugins
+    }
+
+    /// What the node was started with.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Reads the declarative file again and puts it in force; returns when every worker serves it.
+    pub(crate) async fn reload(&self) -> Result<Published, Vec<String>> {
+        let source = self.source.clone();
+        if let Some(reason) = self.is_not_reloadable() {
+            return Err(vec![format!("{}: {reason}", source.origin)]);
         }
-        let hash = in_force.hash.clone();
-        self.proxy.publish(snapshot).await;
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
+        let read = aside("weir-reload", move || configuration::read(&source))
+            .await
+            .unwrap_or_else(|error| Err(vec![error.to_string()]))?;
+        let declared = self.registry.declare(read.document.clone(), read.hash.clone()).await;
+        declared.map_err(|errors| read.refusals(&self.source.origin, &errors))?;
+        Ok(self.published(read))
+    }
+
+    fn is_not_reloadable(&self) -> Option<&'static str> {
+        match self.source.origin {
+            Origin::File(_) => None,
+            Origin::Nowhere if self.registry.is_stored() => Some(
+                "it is kept in a database, which is followed all the time: there is nothing to read again",
+            ),
+            Origin::Setting(_) | Origin::Nowhere => Some(
+                "there is no file to read again: start the node anew, or with a file named by `--config`",
+            ),
+        }
+    }
+
+    fn published(&self, read: Configuration) -> Published {
+        let not_in_force = warning(&self.source, &read);
+        let Configuration { hash, mut warnings, .. } = read;
+        let mut said = self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        if not_in_force != *said {
+            warnings.extend(not_in_force.clone());
+            *said = not_in_force;
+        }
         Published { hash, warnings }
     }
 
     /// Opens the log of proxied requests anew, once it has been moved away.
     pub(crate) fn reopen_access_log(&self) {
-        match self.proxy.access_log().reopen() {
+        match self.plane.proxy.access_log().reopen() {
             Ok(()) => tracing::info!("proxy_access_log reopened"),
             Err(error) => {
                 tracing::error!(%error, "proxy_access_log cannot be reopened: lines go to the old file")
@@ -103,8 +150,8 @@ impl Control {
     /// Takes no more connections, and returns when the requests in flight have ended: true if all did in time.
     pub(crate) async fn drain(&self, timeout: Duration) -> bool {
         self.draining.store(true, Ordering::SeqCst);
-        let in_time = self.proxy.drain(timeout).await;
-        self.proxy.access_log().flush();
+        let in_time = self.plane.proxy.drain(timeout).await;
+        self.plane.proxy.access_log().flush();
         in_time
     }
 
@@ -116,7 +163,7 @@ impl Control {
     /// The addresses proxied from, with the ports they really have: plain ones, then those that speak TLS.
     pub(crate) fn addresses(&self) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         let of = |wanted| {
-            self.proxy.addresses().iter().filter(|(_, tls)| *tls == wanted).map(|(a, _)| *a).collect()
+            self.plane.proxy.addresses().iter().filter(|(_, tls)| *tls == wanted).map(|(a, _)| *a).collect()
         };
         (of(false), of(true))
     }
@@ -124,7 +171,8 @@ impl Control {
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         let Totals { connections, accepted, requests } = self.totals();
-        let document = &self.in_force().document;
+        let configuration = self.registry.configuration();
+        let document = &configuration.document;
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
@@ -135,33 +183,60 @@ impl Control {
                 ..Connections::default()
             },
             total_requests: requests,
-            datastore_reachable: true,
+            datastore_reachable: self.registry.is_reachable(),
             document,
             targets: &targets(document),
         };
-        exposition(&self.compiler.retained, &node)
+        exposition(&self.plane.compiler.retained, &node)
     }
 
     /// What the node has served so far.
     pub(crate) fn totals(&self) -> Totals {
-        self.proxy.totals()
+        self.plane.proxy.totals()
     }
 
     /// The hash of the configuration in force.
     pub(crate) fn config_hash(&self) -> String {
-        self.in_force().hash.clone()
+        self.registry.configuration().hash.clone()
     }
+}
 
-    fn in_force(&self) -> Arc<InForce> {
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+/// Reads what there is to begin with.
+async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartError> {
+    match store::open(settings, source.plugins.clone()).await.map_err(StartError::Store)? {
+        Some(store) => {
+            let loaded = store.load().await.map_err(StartError::Store)?;
+            Ok(Beginning::Stored(store, loaded))
+        }
+        None => configuration::read(source).map(Beginning::Declared).map_err(StartError::Configuration),
     }
+}
+
+/// Starts the data plane with a first configuration.
+fn serve(
+    settings: &Settings,
+    compiler: Compiler,
+    document: &Document,
+    explain: impl FnOnce(&[weir_proxy::CompileError]) -> Vec<String>,
+) -> Result<Arc<DataPlane>, StartError> {
+    let snapshot =
+        compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
+    let access_log = access_log(settings)
+        .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
+    let proxy = Proxy::start(options(settings), access_log, snapshot).map_err(StartError::Proxy)?;
+    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current() }))
+}
+
+/// The warning of declared fields without effect.
+fn warning(source: &Source, read: &Configuration) -> Option<String> {
+    read.not_in_force_at_once().map(|warning| format!("{}: {warning}", source.origin))
 }
 
 /// Every target, as Kong reports one whose health nobody checks.
 fn targets(document: &Document) -> Vec<TargetHealth> {
     let upstreams: HashMap<_, _> =
         document.upstreams.iter().map(|upstream| (upstream.id, &upstream.name)).collect();
-    let health = |target: &Target| {
+    let health = |target: &Arc<Target>| {
         Some(TargetHealth {
             upstream: (*upstreams.get(&target.upstream)?).clone(),
             target: target.target.clone(),
@@ -170,59 +245,4 @@ fn targets(document: &Document) -> Vec<TargetHealth> {
         })
     };
     document.targets.iter().filter_map(health).collect()
-}
-
-fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
-    let files = settings.ssl_cert.as_deref().zip(settings.ssl_cert_key.as_ref().map(|key| key.0.as_path()));
-    let mut trusted_certificates = Vec::new();
-    for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
-        trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
-    }
-    Ok(Compiler {
-        workers: settings.workers.0,
-        default_certificate: default_certificate(files).map_err(StartError::Tls)?,
-        trusted_certificates,
-        retained: Arc::new(Retained::default()),
-    })
-}
-
-fn read_trusted(path: &Path) -> Result<String, StartError> {
-    let name = "lua_ssl_trusted_certificate";
-    std::fs::read_to_string(path).map_err(|error| StartError::Setting {
-        name,
-        value: path.display().to_string(),
-        error,
-    })
-}
-
-fn prepare(compiler: &Compiler, source: &Source) -> Result<Prepared, Vec<String>> {
-    let configuration = configuration::read(source)?;
-    let snapshot = compile(compiler, source, &configuration)?;
-    let not_in_force = configuration.not_in_force_at_once();
-    let not_in_force = not_in_force.map(|warning| format!("{}: {warning}", source.origin));
-    let Configuration { document, hash, warnings, .. } = configuration;
-    Ok(Prepared { snapshot, in_force: Arc::new(InForce { hash, document, not_in_force }), warnings })
-}
-
-fn compile(
-    compiler: &Compiler,
-    source: &Source,
-    configuration: &Configuration,
-) -> Result<Snapshot, Vec<String>> {
-    compiler
-        .compile(&configuration.document)
-        .map_err(|errors| errors.iter().map(|error| configuration.refusal(&source.origin, error)).collect())
-}
-
-/// Compiles a configuration as a node with no settings would, for `weir check`.
-pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
-    let configuration = configuration::read(source)?;
-    let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
-    let system = trusted_certificate_files(&["system".to_owned()]);
-    let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
-    let retained = Arc::new(Retained::default());
-    let compiler = Compiler { workers: 1, default_certificate, trusted_certificates, retained };
-    compile(&compiler, source, &configuration)?;
-    Ok(configuration)
 }

@@ -2,7 +2,7 @@
 //! shows the status that each gave.
 use crate::echo;
 use crate::node::{Addresses, Node};
-use crate::settings::{Listen, Listeners, Loaded};
+use crate::settings::{Database, Listen, Listeners, Loaded};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode, Stdio};
@@ -48,6 +48,7 @@ pub(crate) fn run(mut loaded: Loaded) -> Result<ExitCode, String> {
     let upstream = format!("http://{}", echo::start().map_err(|error| error.to_string())?);
     loaded.settings.prefix = Some(folder.path().to_owned());
     loaded.settings.declarative_config = Some(file);
+    loaded.settings.database = Some(Database::Off);
     prefer_defaults(&mut loaded);
     let environment = move |name: &str| match name {
         "ECHO_URL" => Some(upstream.clone()),

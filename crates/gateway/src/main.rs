@@ -7,15 +7,18 @@ mod cli;
 mod command;
 mod configuration;
 mod control;
+mod data_plane;
 mod demo;
 mod echo;
 mod logger;
 mod node;
 mod options;
 mod prefix;
+mod registry;
 mod reload;
 mod settings;
 mod status;
+mod store;
 
 use clap::Parser;
 use cli::{Cli, Command, SettingsArgs};

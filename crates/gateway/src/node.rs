@@ -3,11 +3,12 @@
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
 use crate::configuration::{Environment, Origin, Source, plugins};
-use crate::control::{Control, Published};
+use crate::control::Control;
 use crate::options::not_in_force;
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
-use crate::settings::{Listen, Listeners, Loaded, LogTarget, Settings};
+use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
+use crate::store::StoreError;
 use crate::{admin, command, logger, status};
 use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -27,10 +28,10 @@ use tokio::sync::mpsc;
 /// Why a node did not start.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// There is no declarative file.
-    NoConfiguration,
     /// The errors in the declarative file.
     Configuration(Vec<String>),
+    /// The store of the configuration cannot be used.
+    Store(StoreError),
     /// The node's folder cannot be used.
     Prefix(PrefixError),
     /// The data plane does not start.
@@ -48,23 +49,29 @@ pub(crate) enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::NoConfiguration => f.write_str(
-                "there is nothing to serve: name a declarative file with `--config kong.yml` (try `weir demo` for one)",
-            ),
             StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
+            StartError::Store(error) => error.fmt(f),
             StartError::Prefix(error) => error.fmt(f),
             StartError::Proxy(error) => {
                 error.fmt(f)?;
                 match error {
-                    weir_proxy::StartError::Listen(address, error) => f.write_str(refused_port(*address, error)),
+                    weir_proxy::StartError::Listen(address, error) => {
+                        f.write_str(refused_port(*address, error))
+                    }
                     _ => Ok(()),
                 }
             }
             StartError::Bind { name, address, error } => {
-                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(*address, error))
+                write!(
+                    f,
+                    "{name}: {address}: {error}: give it another value{}",
+                    refused_port(*address, error)
+                )
             }
             StartError::Tls(error) => error.fmt(f),
-            StartError::Setting { name, value, error } => write!(f, "{name}: {value}: {error}: give it another value"),
+            StartError::Setting { name, value, error } => {
+                write!(f, "{name}: {value}: {error}: give it another value")
+            }
             StartError::System(error) => error.fmt(f),
         }
     }
@@ -129,7 +136,7 @@ impl Node {
     /// Starts to proxy, and opens everything else.
     pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
         let Loaded { mut settings, given, warnings } = loaded;
-        let origin = origin(&settings)?;
+        let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
         place_logs(&mut settings, prefix.path())?;
@@ -148,7 +155,8 @@ impl Node {
         drop(entered);
         let admin = bind("admin_listen", &openable(&settings))?;
         let status = bind("status_listen", &settings.status_listen)?;
-        let (control, Published { warnings, .. }) = Control::start(&settings, source)?;
+        let starting = Box::pin(Control::start(settings.clone(), source));
+        let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         let addresses = addresses(&control, &admin, &status)?;
@@ -263,10 +271,13 @@ fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> 
     Ok(())
 }
 
-fn origin(settings: &Settings) -> Result<Origin, StartError> {
+fn origin(settings: &Settings) -> Origin {
+    if matches!(settings.database, Some(Database::Sqlite | Database::Postgres)) {
+        return Origin::Nowhere;
+    }
     let file = settings.declarative_config.clone().map(Origin::File);
     let text = || settings.declarative_config_string.clone().map(|text| Origin::Setting(text.0));
-    file.or_else(text).ok_or(StartError::NoConfiguration)
+    file.or_else(text).unwrap_or(Origin::Nowhere)
 }
 
 fn start_log(settings: &Settings) -> Result<(), StartError> {

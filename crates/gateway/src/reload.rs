@@ -1,6 +1,5 @@
-//! A reload while traffic flows: prepared on a thread of its own, which yields to the workers.
-use crate::aside::aside;
-use crate::control::{Control, Prepared, Published};
+//! Reloads while traffic flows, one after the other.
+use crate::control::{Control, Published};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -25,19 +24,9 @@ impl Reloader {
     /// before it stays in force.
     pub(crate) async fn reload(&self) -> Result<Published, Vec<String>> {
         let _turn = self.turn.lock().await;
-        let outcome = match self.prepare().await {
-            Ok(prepared) => Ok(self.control.publish(prepared).await),
-            Err(errors) => Err(errors),
-        };
+        let outcome = self.control.reload().await;
         report(&outcome);
         outcome
-    }
-
-    async fn prepare(&self) -> Result<Prepared, Vec<String>> {
-        let control = self.control.clone();
-        aside("weir-reload", move || control.prepare())
-            .await
-            .unwrap_or_else(|error| Err(vec![error.to_string()]))
     }
 }
 

@@ -38,7 +38,7 @@ fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
     let (status, said) = Gateway::builder(EMPTY)
         .set("proxy_lisen", "127.0.0.1:0")
         .env("WEIR_WORKERS", "many")
-        .env("KONG_DATABASE", "postgres")
+        .env("KONG_DATABASE", "cassandra")
         .set("log_level", "loud")
         .fail();
     assert_eq!(status.code(), Some(1));
@@ -48,7 +48,7 @@ fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
     );
     assert!(said.contains("--set log_level: log_level: `loud` is not one of"), "{said}");
     assert!(
-        said.contains("environment variable KONG_DATABASE: database: `postgres` is not supported"),
+        said.contains("environment variable KONG_DATABASE: database: `cassandra` is not one of"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 3, "the flag `workers` hides WEIR_WORKERS: {said}");

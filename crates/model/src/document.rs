@@ -1,22 +1,24 @@
 //! The whole configuration as one value.
 use crate::entity::*;
+use std::sync::Arc;
 
-/// Every entity, flat: parents are named by id. Built by the declarative reader, checked before use.
+/// Every entity, flat: parents are named by id. Built by the declarative reader, checked before use. A clone shares the
+/// entities.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Document {
-    pub services: Vec<Service>,
-    pub routes: Vec<Route>,
-    pub consumers: Vec<Consumer>,
-    pub keyauth_credentials: Vec<KeyAuthCredential>,
-    pub basicauth_credentials: Vec<BasicAuthCredential>,
-    pub hmacauth_credentials: Vec<HmacAuthCredential>,
-    pub jwt_secrets: Vec<JwtSecret>,
-    pub acls: Vec<Acl>,
-    pub plugins: Vec<Plugin>,
-    pub upstreams: Vec<Upstream>,
-    pub targets: Vec<Target>,
-    pub certificates: Vec<Certificate>,
-    pub snis: Vec<Sni>,
-    pub ca_certificates: Vec<CaCertificate>,
+    pub services: Vec<Arc<Service>>,
+    pub routes: Vec<Arc<Route>>,
+    pub consumers: Vec<Arc<Consumer>>,
+    pub keyauth_credentials: Vec<Arc<KeyAuthCredential>>,
+    pub basicauth_credentials: Vec<Arc<BasicAuthCredential>>,
+    pub hmacauth_credentials: Vec<Arc<HmacAuthCredential>>,
+    pub jwt_secrets: Vec<Arc<JwtSecret>>,
+    pub acls: Vec<Arc<Acl>>,
+    pub plugins: Vec<Arc<Plugin>>,
+    pub upstreams: Vec<Arc<Upstream>>,
+    pub targets: Vec<Arc<Target>>,
+    pub certificates: Vec<Arc<Certificate>>,
+    pub snis: Vec<Arc<Sni>>,
+    pub ca_certificates: Vec<Arc<CaCertificate>>,
 }

@@ -2,7 +2,8 @@
 use crate::document::Document;
 use crate::entity::{Entity, EntityKind, OnDelete, Reference, Unique};
 use crate::schema::{Choice, References};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use uuid::Uuid;
 
@@ -57,9 +58,7 @@ pub struct Entities {
 impl Entities {
     /// Those of a document, which breaks no rule.
     pub fn of(document: Document) -> Entities {
-        let mut entities = Entities::default();
-        document.into_entities().into_iter().for_each(|entity| entities.insert(entity));
-        entities
+        document.into_entities().into_iter().collect()
     }
 
     /// How many there are.
@@ -152,14 +151,13 @@ impl Entities {
     /// # Errors
     /// When another names it that must stay; then nothing is changed.
     pub fn delete(&mut self, kind: EntityKind, id: Uuid) -> Result<Vec<Entity>, Refusal> {
-        let mut doomed = vec![(kind, id)];
+        let (mut doomed, mut known) = (vec![(kind, id)], HashSet::from([(kind, id)]));
         let mut next = 0;
         while let Some(named) = doomed.get(next).copied() {
             for (kind, id, on_delete) in self.naming_at_all(named) {
                 match on_delete {
                     OnDelete::Restrict => return Err(Refusal::Referenced(kind)),
-                    OnDelete::Cascade if doomed.contains(&(kind, id)) => {}
-                    OnDelete::Cascade => doomed.push((kind, id)),
+                    OnDelete::Cascade => doomed.extend(known.insert((kind, id)).then_some((kind, id))),
                 }
             }
             next += 1;
@@ -167,8 +165,8 @@ impl Entities {
         Ok(doomed.into_iter().rev().filter_map(|(kind, id)| self.remove(kind, id)).collect())
     }
 
-    /// Makes an entity what it was at another time, whatever the rules say: for changes that others have checked, and to
-    /// undo one's own in reverse order.
+    /// Makes an entity what it was at another time, whatever the rules say: for changes that others have checked, in any
+    /// order, and to undo one's own.
     pub fn restore(&mut self, change: Change) {
         self.remove(change.kind, change.id);
         if let Some(entity) = change.entity {
@@ -197,12 +195,26 @@ impl Entities {
     fn remove(&mut self, kind: EntityKind, id: Uuid) -> Option<Entity> {
         let entity = self.by_id.remove(&(kind, id))?;
         for unique in entity.unique_values() {
-            self.by_value.remove(&(kind, unique));
+            // Where changes come in any order, another may have taken the value already.
+            if let Entry::Occupied(holder) = self.by_value.entry((kind, unique))
+                && *holder.get() == id
+            {
+                holder.remove();
+            }
         }
         for to in entity.references() {
             self.named_by.remove(&(to.kind, to.id, to.on_delete, kind, id));
         }
         Some(entity)
+    }
+}
+
+/// Of entities that break no rule together, in any order.
+impl FromIterator<Entity> for Entities {
+    fn from_iter<I: IntoIterator<Item = Entity>>(all: I) -> Entities {
+        let mut entities = Entities::default();
+        all.into_iter().for_each(|entity| entities.insert(entity));
+        entities
     }
 }
 

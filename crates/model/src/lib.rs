@@ -19,7 +19,7 @@ pub mod schema;
 
 pub use declarative::{Environment, Format, Place, Read};
 pub use document::Document;
-pub use entity_reader::Reading;
 pub use entities::{Change, Entities, Refusal};
+pub use entity_reader::Reading;
 pub use schema::{PluginSchema, Problem};
 pub use uuid::Uuid;

@@ -9,6 +9,7 @@ mod sample;
 use serde_json::Value as Json;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use weir_model::schema::Record;
 use weir_model::{Document, Format};
 
@@ -126,6 +127,6 @@ fn json(document: &Document) -> Json {
     )
 }
 
-fn values<T: Record>(entities: &[T]) -> Vec<Json> {
-    entities.iter().map(Record::to_value).collect()
+fn values<T: Record>(entities: &[Arc<T>]) -> Vec<Json> {
+    entities.iter().map(|entity| entity.to_value()).collect()
 }

@@ -211,7 +211,7 @@ impl Exchange {
 
     /// The service that the route leads to.
     pub fn service(&self) -> Option<&Service> {
-        self.route().and_then(|route| route.service.as_deref()).map(|service| &service.entity)
+        self.route().and_then(|route| route.service.as_deref()).map(|service| &*service.entity)
     }
 
     /// Who calls, once an authentication plugin has said so.

@@ -7,7 +7,7 @@
 //! only such a plugin pays for waiting.
 
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -107,23 +107,46 @@ const fn schema<P: Define>() -> PluginSchema {
 
 /// What a plugin may ask for while it is built.
 pub struct Build<'a> {
-    /// The configuration being compiled.
-    pub document: &'a Document,
     /// State that outlives configurations.
     pub retained: &'a Retained,
     /// The entity being built.
     pub entity: &'a weir_model::entity::Plugin,
-    pub(crate) consumers: &'a HashMap<Uuid, ConsumerIndex>,
-    pub(crate) shared: &'a Shared,
+    document: &'a Document,
+    consumers: &'a HashMap<Uuid, ConsumerIndex>,
+    shared: &'a Shared,
+    /// Whether the plugin asked for more than its own entity.
+    looked_around: Cell<bool>,
 }
 
 /// What the instances of one plugin share within one configuration.
 #[derive(Default)]
 pub(crate) struct Shared(RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
-impl Build<'_> {
+impl<'a> Build<'a> {
+    pub(crate) fn new(
+        document: &'a Document,
+        retained: &'a Retained,
+        entity: &'a weir_model::entity::Plugin,
+        consumers: &'a HashMap<Uuid, ConsumerIndex>,
+        shared: &'a Shared,
+    ) -> Self {
+        Self { retained, entity, document, consumers, shared, looked_around: Cell::new(false) }
+    }
+
+    /// Whether the instance depends on its own entity alone, so that it holds for other documents too.
+    pub(crate) fn stands_alone(&self) -> bool {
+        !self.looked_around.get()
+    }
+
+    /// The configuration being compiled.
+    pub fn document(&self) -> &'a Document {
+        self.looked_around.set(true);
+        self.document
+    }
+
     /// A value made once per configuration and shared by all that ask for its type, such as an index of credentials.
     pub fn once<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
+        self.looked_around.set(true);
         let known = self.shared.0.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(value) = known.and_then(|value| value.downcast().ok()) {
             return value;
@@ -135,6 +158,7 @@ impl Build<'_> {
 
     /// Where a consumer stands in this configuration.
     pub fn consumer(&self, id: Uuid) -> Option<ConsumerIndex> {
+        self.looked_around.set(true);
         self.consumers.get(&id).copied()
     }
 
@@ -143,7 +167,7 @@ impl Build<'_> {
         if let Some(index) = id_or_username.parse().ok().and_then(|id| self.consumer(id)) {
             return Some(index);
         }
-        let same = |c: &&weir_model::entity::Consumer| c.username.as_deref() == Some(id_or_username);
-        self.document.consumers.iter().find(same).and_then(|c| self.consumer(c.id))
+        let same = |c: &&Arc<weir_model::entity::Consumer>| c.username.as_deref() == Some(id_or_username);
+        self.document().consumers.iter().find(same).and_then(|c| self.consumer(c.id))
     }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Outcome {
 }
 
 /// Reads an entity, whose defaults are filled in.
-pub(crate) fn entity<T: Record>(json: Json) -> T {
-    T::from_value(&json).unwrap_or_else(|found| panic!("{found:?}"))
+pub(crate) fn entity<T: Record>(json: Json) -> Arc<T> {
+    Arc::new(T::from_value(&json).unwrap_or_else(|found| panic!("{found:?}")))
 }
 
 /// An id that ends in this number.
@@ -82,21 +82,15 @@ impl Gateway {
     pub(crate) fn scoped_plugin(&self, plugin: Json) -> Result<Arc<dyn Hooks>, String> {
         let mut plugin = plugin;
         plugin["id"] = json!(id(0xf1));
-        let mut entity: Plugin = entity(plugin);
+        let mut entity: Arc<Plugin> = entity(plugin);
         let definition = PLUGINS.iter().find(|definition| definition.schema.name == entity.name).unwrap();
         let messages = |found: Vec<weir_model::schema::Violation>| {
             found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
         };
-        entity.config = definition.schema.check(&entity.config).map_err(messages)?;
+        Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;
         let consumers =
             self.document.consumers.iter().zip(0..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
-        let build = Build {
-            document: &self.document,
-            retained: &self.retained,
-            entity: &entity,
-            consumers: &consumers,
-            shared: &self.shared,
-        };
+        let build = Build::new(&self.document, &self.retained, &entity, &consumers, &self.shared);
         (definition.build)(&entity.config, &build)
     }
 

@@ -94,6 +94,12 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
                 .to_owned(),
         });
     }
+    if let Some(Database::Sqlite | Database::Postgres) = settings.database {
+        let declared = ["declarative_config", "declarative_config_string"];
+        warnings.extend(declared.iter().filter(|name| given.names().contains(name)).map(|name| {
+            format!("{name} is not read, as `database` is not `off`: import it by `weir config db_import`")
+        }));
+    }
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),

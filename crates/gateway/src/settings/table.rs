@@ -58,7 +58,9 @@ settings! {
     /// The declarative configuration itself, in YAML or, where it starts with `{`, JSON; in place of
     /// `declarative_config`. It stays in force until the node ends, as there is no file to read again.
     declarative_config_string: Option<DeclarativeText> = "";
-    /// Where the configuration lives. Only `off`, a declarative file, works in this version.
+    /// Where the configuration lives: in a declarative file (`off`), in a file of the node's own (`sqlite`), or in
+    /// PostgreSQL, which several nodes may share. Without a value: `off` when a declarative file is given, otherwise
+    /// `sqlite`.
     database: Option<Database> = "";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";

@@ -142,7 +142,7 @@ fn a_file_that_is_not_there_is_a_problem() {
 #[test]
 fn what_does_not_work_yet_names_what_does() {
     for (name, value, mend) in [
-        ("database", "postgres", "`off`"),
+        ("database", "cassandra", "`postgres`"),
         ("router_flavor", "expressions", "`traditional_compatible`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
         ("real_ip_header", "proxy_protocol", "`X-Real-IP`"),

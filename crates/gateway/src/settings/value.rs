@@ -38,6 +38,8 @@ macro_rules! words {
 }
 
 words! {
+    /// Where the configuration lives.
+    Database: "`off`, `sqlite` or `postgres`" { Off = "off", Sqlite = "sqlite", Postgres = "postgres" }
     /// How much is logged; each level includes the ones that follow it.
     LogLevel: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`" {
         Debug = "debug", Info = "info", Notice = "notice", Warn = "warn", Error = "error",
@@ -55,25 +57,6 @@ words! {
     }
     /// A kind of DNS record that names are looked up by.
     DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }
-}
-
-/// Where the configuration lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Database {
-    /// In a declarative file.
-    Off,
-}
-
-impl Value for Database {
-    const KIND: &'static str = "`off`";
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Database::Off),
-            _ => Err(format!(
-                "`{text}` is not supported by this version: set it to `off`, and give a file with `--config kong.yml`"
-            )),
-        }
-    }
 }
 
 impl Value for bool {

@@ -2,7 +2,9 @@
 use crate::check::Finding;
 use crate::document::Document;
 use crate::entity::*;
-use crate::schema::{Json, PluginSchema, Record, find_plugin};
+use crate::schema::{Choice, Json, PluginSchema, Record, find_plugin};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A field that has no effect when `set` says that it differs from its default.
 struct Row<T> {
@@ -47,6 +49,17 @@ fn proxied(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::Http | Protocol::Https)
 }
 
+impl Document {
+    /// The fields that are accepted but have no effect, each once: `upstreams[].hash_on`.
+    pub fn not_in_force(&self, plugins: &[PluginSchema]) -> BTreeSet<String> {
+        let name = |finding: Finding| match (finding.entity.0.as_str(), finding.path) {
+            (kind, path) if path.is_empty() => format!("{kind}[]"),
+            (kind, path) => format!("{kind}[].{path}"),
+        };
+        find(self, plugins).into_iter().map(name).collect()
+    }
+}
+
 /// Every field of a document that has no effect.
 pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -59,7 +72,7 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding
     found
 }
 
-fn rows<T>(kind: EntityKind, entities: &[T], rows: &[Row<T>], found: &mut Vec<Finding>) {
+fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut Vec<Finding>) {
     for (index, entity) in entities.iter().enumerate() {
         for row in rows.iter().filter(|row| (row.set)(entity)) {
             found.push(Finding::new((kind, index), row.field, format!("not in force yet: {}", row.instead)));
@@ -67,7 +80,7 @@ fn rows<T>(kind: EntityKind, entities: &[T], rows: &[Row<T>], found: &mut Vec<Fi
     }
 }
 
-fn healthchecks(upstreams: &[Upstream], found: &mut Vec<Finding>) {
+fn healthchecks(upstreams: &[Arc<Upstream>], found: &mut Vec<Finding>) {
     let none = Healthchecks::from_value(&Json::Object(Default::default())).ok();
     for (index, upstream) in upstreams.iter().enumerate() {
         if none.as_ref().is_some_and(|none| upstream.healthchecks != *none) {
@@ -94,7 +107,7 @@ fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<Fi
     }
 }
 
-fn plugin_fields(entities: &[Plugin], plugins: &[PluginSchema], found: &mut Vec<Finding>) {
+fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut Vec<Finding>) {
     for (index, plugin) in entities.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         for violation in (schema.not_in_force)(&plugin.config) {

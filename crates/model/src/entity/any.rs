@@ -2,6 +2,7 @@
 use super::*;
 use crate::document::Document;
 use crate::schema::{Json, Record, RecordSchema};
+use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -46,14 +47,14 @@ macro_rules! any_kind {
             /// Adds an entity to its collection.
             pub fn push(&mut self, entity: Entity) {
                 match entity {
-                    $(Entity::$kind(entity) => self.$collection.push(Arc::unwrap_or_clone(entity))),*
+                    $(Entity::$kind(entity) => self.$collection.push(entity)),*
                 }
             }
 
             /// Every entity, those that others name before these.
             pub fn into_entities(self) -> Vec<Entity> {
                 let mut all = Vec::new();
-                $(all.extend(self.$collection.into_iter().map(|entity| Entity::$kind(Arc::new(entity))));)*
+                $(all.extend(self.$collection.into_iter().map(Entity::$kind));)*
                 all
             }
         }
@@ -116,9 +117,7 @@ impl Entity {
     /// The entities that this one names.
     pub fn references(&self) -> Vec<Reference> {
         use OnDelete::{Cascade, Restrict};
-        let to = |field, kind, on_delete| {
-            move |id: Uuid| Reference { field, kind, id, on_delete }
-        };
+        let to = |field, kind, on_delete| move |id: Uuid| Reference { field, kind, id, on_delete };
         let consumer = to("consumer", EntityKind::Consumers, Cascade);
         match self {
             Entity::Services(service) => {
@@ -172,7 +171,10 @@ impl Entity {
             Entity::BasicauthCredentials(credential) => vec![one("username", &credential.username)],
             Entity::HmacauthCredentials(credential) => vec![one("username", &credential.username)],
             Entity::Acls(acl) => {
-                vec![Unique(vec![("consumer", reference(Some(acl.consumer))), ("group", acl.group.as_str().into())])]
+                vec![Unique(vec![
+                    ("consumer", reference(Some(acl.consumer))),
+                    ("group", acl.group.as_str().into()),
+                ])]
             }
             Entity::Targets(target) => vec![Unique(vec![
                 ("target", target.target.as_str().into()),
@@ -194,8 +196,15 @@ impl Entity {
 }
 
 /// A value, or several together, that only one entity of a kind may have. `null` counts as a value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Unique(pub Vec<(&'static str, Json)>);
+
+/// The fields alone: a key is a secret.
+impl fmt::Debug for Unique {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(field, _)| field)).finish()
+    }
+}
 
 fn reference(id: Option<Uuid>) -> Json {
     id.map_or(Json::Null, |id| serde_json::json!({ "id": id.to_string() }))

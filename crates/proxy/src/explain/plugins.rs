@@ -109,7 +109,7 @@ fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<
             && here(plugin.service, service)
             && here(plugin.consumer, consumer)
     };
-    let mut others: Vec<&Plugin> = document.plugins.iter().filter(applies).collect();
+    let mut others: Vec<&Plugin> = document.plugins.iter().map(|plugin| &**plugin).filter(applies).collect();
     others.sort_by_key(|plugin| generality(plugin));
     others.into_iter().map(|plugin| Configured::of(plugin, document)).collect()
 }

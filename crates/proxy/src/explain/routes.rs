@@ -82,7 +82,7 @@ pub(super) fn judge(
     snapshot: &Snapshot,
     document: &Document,
 ) -> (Option<Winner>, Vec<Rival>) {
-    let served: Vec<&Route> = snapshot.routes.iter().map(|route| &route.entity).collect();
+    let served: Vec<&Route> = snapshot.routes.iter().map(|route| &*route.entity).collect();
     let mut judged = closest(with_query(exchange, |query| snapshot.router.judge(&served, query)));
     let place = judged.iter().position(|judged| Some(judged.index) == exchange.route);
     let winner = place.map(|place| judged.remove(place));
@@ -155,7 +155,7 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
 /// Routes that this gateway does not serve, as far as the request meets them.
 fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<(usize, Rival)> {
     let served: HashSet<_> = served.iter().map(|route| route.id).collect();
-    let unserved: Vec<&Route> = document.routes.iter().filter(|route| !served.contains(&route.id)).collect();
+    let unserved: Vec<&Route> = document.routes.iter().map(|route| &**route).filter(|route| !served.contains(&route.id)).collect();
     let Ok(router) = Router::build(&unserved) else { return Vec::new() };
     let judged = closest(with_query(exchange, |query| router.judge(&unserved, query)));
     let rival = |judged: Judged| {

@@ -5,7 +5,9 @@ use crate::head;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::upstream::endpoint::authority;
 use serde::Serialize;
+use std::sync::Arc;
 use weir_model::Document;
+use weir_model::entity::Target;
 use weir_model::schema::Choice;
 
 /// Where a request goes.
@@ -67,7 +69,7 @@ fn candidates(compiled: &CompiledService, document: &Document) -> Vec<Candidate>
         return Vec::new();
     };
     let targets = document.targets.iter().filter(|target| target.upstream == upstream.id);
-    let candidate = |target: &weir_model::entity::Target| {
+    let candidate = |target: &Arc<Target>| {
         let (host, port) = target.target.rsplit_once(':')?;
         let own = || authority(service.protocol, host, port.parse().unwrap_or_default());
         Some(Candidate {

@@ -149,7 +149,7 @@ struct User {
 impl Users {
     fn new(build: &Build<'_>) -> Self {
         let fingerprinter = Fingerprinter::new();
-        let user = |credential: &weir_model::entity::BasicAuthCredential| {
+        let user = |credential: &Arc<weir_model::entity::BasicAuthCredential>| {
             let user = User {
                 name: credential.username.as_str().into(),
                 id: credential.id,
@@ -160,7 +160,7 @@ impl Users {
             };
             Some((fingerprinter.of(credential.username.as_bytes()), user))
         };
-        let users = build.document.basicauth_credentials.iter().filter_map(user).collect();
+        let users = build.document().basicauth_credentials.iter().filter_map(user).collect();
         Self { fingerprinter, users }
     }
 

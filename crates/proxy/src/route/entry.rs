@@ -1,6 +1,6 @@
 //! A route's criteria, compiled; checked for the candidates that the index leaves.
 use super::hosts::{Host, HostPattern, NamePattern};
-use super::pattern::{Literals, Pattern, PatternCompiler, explain};
+use super::pattern::{Literals, Pattern, Patterns};
 use super::subroute::{PathKind, Subroute};
 use super::{Match, Query, RouteError, Scheme};
 
@@ -129,13 +129,16 @@ pub(crate) fn header_name(name: &str) -> String {
 }
 
 /// Compiles entries, and notes what is wrong with routes.
-#[derive(Default)]
-pub(super) struct Compiler {
+pub(super) struct Compiler<'p> {
     pub(super) errors: Vec<RouteError>,
-    patterns: PatternCompiler,
+    patterns: &'p mut Patterns,
 }
 
-impl Compiler {
+impl<'p> Compiler<'p> {
+    pub(super) fn new(patterns: &'p mut Patterns) -> Compiler<'p> {
+        Compiler { errors: Vec::new(), patterns }
+    }
+
     /// The entry of a sub-route, and the literals that its regexes begin with. Notes what is wrong.
     pub(super) fn entry(&mut self, subroute: &Subroute<'_>) -> (Entry, Literals) {
         let route = subroute.route;
@@ -159,7 +162,7 @@ impl Compiler {
     fn patterns(&mut self, subroute: &Subroute<'_>, literals: &mut Literals) -> Box<[Pattern]> {
         let mut patterns = Vec::new();
         for path in &subroute.paths {
-            match self.patterns.compile(&path[1..]) {
+            match self.patterns.path(&path[1..]) {
                 Ok((pattern, starts)) => {
                     patterns.push(pattern);
                     literals.extend(starts);
@@ -183,13 +186,9 @@ impl Compiler {
                 exact.push(lower.into());
                 continue;
             };
-            match regex::bytes::Regex::new(pattern) {
+            match self.patterns.header(pattern) {
                 Ok(regex) => regexes.push(regex),
-                Err(error) => self.refuse(
-                    subroute,
-                    &format!("headers.{name}: \"{value}\""),
-                    &explain(&error.to_string()),
-                ),
+                Err(error) => self.refuse(subroute, &format!("headers.{name}: \"{value}\""), &error),
             }
         }
         let name = header_name(name).into();

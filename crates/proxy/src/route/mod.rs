@@ -27,6 +27,7 @@ mod uri;
 pub(crate) use entry::header_name;
 pub(crate) use judge::{Criterion, Decided, Judged};
 pub use pattern::Captures;
+pub(crate) use pattern::Patterns;
 pub use priority::Calculation;
 pub(crate) use priority::Part;
 pub(crate) use uri::push_encoded;
@@ -117,13 +118,24 @@ impl Router {
 
     /// Compiles the routes; `calculation` is Kong's setting `route_match_calculation`.
     pub fn build_with(routes: &[&Route], calculation: Calculation) -> Result<Router, Vec<RouteError>> {
+        Router::rebuild(routes, calculation, &mut Patterns::default())
+    }
+
+    /// As [`build_with`](Self::build_with), but compiles no regex that the router before had too.
+    pub(crate) fn rebuild(
+        routes: &[&Route],
+        calculation: Calculation,
+        patterns: &mut Patterns,
+    ) -> Result<Router, Vec<RouteError>> {
         let subroutes = subroute::ranked(routes, calculation);
-        let mut compiler = Compiler::default();
+        let mut compiler = Compiler::new(patterns);
         let (entries, literals): (Vec<Entry>, Vec<_>) =
             subroutes.iter().map(|subroute| compiler.entry(subroute)).unzip();
-        if !compiler.errors.is_empty() {
-            compiler.errors.sort_by_key(|error| error.index);
-            return Err(compiler.errors);
+        let mut errors = compiler.errors;
+        patterns.finish();
+        if !errors.is_empty() {
+            errors.sort_by_key(|error| error.index);
+            return Err(errors);
         }
         Ok(Router { hosts: HostIndex::build(&subroutes, &literals), entries, calculation })
     }

@@ -4,6 +4,7 @@
 //! routes whose patterns end alike share it. Where it can be, the automaton is one that needs no scratch
 //! space: neither a lock nor memory of its own for each thread.
 use foldhash::fast::RandomState;
+use regex::bytes::Regex;
 use regex_automata::dfa::onepass;
 use regex_automata::nfa::thompson;
 use regex_automata::util::captures::Captures as Spans;
@@ -77,6 +78,14 @@ impl Pattern {
 }
 
 impl Automaton {
+    /// Whether a pattern has it.
+    fn is_shared(&self) -> bool {
+        match self {
+            Automaton::OnePass(dfa) => Arc::strong_count(dfa) > 1,
+            Automaton::Any(regex) => Arc::strong_count(regex) > 1,
+        }
+    }
+
     fn captures(&self, input: &Input<'_>) -> Option<Spans> {
         match self {
             Automaton::OnePass(dfa) if dfa.get_nfa().group_info().all_group_len() > 1 => {
@@ -146,14 +155,71 @@ impl Captures {
     }
 }
 
-/// Compiles patterns; what several have in common is compiled once.
+/// Compiles regexes; what several have in common is compiled once, and so is what the router before had too.
 #[derive(Debug, Default)]
-pub(super) struct PatternCompiler(HashMap<(bool, String), Automaton, RandomState>);
+pub(crate) struct Patterns {
+    paths: Kept<(Pattern, Literals)>,
+    headers: Kept<Regex>,
+    automata: Automata,
+}
 
-impl PatternCompiler {
-    /// Compiles the regex of a path, given without its `~`. Kong anchors it by what it puts before it, not as
-    /// a whole: `/a|/b` is `^/a|/b`. The error says what is wrong.
-    pub(super) fn compile(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
+impl Patterns {
+    /// The regex of a path, given without its `~`, and the literals that it begins with. The error says what is wrong.
+    pub(super) fn path(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
+        self.paths.get(regex, || self.automata.compile(regex))
+    }
+
+    /// The regex of a header's value. The error says what is wrong.
+    pub(super) fn header(&mut self, regex: &str) -> Result<Regex, String> {
+        self.headers.get(regex, || Regex::new(regex).map_err(|error| explain(&error.to_string())))
+    }
+
+    /// Forgets what this router did not ask for.
+    pub(super) fn finish(&mut self) {
+        self.paths.finish();
+        self.headers.finish();
+        self.automata.0.retain(|_, automaton| automaton.is_shared());
+    }
+}
+
+/// Values by their text: those of last time, and those asked for since.
+#[derive(Debug)]
+struct Kept<T> {
+    last: HashMap<Box<str>, T, RandomState>,
+    now: HashMap<Box<str>, T, RandomState>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
+        Kept { last: HashMap::default(), now: HashMap::default() }
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    fn get(&mut self, text: &str, make: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        if let Some(value) = self.now.get(text) {
+            return Ok(value.clone());
+        }
+        let (text, value) = match self.last.remove_entry(text) {
+            Some(known) => known,
+            None => (text.into(), make()?),
+        };
+        self.now.insert(text, value.clone());
+        Ok(value)
+    }
+
+    fn finish(&mut self) {
+        self.last = std::mem::take(&mut self.now);
+    }
+}
+
+/// Automata by what they match.
+#[derive(Debug, Default)]
+struct Automata(HashMap<(bool, String), Automaton, RandomState>);
+
+impl Automata {
+    /// Kong anchors a path's regex by what it puts before it, not as a whole: `/a|/b` is `^/a|/b`.
+    fn compile(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
         let regex = regex_syntax::parse(&format!("^{regex}")).map_err(|error| explain(&error.to_string()))?;
         if !regex.properties().look_set_prefix().contains(Look::Start) {
             let pattern = self.pattern(Box::default(), &regex, Anchored::No)?;

@@ -1,5 +1,6 @@
 //! Document to snapshot. Everything that can fail fails here, off the workers' threads, before anything changes.
 
+use super::instances::Instances;
 use super::scopes::{Placed, Scopes};
 use super::{CompiledRoute, CompiledService, Consumer, Destination, Snapshot};
 use crate::chain::Instance;
@@ -7,7 +8,7 @@ use crate::exchange::ConsumerIndex;
 use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
-use crate::route::{RouteError, Router};
+use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{self, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
@@ -64,23 +65,23 @@ impl Compiler {
 }
 
 /// One document on its way to a snapshot.
-struct Compilation<'d> {
+pub(super) struct Compilation<'d> {
     compiler: &'d Compiler,
     document: &'d Document,
     consumers: HashMap<Uuid, ConsumerIndex>,
     disabled: HashSet<Uuid>,
-    errors: RefCell<Vec<CompileError>>,
+    pub(super) errors: RefCell<Vec<CompileError>>,
 }
 
 impl<'d> Compilation<'d> {
-    fn new(compiler: &'d Compiler, document: &'d Document) -> Self {
+    pub(super) fn new(compiler: &'d Compiler, document: &'d Document) -> Self {
         let consumers =
             document.consumers.iter().zip(0u32..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
         let disabled = document.services.iter().filter(|service| !service.enabled).map(|s| s.id).collect();
         Self { compiler, document, consumers, disabled, errors: RefCell::default() }
     }
 
-    fn fail(&self, entity: String, message: impl ToString) {
+    pub(super) fn fail(&self, entity: String, message: impl ToString) {
         self.errors.borrow_mut().push(CompileError { entity, message: message.to_string() });
     }
 
@@ -88,13 +89,16 @@ impl<'d> Compilation<'d> {
     fn snapshot(&self) -> Option<Snapshot> {
         let certificates = self.certificates();
         let services = self.services(&certificates);
-        let plugins = Scopes::new(self.plugins());
+        let plugins = self.compiler.retained.get::<LastInstances>();
+        let plugins =
+            Scopes::new(self.plugins(&mut plugins.0.lock().unwrap_or_else(PoisonError::into_inner)));
         let off = |route: &entity::Route| route.service.is_some_and(|id| self.disabled.contains(&id));
         let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
-        let routes: Vec<&entity::Route> = served.collect();
-        let router = self.router(&routes);
+        let routes: Vec<&Arc<entity::Route>> = served.collect();
+        let patterns = self.compiler.retained.get::<LastPatterns>();
+        let router = self.router(&routes, &mut patterns.0.lock().unwrap_or_else(PoisonError::into_inner));
         let routes = routes.into_iter().map(|route| self.route(route, &services, &plugins)).collect();
-        let consumer = |c: &entity::Consumer| Consumer { id_text: text(c.id), entity: c.clone() };
+        let consumer = |c: &Arc<entity::Consumer>| Consumer { id_text: text(c.id), entity: c.clone() };
         Some(Snapshot {
             router: router?,
             routes,
@@ -104,14 +108,15 @@ impl<'d> Compilation<'d> {
         })
     }
 
-    fn router(&self, routes: &[&entity::Route]) -> Option<Router> {
+    pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
         let fail = |errors: Vec<RouteError>| {
             for error in errors {
                 let route = routes[error.index as usize];
                 self.fail(named("route", &route.name, route.id), error);
             }
         };
-        Router::build(routes).map_err(fail).ok()
+        let routes: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
+        Router::rebuild(&routes, Calculation::default(), patterns).map_err(fail).ok()
     }
 
     fn certificates(&self) -> Arc<Certificates> {
@@ -133,7 +138,7 @@ impl<'d> Compilation<'d> {
 
     fn route(
         &self,
-        route: &entity::Route,
+        route: &Arc<entity::Route>,
         services: &HashMap<Uuid, Arc<CompiledService>>,
         plugins: &Scopes,
     ) -> CompiledRoute {
@@ -149,9 +154,9 @@ impl<'d> Compilation<'d> {
 
     // ---- services and upstreams ----
 
-    fn services(&self, certificates: &Certificates) -> HashMap<Uuid, Arc<CompiledService>> {
+    pub(super) fn services(&self, certificates: &Certificates) -> HashMap<Uuid, Arc<CompiledService>> {
         let upstreams = Upstreams::new(self.document);
-        let http = |s: &&entity::Service| matches!(s.protocol, Protocol::Http | Protocol::Https);
+        let http = |s: &&Arc<entity::Service>| matches!(s.protocol, Protocol::Http | Protocol::Https);
         let compiled = self.document.services.iter().filter(http).filter_map(|service| {
             let tls = self.service_tls(service, certificates)?;
             let destination = match upstreams.by_name.get(service.host.as_str()) {
@@ -262,17 +267,19 @@ impl<'d> Compilation<'d> {
 
     // ---- plugins ----
 
-    fn plugins(&self) -> Vec<Placed> {
+    pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
         let shared = Shared::default();
         let enabled = self.document.plugins.iter().filter(|plugin| plugin.enabled);
-        enabled.filter_map(|plugin| self.plugin(plugin, &shared)).collect()
+        let placed = enabled.filter_map(|plugin| self.plugin(plugin, &shared, last)).collect();
+        last.finish();
+        placed
     }
 
-    fn plugin(&self, entity: &entity::Plugin, shared: &Shared) -> Option<Placed> {
+    fn plugin(&self, entity: &Arc<entity::Plugin>, shared: &Shared, last: &mut Instances) -> Option<Placed> {
         let definition = PLUGINS.iter().find(|definition| definition.name == entity.name)?;
         let retained = &self.compiler.retained;
-        let build = Build { document: self.document, retained, entity, consumers: &self.consumers, shared };
-        match (definition.build)(&entity.config, &build) {
+        let build = Build::new(self.document, retained, entity, &self.consumers, shared);
+        match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
                 definition,
                 instance: Instance {
@@ -303,6 +310,14 @@ struct ServiceTls {
 #[derive(Default)]
 struct LastCertificates(Mutex<Option<Arc<Certificates>>>);
 
+/// The regexes that were compiled last.
+#[derive(Default)]
+struct LastPatterns(Mutex<Patterns>);
+
+/// The plugins' instances that were built last.
+#[derive(Default)]
+struct LastInstances(Mutex<Instances>);
+
 /// TLS configurations towards upstreams that are in use, so that sessions are resumed over reloads.
 #[derive(Default)]
 struct ClientConfigs(Mutex<HashMap<String, Weak<rustls::ClientConfig>>>);
@@ -326,13 +341,13 @@ impl ClientConfigs {
 
 /// The document's upstreams by name, and their targets.
 struct Upstreams<'d> {
-    by_name: HashMap<&'d str, &'d entity::Upstream>,
-    targets: HashMap<Uuid, Vec<&'d entity::Target>>,
+    by_name: HashMap<&'d str, &'d Arc<entity::Upstream>>,
+    targets: HashMap<Uuid, Vec<&'d Arc<entity::Target>>>,
 }
 
 impl<'d> Upstreams<'d> {
     fn new(document: &'d Document) -> Self {
-        let mut targets: HashMap<Uuid, Vec<&entity::Target>> = HashMap::new();
+        let mut targets: HashMap<Uuid, Vec<&Arc<entity::Target>>> = HashMap::new();
         for target in &document.targets {
             targets.entry(target.upstream).or_default().push(target);
         }
@@ -353,7 +368,7 @@ fn text(id: Uuid) -> Box<str> {
     id.to_string().into()
 }
 
-fn named(kind: &str, name: &Option<String>, id: Uuid) -> String {
+pub(super) fn named(kind: &str, name: &Option<String>, id: Uuid) -> String {
     match name {
         Some(name) => format!("{kind} {name}"),
         None => format!("{kind} {id}"),

@@ -1,7 +1,11 @@
 //! The configuration in force, compiled: immutable, taken once by each request and kept to its end.
 
+mod check;
 mod compile;
+mod instances;
 mod scopes;
+#[cfg(test)]
+mod tests;
 
 use crate::chain::Chain;
 use crate::route::Router;
@@ -40,7 +44,7 @@ impl Deref for Held {
 /// A route, its service and its plugins.
 pub struct CompiledRoute {
     /// The route as configured.
-    pub entity: entity::Route,
+    pub entity: Arc<entity::Route>,
     /// Its id, as text.
     pub id_text: Box<str>,
     /// Where it leads; none must be answered by a plugin.
@@ -53,7 +57,7 @@ pub struct CompiledRoute {
 /// A service, and how to reach it.
 pub struct CompiledService {
     /// The service as configured.
-    pub entity: entity::Service,
+    pub entity: Arc<entity::Service>,
     /// Its id, as text.
     pub id_text: Box<str>,
     pub(crate) destination: Destination,
@@ -70,7 +74,7 @@ pub(crate) enum Destination {
 /// A consumer.
 pub struct Consumer {
     /// The consumer as configured.
-    pub entity: entity::Consumer,
+    pub entity: Arc<entity::Consumer>,
     /// Its id, as text.
     pub id_text: Box<str>,
 }

@@ -59,7 +59,11 @@ fn sni(name: &str, certificate: u128) -> Sni {
 }
 
 fn document(certificates: Vec<Certificate>, snis: Vec<Sni>) -> Document {
-    Document { certificates, snis, ..Document::default() }
+    Document {
+        certificates: certificates.into_iter().map(Arc::new).collect(),
+        snis: snis.into_iter().map(Arc::new).collect(),
+        ..Document::default()
+    }
 }
 
 fn default() -> Arc<CertifiedKey> {

@@ -28,7 +28,7 @@ fn a_new_configuration_forgets_old_passwords() {
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 200);
     gateway = Gateway::new();
-    gateway.document.basicauth_credentials[0].password = "0".repeat(40);
+    Arc::make_mut(&mut gateway.document.basicauth_credentials[0]).password = "0".repeat(40);
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 401);
 }
@@ -37,7 +37,7 @@ fn a_new_configuration_forgets_old_passwords() {
 fn what_is_stored_must_be_a_hash() {
     for stored in ["alice-secret", "", &"é".repeat(20), &"+f".repeat(20)] {
         let mut gateway = Gateway::new();
-        gateway.document.basicauth_credentials[0].password = stored.to_owned();
+        Arc::make_mut(&mut gateway.document.basicauth_credentials[0]).password = stored.to_owned();
         let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
         assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 401, "{stored}");
     }
@@ -49,7 +49,7 @@ fn long_passwords_are_read_too() {
     let password = "x".repeat(1_000);
     let digest = stored_form(password.as_bytes(), &gateway.document.consumers[0].id.to_string());
     let stored: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
-    gateway.document.basicauth_credentials[0].password = stored;
+    Arc::make_mut(&mut gateway.document.basicauth_credentials[0]).password = stored;
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], &header("alice", &password)).status(), 200);
     assert_eq!(gateway.send(&[&*plugin], &header("alice", &password[1..])).status(), 401);

@@ -114,7 +114,7 @@ struct Owner {
 impl Keys {
     fn new(build: &Build<'_>) -> Self {
         let (fingerprinter, loaded) = (Fingerprinter::new(), now());
-        let owner = |credential: &weir_model::entity::KeyAuthCredential| {
+        let owner = |credential: &Arc<weir_model::entity::KeyAuthCredential>| {
             let from = credential.created_at.and_then(|created| created.try_into().ok()).unwrap_or(loaded);
             let ttl = credential.ttl.and_then(|ttl| u64::try_from(ttl).ok()).filter(|ttl| *ttl > 0);
             let owner = Owner {
@@ -125,7 +125,7 @@ impl Keys {
             };
             Some((fingerprinter.of(credential.key.as_bytes()), owner))
         };
-        let owners = build.document.keyauth_credentials.iter().filter_map(owner).collect();
+        let owners = build.document().keyauth_credentials.iter().filter_map(owner).collect();
         Self { fingerprinter, owners }
     }
 

@@ -151,7 +151,7 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 10, |_| {});
     let route = gateway.document.routes[0].clone();
-    gateway.document.routes[0].name = Some("every\"thing".to_owned());
+    Arc::make_mut(&mut gateway.document.routes[0]).name = Some("every\"thing".to_owned());
     let renamed = "kong_http_requests_total{service=\"orders\",route=\"every\\\"thing\",code=\"200\",source=\"service\"";
     assert_eq!(value(&scrape(&gateway), &format!("{renamed},{REST}")), Some(1.0));
 
@@ -179,7 +179,8 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
 #[test]
 fn names_fall_back_on_host_and_id() {
     let mut gateway = Gateway::new();
-    (gateway.document.services[0].name, gateway.document.routes[0].name) = (None, None);
+    Arc::make_mut(&mut gateway.document.services[0]).name = None;
+    Arc::make_mut(&mut gateway.document.routes[0]).name = None;
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 10, |_| {});
     let line =
@@ -193,7 +194,7 @@ fn routes_without_a_service_are_counted_and_requests_without_a_route_are_not() {
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 404, 10, |exchange| exchange.route = None);
     assert!(!scrape(&gateway).contains("code=\"404\""));
-    gateway.document.routes[0].service = None;
+    Arc::make_mut(&mut gateway.document.routes[0]).service = None;
     log(&gateway, &plugin, 503, 10, |_| {});
     assert!(scrape(&gateway).contains("kong_http_requests_total{service=\"\",route=\"all\",code=\"503\""));
 }

@@ -154,13 +154,15 @@ fn a_bundle_of_ca_certificates_is_read_whole() {
 
 #[test]
 fn the_roots_of_a_service_are_found_by_id() {
-    let ca = |id, cert| CaCertificate {
-        id: Uuid::from_u128(id),
-        cert,
-        cert_digest: None,
-        tags: None,
-        created_at: None,
-        updated_at: None,
+    let ca = |id, cert| {
+        Arc::new(CaCertificate {
+            id: Uuid::from_u128(id),
+            cert,
+            cert_digest: None,
+            tags: None,
+            created_at: None,
+            updated_at: None,
+        })
     };
     let (one, two) = (ecdsa("one"), ecdsa("two"));
     let ca_certificates = vec![ca(1, one.cert.clone()), ca(2, two.cert.clone()), ca(3, "no PEM".into())];

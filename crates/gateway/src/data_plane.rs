@@ -1,0 +1,72 @@
+//! The data plane as the gateway has it: compiled for by one compiler, with certificates from the settings.
+use crate::configuration::{self, Configuration, Source};
+use crate::node::StartError;
+use crate::options::trusted_certificate_files;
+use crate::registry;
+use crate::settings::Settings;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use weir_model::entity::Entity;
+use weir_model::{Document, Entities};
+use weir_proxy::tls::{ca_certificates, default_certificate};
+use weir_proxy::{CompileError, Compiler, Proxy, Retained};
+
+/// The running data plane, and what compiles for it.
+pub(crate) struct DataPlane {
+    pub(crate) proxy: Proxy,
+    pub(crate) compiler: Compiler,
+    /// Where workers are waited for.
+    pub(crate) runtime: Handle,
+}
+
+impl registry::DataPlane for DataPlane {
+    fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
+        self.compiler.check(entity, others)
+    }
+
+    fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
+        let snapshot = self.compiler.compile(document)?;
+        self.runtime.block_on(self.proxy.publish(snapshot));
+        Ok(())
+    }
+}
+
+/// The compiler of a node with these settings.
+pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
+    let files = settings.ssl_cert.as_deref().zip(settings.ssl_cert_key.as_ref().map(|key| key.0.as_path()));
+    let mut trusted_certificates = Vec::new();
+    for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
+        trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
+    }
+    Ok(Compiler {
+        workers: settings.workers.0,
+        default_certificate: default_certificate(files).map_err(StartError::Tls)?,
+        trusted_certificates,
+        retained: Arc::new(Retained::default()),
+    })
+}
+
+fn read_trusted(path: &Path) -> Result<String, StartError> {
+    let name = "lua_ssl_trusted_certificate";
+    std::fs::read_to_string(path).map_err(|error| StartError::Setting {
+        name,
+        value: path.display().to_string(),
+        error,
+    })
+}
+
+/// Compiles a configuration as a node with no settings would, for `weir check`.
+pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
+    let configuration = configuration::read(source)?;
+    let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
+    let system = trusted_certificate_files(&["system".to_owned()]);
+    let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
+    let retained = Arc::new(Retained::default());
+    let compiler = Compiler { workers: 1, default_certificate, trusted_certificates, retained };
+    match compiler.compile(&configuration.document) {
+        Ok(_) => Ok(configuration),
+        Err(errors) => Err(configuration.refusals(&source.origin, &errors)),
+    }
+}

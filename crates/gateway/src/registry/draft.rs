@@ -1,0 +1,86 @@
+//! The entities as they will be once what is decided now is committed.
+use super::write::Job;
+use super::{DataPlane, Op, WriteError};
+use weir_model::{Change, Entities};
+
+/// A write that was decided, and what it changes unless it cannot be done.
+pub(super) struct Staged {
+    pub(super) job: Box<dyn Job>,
+    pub(super) outcome: Result<Vec<Change>, WriteError<()>>,
+}
+
+/// The entities with what is not committed yet, which can be undone.
+#[derive(Default)]
+pub(super) struct Draft {
+    entities: Entities,
+    undo: Vec<Change>,
+}
+
+impl Draft {
+    /// Of what is committed.
+    pub(super) fn of(entities: Entities) -> Draft {
+        Draft { entities, undo: Vec::new() }
+    }
+
+    /// Decides writes one after the other, each on what those before it leave.
+    pub(super) fn stage(&mut self, jobs: Vec<Box<dyn Job>>, plane: &dyn DataPlane) -> Vec<Staged> {
+        let stage = |mut job: Box<dyn Job>| {
+            let outcome = self.attempt(&mut *job, plane);
+            Staged { job, outcome }
+        };
+        jobs.into_iter().map(stage).collect()
+    }
+
+    fn attempt(&mut self, job: &mut dyn Job, plane: &dyn DataPlane) -> Result<Vec<Change>, WriteError<()>> {
+        let (before, mut changes) = (self.undo.len(), Vec::new());
+        for op in job.decide(&self.entities)? {
+            if let Err(error) = self.perform(op, plane, &mut changes) {
+                self.undo_to(before);
+                return Err(error);
+            }
+        }
+        Ok(changes)
+    }
+
+    fn perform(
+        &mut self,
+        op: Op,
+        plane: &dyn DataPlane,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), WriteError<()>> {
+        match op {
+            Op::Put(entity) => {
+                let before = self.entities.put(entity.clone()).map_err(WriteError::Refused)?;
+                let nothing = Change::delete(entity.kind(), entity.id());
+                self.undo.push(before.map_or(nothing, Change::put));
+                plane.check(&entity, &self.entities).map_err(WriteError::Uncompilable)?;
+                changes.push(Change::put(entity));
+            }
+            Op::Delete(kind, id) => {
+                let gone = self.entities.delete(kind, id).map_err(WriteError::Refused)?;
+                changes.extend(gone.iter().map(|entity| Change::delete(entity.kind(), entity.id())));
+                self.undo.extend(gone.into_iter().map(Change::put));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was staged is committed.
+    pub(super) fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// What was staged is not to be.
+    pub(super) fn undo(&mut self) {
+        self.undo_to(0);
+    }
+
+    fn undo_to(&mut self, length: usize) {
+        self.undo.drain(length..).rev().for_each(|change| self.entities.restore(change));
+    }
+
+    /// Others have committed; nothing is staged.
+    pub(super) fn follow(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.entities.restore(change.clone()));
+    }
+}

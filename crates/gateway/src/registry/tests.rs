@@ -1,0 +1,342 @@
+//! The registry over a store in memory, with a data plane that compiles and serves nobody.
+use super::*;
+use crate::store::{Committed, Loaded, Pending, Since, StoreError};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use weir_model::Reading;
+use weir_model::schema::Json;
+use weir_proxy::tls::default_certificate;
+use weir_proxy::{Compiler, Retained};
+
+/// Keeps entities until the test ends, and what was committed in which order.
+#[derive(Default)]
+struct Memory {
+    commits: Mutex<Vec<Vec<Change>>>,
+    /// How the next commits fail.
+    faults: Mutex<Vec<Fault>>,
+    /// So many revisions are forgotten.
+    forgotten: Mutex<u64>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    /// The store is away.
+    Away,
+    /// It goes away before it can say that it has committed.
+    AnswerLost,
+}
+
+fn away() -> StoreError {
+    StoreError::Unavailable("the store is away".to_owned())
+}
+
+impl Memory {
+    fn commits(&self) -> MutexGuard<'_, Vec<Vec<Change>>> {
+        self.commits.lock().unwrap()
+    }
+
+    /// Another node commits; this one is not told.
+    fn commit_elsewhere(&self, changes: Vec<Change>) {
+        self.commits().push(changes);
+    }
+
+    fn revision(&self) -> Revision {
+        Revision(self.commits().len() as u64)
+    }
+}
+
+impl Store for Memory {
+    fn load(&self) -> Pending<'_, Loaded> {
+        let mut entities = BTreeMap::new();
+        for change in self.commits().iter().flatten() {
+            entities.insert((change.kind, change.id), change.entity.clone());
+        }
+        let entities = entities.into_values().flatten().collect();
+        let loaded = Loaded { revision: self.revision(), entities };
+        Box::pin(async { Ok(loaded) })
+    }
+
+    fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            if base != self.revision() {
+                return Ok(Committed::Outdated);
+            }
+            let fault = self.faults.lock().unwrap().pop();
+            if let Some(Fault::Away) = fault {
+                return Err(away());
+            }
+            self.commits().push(changes.to_vec());
+            if fault.is_some() { Err(away()) } else { Ok(Committed::At(self.revision())) }
+        })
+    }
+
+    fn since(&self, revision: Revision) -> Pending<'_, Since> {
+        Box::pin(async move {
+            if revision.0 < *self.forgotten.lock().unwrap() {
+                return Ok(Since::Lost);
+            }
+            let changes = self.commits().iter().skip(revision.0 as usize).flatten().cloned().collect();
+            Ok(Since::Changes { revision: self.revision(), changes })
+        })
+    }
+
+    fn changed(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            self.changed.notified().await;
+            Ok(())
+        })
+    }
+}
+
+/// Compiles, and notes how many routes it was given. Where there is a gate, waits until it is opened.
+struct Plane {
+    compiler: Compiler,
+    gate: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+    asked: Notify,
+    published: Mutex<Vec<usize>>,
+}
+
+impl DataPlane for Plane {
+    fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
+        self.compiler.check(entity, others)
+    }
+
+    fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
+        self.asked.notify_one();
+        if let Some(gate) = self.gate.lock().unwrap().take() {
+            let _ = gate.recv();
+        }
+        self.compiler.compile(document)?;
+        self.published.lock().unwrap().push(document.routes.len());
+        Ok(())
+    }
+}
+
+fn plane() -> Arc<Plane> {
+    let compiler = Compiler {
+        workers: 1,
+        default_certificate: default_certificate(None).unwrap(),
+        trusted_certificates: Vec::new(),
+        retained: Arc::new(Retained::default()),
+    };
+    let (gate, asked, published) = (Mutex::default(), Notify::new(), Mutex::default());
+    Arc::new(Plane { compiler, gate, asked, published })
+}
+
+fn registry() -> (Arc<Memory>, Arc<Plane>, Registry) {
+    let (store, plane) = (Arc::new(Memory::default()), plane());
+    let registry =
+        Registry::stored(plane.clone(), store.clone(), Revision::default(), Entities::default(), &[]);
+    (store, plane, registry)
+}
+
+fn entity(kind: EntityKind, number: u128, written: Json) -> Entity {
+    let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+    Entity::read(kind, &written, &[("id", Uuid::from_u128(number))], reading).unwrap()
+}
+
+fn service(number: u128) -> Entity {
+    entity(EntityKind::Services, number, json!({ "name": format!("service-{number}"), "host": "a.test" }))
+}
+
+fn route(number: u128, path: &str) -> Entity {
+    entity(EntityKind::Routes, number, json!({ "name": format!("route-{number}"), "paths": [path] }))
+}
+
+fn route_of(number: u128, service: u128) -> Entity {
+    let service = json!({ "id": Uuid::from_u128(service) });
+    entity(EntityKind::Routes, number, json!({ "paths": ["/"], "service": service }))
+}
+
+/// Decides to put these, whatever there is.
+fn put<const N: usize>(
+    entities: [Entity; N],
+) -> impl FnMut(&Entities) -> Result<Vec<Op>, String> + Send + 'static {
+    move |_| Ok(entities.iter().cloned().map(Op::Put).collect())
+}
+
+fn all(registry: &Registry) -> Vec<Entity> {
+    registry.entities().iter().cloned().collect()
+}
+
+#[tokio::test]
+async fn writes_that_wait_are_decided_one_after_the_other_and_committed_together() {
+    let (store, _, registry) = registry();
+    let (one, two, taken, none) = tokio::join!(
+        registry.write(put([service(1)])),
+        registry.write(|entities: &Entities| {
+            let named = entities.find(EntityKind::Services, "service-1").map(Entity::id);
+            let id = named.ok_or("the service is not there yet")?;
+            Ok::<_, &str>(vec![Op::Put(route_of(2, id.as_u128()))])
+        }),
+        registry.write(put([entity(
+            EntityKind::Services,
+            3,
+            json!({ "name": "service-1", "host": "b.test" })
+        )])),
+        registry.write(|_: &Entities| Err::<Vec<Op>, _>("not today")),
+    );
+    assert_eq!(one.unwrap().revision, Revision(1));
+    assert_eq!(two.unwrap(), Written { revision: Revision(1), changes: vec![Change::put(route_of(2, 1))] });
+    assert!(matches!(taken, Err(WriteError::Refused(Refusal::Taken { by, .. })) if by == Uuid::from_u128(1)));
+    assert_eq!(none, Err(WriteError::Decided("not today")));
+    assert_eq!(*store.commits(), [[Change::put(service(1)), Change::put(route_of(2, 1))]]);
+    assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
+}
+
+#[tokio::test]
+async fn a_write_of_which_a_part_cannot_be_done_changes_nothing() {
+    let (store, _, registry) = registry();
+    registry.write(put([service(1), route_of(2, 1)])).await.unwrap();
+    let before = all(&registry);
+    let refused = registry.write(|_: &Entities| {
+        let delete = |kind, number| Op::Delete(kind, Uuid::from_u128(number));
+        Ok::<_, ()>(vec![Op::Put(service(3)), Op::Put(service(1)), delete(EntityKind::Services, 1)])
+    });
+    assert_eq!(refused.await, Err(WriteError::Refused(Refusal::Referenced(EntityKind::Routes))));
+    let uncompilable = registry.write(put([service(4), route(5, "~/(")])).await;
+    assert!(matches!(uncompilable, Err(WriteError::Uncompilable(error)) if error.entity == "route route-5"));
+    assert_eq!(all(&registry), before);
+    assert_eq!(store.commits().len(), 1);
+    // What is left of either would be in the way now.
+    registry.write(put([service(3), service(4), route(5, "/")])).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_goes_along_with_what_is_deleted_is_told() {
+    let (_, _, registry) = registry();
+    let consumer = entity(EntityKind::Consumers, 1, json!({ "username": "alice" }));
+    let owner = json!({ "id": Uuid::from_u128(1) });
+    let key = entity(EntityKind::KeyauthCredentials, 2, json!({ "key": "secret", "consumer": owner }));
+    registry.write(put([consumer, key])).await.unwrap();
+    let delete = |_: &Entities| Ok::<_, ()>(vec![Op::Delete(EntityKind::Consumers, Uuid::from_u128(1))]);
+    let written = registry.write(delete).await.unwrap();
+    let gone = [(EntityKind::KeyauthCredentials, 2), (EntityKind::Consumers, 1)];
+    assert_eq!(written.changes, gone.map(|(kind, number)| Change::delete(kind, Uuid::from_u128(number))));
+    assert_eq!(registry.write(delete).await.unwrap(), Written { revision: Revision(2), changes: Vec::new() });
+}
+
+#[tokio::test]
+async fn what_was_decided_before_another_node_committed_is_decided_anew() {
+    let (store, _, registry) = registry();
+    store.commit_elsewhere(vec![Change::put(service(1))]);
+    let mut times = 0;
+    let written = registry.write(move |entities: &Entities| {
+        times += 1;
+        Ok::<_, ()>(vec![Op::Put(route(times, &format!("/{}", entities.len())))])
+    });
+    assert_eq!(written.await.unwrap().changes, [Change::put(route(2, "/1"))]);
+    assert_eq!((registry.revision(), all(&registry)), (Revision(2), vec![service(1), route(2, "/1")]));
+    // So is what was decided against.
+    store.commit_elsewhere(vec![Change::put(service(3))]);
+    registry.write(put([route_of(4, 3)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_committed_never_was() {
+    let (store, _, registry) = registry();
+    registry.write(put([service(1)])).await.unwrap();
+    store.faults.lock().unwrap().push(Fault::Away);
+    let refused = registry.write(put([service(2), route_of(3, 1)])).await;
+    assert_eq!(refused, Err(WriteError::Unavailable("the store is away".to_owned())));
+    assert_eq!((all(&registry), registry.is_reachable()), (vec![service(1)], false));
+    registry.write(put([service(4)])).await.unwrap();
+    assert_eq!((all(&registry), registry.is_reachable()), (vec![service(1), service(4)], true));
+}
+
+#[tokio::test]
+async fn what_was_committed_although_the_answer_was_lost_is_found_later() {
+    let (store, _, registry) = registry();
+    store.faults.lock().unwrap().push(Fault::AnswerLost);
+    assert!(registry.write(put([service(1)])).await.is_err());
+    registry.wait_in_force(Revision(1)).await;
+    assert_eq!(all(&registry), [service(1)]);
+}
+
+#[tokio::test]
+async fn what_other_nodes_commit_is_followed() {
+    let (store, plane, registry) = registry();
+    store.commit_elsewhere(vec![Change::put(service(1)), Change::put(route_of(2, 1))]);
+    store.changed.notify_one();
+    registry.wait_in_force(Revision(1)).await;
+    assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
+    // Too long ago to be told change by change.
+    store.commit_elsewhere(vec![Change::delete(EntityKind::Routes, Uuid::from_u128(2))]);
+    *store.forgotten.lock().unwrap() = 2;
+    store.changed.notify_one();
+    registry.wait_in_force(Revision(2)).await;
+    assert_eq!(all(&registry), [service(1)]);
+    assert_eq!(*plane.published.lock().unwrap(), [1, 0]);
+    // The writer has not lost count.
+    registry.write(put([route_of(2, 1)])).await.unwrap();
+    assert_eq!(store.commits().len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_committed_while_another_configuration_is_compiled_comes_with_the_next() {
+    let (_, plane, registry) = registry();
+    let (open, gate) = std::sync::mpsc::channel();
+    *plane.gate.lock().unwrap() = Some(gate);
+    registry.write(put([route(1, "/")])).await.unwrap();
+    plane.asked.notified().await;
+    for number in 2..=9 {
+        registry.write(put([route(number, "/")])).await.unwrap();
+    }
+    assert_eq!((registry.revision(), registry.in_force()), (Revision(9), Revision(0)));
+    open.send(()).unwrap();
+    registry.wait_in_force(Revision(9)).await;
+    assert_eq!(*plane.published.lock().unwrap(), [1, 9]);
+    let configuration = registry.configuration();
+    assert_eq!((configuration.revision, configuration.document.routes.len()), (Revision(9), 9));
+    assert_eq!(configuration.hash, format!("{:032x}", 9));
+}
+
+#[tokio::test]
+async fn a_configuration_that_does_not_compile_leaves_the_last_good_one_in_force() {
+    let (store, plane, registry) = registry();
+    registry.write(put([route(1, "/")])).await.unwrap();
+    registry.wait_in_force(Revision(1)).await;
+    store.commit_elsewhere(vec![Change::put(route(2, "~/("))]);
+    store.changed.notify_one();
+    registry.wait_in_force(Revision(2)).await;
+    assert_eq!((registry.revision(), registry.in_force()), (Revision(2), Revision(1)));
+    let mend = registry.write(put([route(2, "/mended")])).await.unwrap();
+    registry.wait_in_force(mend.revision).await;
+    assert_eq!(*plane.published.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_panic_is_the_end_of_one_write() {
+    let (_, _, registry) = registry();
+    registry.write(put([service(1)])).await.unwrap();
+    let outcome = registry.write(|_: &Entities| -> Result<Vec<Op>, ()> { panic!("a defect") }).await;
+    assert!(matches!(outcome, Err(WriteError::Unavailable(_))), "{outcome:?}");
+    registry.write(put([service(3)])).await.unwrap();
+    assert_eq!(all(&registry), [service(1), service(3)]);
+}
+
+#[tokio::test]
+async fn a_declared_configuration_is_replaced_as_a_whole() {
+    let plane = plane();
+    let document = |entities: &[Entity]| {
+        let mut document = Document::default();
+        entities.iter().cloned().for_each(|entity| document.push(entity));
+        document
+    };
+    let registry = Registry::declared(plane, document(&[service(1)]), "first".to_owned());
+    assert_eq!(registry.write(put([service(2)])).await, Err(WriteError::ReadOnly));
+    let second = document(&[service(2), route_of(3, 2)]);
+    let revision = registry.replace(second.clone(), "second".to_owned()).await.unwrap();
+    assert_eq!((registry.revision(), registry.in_force()), (revision, revision));
+    assert_eq!(all(&registry), [service(2), route_of(3, 2)]);
+    let bad = document(&[route(4, "~/("), route(5, "~/[")]);
+    assert_eq!(registry.declare(bad.clone(), "bad".to_owned()).await.unwrap_err().len(), 2);
+    let refused = registry.replace(bad, "bad".to_owned()).await;
+    assert!(matches!(refused, Err(WriteError::Uncompilable(error)) if error.entity == "route route-4"));
+    let configuration = registry.configuration();
+    assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
+}

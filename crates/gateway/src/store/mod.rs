@@ -1,0 +1,99 @@
+//! Where entities are kept: a [`Store`] holds entities and a revision, and knows nothing of HTTP.
+
+use crate::settings::{Database, Settings};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use weir_model::entity::Entity;
+use weir_model::{Change, PluginSchema};
+
+/// What a store promises.
+pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Counts committed batches; 0 = nothing was ever written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Revision(pub(crate) u64);
+
+/// All that is kept.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// As of this revision.
+    pub(crate) revision: Revision,
+    /// In no particular order.
+    pub(crate) entities: Vec<Entity>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Committed {
+    /// It is kept, as this revision.
+    At(Revision),
+    /// Somebody else committed since; nothing was changed.
+    Outdated,
+}
+
+/// What others have committed.
+#[derive(Debug)]
+pub(crate) enum Since {
+    /// What every entity that changed has become.
+    Changes {
+        /// As of this revision.
+        revision: Revision,
+        /// Those written by earlier revisions first.
+        changes: Vec<Change>,
+    },
+    /// Too long ago: load everything.
+    Lost,
+}
+
+/// Keeps entities.
+pub(crate) trait Store: Send + Sync + 'static {
+    /// Everything, as of one revision.
+    fn load(&self) -> Pending<'_, Loaded>;
+    /// All or nothing, durable when it returns; only if `base` is still the newest revision. When it fails as
+    /// unavailable, the batch may have been kept all the same: what `since` tells decides.
+    fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed>;
+    /// What has changed after a revision.
+    fn since(&self, revision: Revision) -> Pending<'_, Since>;
+    /// Returns when another node may have committed; where there cannot be another, never.
+    fn changed(&self) -> Pending<'_, ()>;
+}
+
+/// Why a store does not do what it is asked to; the text says how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreError {
+    /// It is away or busy: try again later.
+    Unavailable(String),
+    /// Its tables are not there, or of another version.
+    NotMigrated(String),
+    /// What it holds or says makes no sense.
+    Broken(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (StoreError::Unavailable(message)
+        | StoreError::NotMigrated(message)
+        | StoreError::Broken(message)) = self;
+        f.write_str(message)
+    }
+}
+
+/// Opens what the settings name; none for `database = off`.
+pub(crate) async fn open(
+    settings: &Settings,
+    _plugins: Vec<PluginSchema>,
+) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    match database(settings) {
+        Database::Off => Ok(None),
+        Database::Sqlite | Database::Postgres => Err(StoreError::Broken(
+            "there is nothing to serve: name a declarative file with `--config kong.yml`".into(),
+        )),
+    }
+}
+
+/// Where the configuration lives: in a declarative file if one is given, otherwise in SQLite.
+fn database(settings: &Settings) -> Database {
+    let file = settings.declarative_config.is_some() || settings.declarative_config_string.is_some();
+    settings.database.unwrap_or(if file { Database::Off } else { Database::Sqlite })
+}

@@ -1,0 +1,62 @@
+//! Whether one entity can be compiled, before it is stored.
+
+use super::compile::{Compilation, CompileError, Compiler};
+use super::instances::Instances;
+use crate::route::Patterns;
+use crate::tls::{self, Certificates, TlsError, Verify};
+use weir_model::entity::{CaCertificate, Entity, EntityKind, Service};
+use weir_model::{Document, Entities};
+
+impl Compiler {
+    /// Whether an entity can be compiled among these others. What passes here alone passes in every document.
+    pub fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
+        let document = document(entity, others);
+        let compilation = Compilation::new(self, &document);
+        match entity {
+            Entity::Routes(route) => drop(compilation.router(&[route], &mut Patterns::default())),
+            Entity::Plugins(_) => drop(compilation.plugins(&mut Instances::default())),
+            Entity::Services(_) | Entity::Certificates(_) => self.check_tls(&compilation, &document),
+            Entity::CaCertificates(authority) => {
+                if let Err(error) = trust(authority) {
+                    compilation.fail(format!("ca_certificate {}", authority.id), error);
+                }
+            }
+            _ => {}
+        }
+        match compilation.errors.into_inner().into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn check_tls(&self, compilation: &Compilation<'_>, document: &Document) {
+        match Certificates::build(document, self.default_certificate.clone()) {
+            Ok(certificates) => drop(compilation.services(&certificates)),
+            Err(errors) => {
+                errors.into_iter().for_each(|error| compilation.fail("certificates".into(), error))
+            }
+        }
+    }
+}
+
+/// The entity, and what it is compiled with.
+fn document(entity: &Entity, others: &Entities) -> Document {
+    let mut document = Document::default();
+    if let Entity::Services(service) = entity {
+        named(service, others).into_iter().for_each(|entity| document.push(entity.clone()));
+    }
+    document.push(entity.clone());
+    document
+}
+
+/// The certificates that a service names.
+fn named<'e>(service: &Service, others: &'e Entities) -> Vec<&'e Entity> {
+    let own = service.client_certificate.map(|id| (EntityKind::Certificates, id));
+    let trusted = service.ca_certificates.iter().flatten().map(|id| (EntityKind::CaCertificates, *id));
+    own.into_iter().chain(trusted).filter_map(|(kind, id)| others.get(kind, id)).collect()
+}
+
+fn trust(authority: &CaCertificate) -> Result<(), TlsError> {
+    let roots = tls::ca_certificates(&authority.cert)?;
+    tls::client_config(Some(Verify { roots, depth: None }), None).map(drop)
+}
