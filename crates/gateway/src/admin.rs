@@ -1,4 +1,6 @@
 //! The Admin API.
+mod explain;
+
 use crate::control::Control;
 use crate::{logger, status};
 use axum::Router;
@@ -15,7 +17,7 @@ type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    status::shared().with_state(control)
+    status::shared().merge(explain::router()).with_state(control)
 }
 
 /// Writes a line to a file for each request.

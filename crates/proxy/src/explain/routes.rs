@@ -155,7 +155,8 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
 /// Routes that this gateway does not serve, as far as the request meets them.
 fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<(usize, Rival)> {
     let served: HashSet<_> = served.iter().map(|route| route.id).collect();
-    let unserved: Vec<&Route> = document.routes.iter().map(|route| &**route).filter(|route| !served.contains(&route.id)).collect();
+    let unserved: Vec<&Route> =
+        document.routes.iter().map(|route| &**route).filter(|route| !served.contains(&route.id)).collect();
     let Ok(router) = Router::build(&unserved) else { return Vec::new() };
     let judged = closest(with_query(exchange, |query| router.judge(&unserved, query)));
     let rival = |judged: Judged| {
@@ -234,11 +235,11 @@ fn part_name(part: Part) -> &'static str {
 
 fn comparison(part: Part, better: i64, own: i64) -> String {
     match part {
-        Part::Criteria => format!("has {own} criteria against {better}"),
+        Part::Criteria => format!("has fewer criteria, {own} against {better}"),
         Part::PlainHosts => "has no hosts, or one with a wildcard".to_owned(),
-        Part::Headers => format!("asks for {own} headers against {better}"),
+        Part::Headers => format!("asks for fewer headers, {own} against {better}"),
         Part::RegexPath => "its path is no regex".to_owned(),
         Part::RegexPriority => format!("has regex_priority {own} against {better}"),
-        Part::PathLength => format!("its path has {own} bytes against {better}"),
+        Part::PathLength => format!("its path is shorter, {own} bytes against {better}"),
     }
 }
