@@ -6,7 +6,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
-TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd
+TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster
 BENCH_TOOLS := nginx haproxy
 FIGURES_TOOLS := nginx haproxy wrk python3
 # The Debian packages that bring the tools whose names differ.
@@ -15,6 +15,7 @@ PACKAGE_nginx := nginx-light
 PACKAGE_h2load := nghttp2-client
 PACKAGE_perf := linux-perf
 PACKAGE_dockerd := docker.io
+PACKAGE_pg_ctlcluster := postgresql
 package = $(foreach tool,$(1),$(or $(PACKAGE_$(tool)),$(tool)))
 
 # Installs missing tools where that needs no password; otherwise says what to run.

@@ -17,7 +17,7 @@ pub(crate) fn check(
         let (plugins, _) = plugins(&settings.plugins);
         let source = Source { origin: Origin::File(path), environment: process_environment(), plugins };
         match try_out(&source) {
-            Ok((configuration, _)) => {
+            Ok(configuration) => {
                 let not_in_force = located(&source.origin, &configuration.not_in_force);
                 let mut warnings = configuration.warnings.iter().chain(&not_in_force);
                 warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;

@@ -39,10 +39,65 @@ pub(crate) enum Command {
         #[arg(default_value = "127.0.0.1:9000")]
         addresses: Vec<SocketAddr>,
     },
+    /// Look after the tables of the database.
+    #[command(subcommand)]
+    Migrations(MigrationsCommand),
+    /// Move configurations into the database and out of it.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Print the manual of all settings.
     Settings,
     /// Print the version.
     Version,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigrationsCommand {
+    /// Create the tables where there are none.
+    Bootstrap(StoreArgs),
+    /// Bring the tables of an older version up to date.
+    Up(StoreArgs),
+    /// Say what is there; fails unless the tables can be used as they are.
+    Status(StoreArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Add what a declarative file says, in place of entities with the same ids.
+    #[command(name = "db_import")]
+    DbImport {
+        /// The file, YAML or JSON; `-` is the standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Write everything to a declarative file, which must not be there yet.
+    #[command(name = "db_export")]
+    DbExport {
+        /// The file; `-` is the standard output.
+        #[arg(default_value = "kong.yml")]
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+}
+
+impl MigrationsCommand {
+    /// Which database is meant.
+    pub(crate) fn store(&self) -> &StoreArgs {
+        let (MigrationsCommand::Bootstrap(store)
+        | MigrationsCommand::Up(store)
+        | MigrationsCommand::Status(store)) = self;
+        store
+    }
+}
+
+impl ConfigCommand {
+    /// Which database is meant.
+    pub(crate) fn store(&self) -> &StoreArgs {
+        let (ConfigCommand::DbImport { store, .. } | ConfigCommand::DbExport { store, .. }) = self;
+        store
+    }
 }
 
 /// Where the settings come from.
@@ -102,6 +157,26 @@ pub(crate) struct NodeArgs {
     /// The node's own folder.
     #[arg(long, value_name = "DIR")]
     prefix: Option<String>,
+}
+
+/// Which database is meant.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    /// The file of settings that nodes are started with.
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The node's own folder.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<String>,
+    /// One setting, such as `pg_host`; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    set: Vec<(String, String)>,
+}
+
+impl From<StoreArgs> for SettingsArgs {
+    fn from(StoreArgs { settings, prefix, set }: StoreArgs) -> Self {
+        SettingsArgs { config: None, settings, prefix, set }
+    }
 }
 
 impl From<CheckArgs> for SettingsArgs {

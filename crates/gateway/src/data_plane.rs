@@ -56,8 +56,13 @@ fn read_trusted(path: &Path) -> Result<String, StartError> {
     })
 }
 
-/// Compiles a configuration as a node with no settings would, for `weir check` and `weir explain`.
-pub(crate) fn try_out(source: &Source) -> Result<(Configuration, Snapshot), Vec<String>> {
+/// A configuration that a node with no settings could serve.
+pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
+    compiled(source).map(|(configuration, _)| configuration)
+}
+
+/// The same, as such a node would have it.
+pub(crate) fn compiled(source: &Source) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let system = trusted_certificate_files(&["system".to_owned()]);

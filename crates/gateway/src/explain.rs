@@ -1,7 +1,7 @@
 //! `weir explain`: what a declarative file would make of a request, as a table for a terminal.
 use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, plugins, process_environment};
-use crate::data_plane::try_out;
+use crate::data_plane::compiled;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub(crate) fn explain(arguments: ExplainArgs, output: &mut dyn Write) -> Result<
     let (plugins, _) = plugins(&["bundled".to_owned()]);
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), plugins };
-    let (configuration, snapshot) = try_out(&source).map_err(|errors| errors.join("\n"))?;
+    let (configuration, snapshot) = compiled(&source).map_err(|errors| errors.join("\n"))?;
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
         .map_err(|refusal| refusal.to_string())?;
     let text = if arguments.json {

@@ -8,6 +8,7 @@ mod command;
 mod configuration;
 mod control;
 mod data_plane;
+mod database;
 mod demo;
 mod echo;
 mod explain;
@@ -54,6 +55,15 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
+        Command::Migrations(command) => {
+            let settings = load(command.store().clone().into())?.settings;
+            let (said, good) = database::migrate(command, &settings)?;
+            print(&said).map(|_| if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Config(command) => {
+            let settings = load(command.store().clone().into())?.settings;
+            print(&database::transfer(command, &settings)?)
+        }
         Command::Settings => print(&settings::manual()),
         Command::Version => print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n")),
     }

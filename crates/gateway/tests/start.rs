@@ -13,7 +13,7 @@ const EMPTY: &str = "_format_version: \"3.0\"\n";
 fn the_environment_of_a_kong_container_is_a_drop_in() {
     let gateway = Gateway::builder(EMPTY)
         .env("KONG_DATABASE", "off")
-        .env("KONG_PG_HOST", "db.internal")
+        .env("KONG_PG_RO_HOST", "db.internal")
         .env("KONG_ROLE", "data_plane")
         .env("KONG_STREAM_LISTEN", "0.0.0.0:5432")
         .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
@@ -23,7 +23,7 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
         .start();
     assert_ne!(gateway.proxy().port(), 1, "a flag wins over the environment");
     let log = gateway.log();
-    for variable in ["KONG_PG_HOST", "KONG_NGINX_DAEMON"] {
+    for variable in ["KONG_PG_RO_HOST", "KONG_NGINX_DAEMON"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
     for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_STREAM_LISTEN is ignored: streams"] {
@@ -48,7 +48,7 @@ fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
     );
     assert!(said.contains("--set log_level: log_level: `loud` is not one of"), "{said}");
     assert!(
-        said.contains("environment variable KONG_DATABASE: database: `cassandra` is not one of"),
+        said.contains("environment variable KONG_DATABASE: database: `cassandra` is not one of `off`"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 3, "the flag `workers` hides WEIR_WORKERS: {said}");

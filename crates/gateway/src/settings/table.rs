@@ -62,6 +62,29 @@ settings! {
     /// PostgreSQL, which several nodes may share. Without a value: `off` when a declarative file is given, otherwise
     /// `sqlite`.
     database: Option<Database> = "";
+    /// The file of `database=sqlite`. A relative path starts at `prefix`.
+    sqlite_path: PathBuf = "weir.sqlite";
+    /// Where PostgreSQL is, for `database=postgres`: a host, or the folder of its socket.
+    pg_host: String = "127.0.0.1";
+    /// The port of PostgreSQL.
+    pg_port: u16 = "5432";
+    /// How long PostgreSQL may take to accept a connection, and to answer.
+    pg_timeout: Milliseconds = "5000";
+    /// Who logs in to PostgreSQL.
+    pg_user: String = "kong";
+    /// The password of `pg_user`.
+    pg_password: Option<Password> = "";
+    /// The database; it must be there. `weir migrations bootstrap` creates its tables.
+    pg_database: String = "kong";
+    /// The schema of the tables; without one, the first of the user's `search_path`.
+    pg_schema: Option<String> = "";
+    /// Speaks TLS with PostgreSQL if the server does.
+    pg_ssl: bool = "off";
+    /// With `pg_ssl`: does not connect to a server without TLS.
+    pg_ssl_required: bool = "off";
+    /// With `pg_ssl`: connects only to a server with a certificate for `pg_host` from one of
+    /// `lua_ssl_trusted_certificate`. Implies `pg_ssl_required`.
+    pg_ssl_verify: bool = "off";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
     /// Where clients connect. Flags: `ssl`, `http2`, `backlog=N`; `reuseport`, `deferred`, `bind` and `so_keepalive=…`

@@ -90,11 +90,15 @@ fn toml_values_are_read_as_kong_conf_would_write_them() {
 
 #[test]
 fn each_kong_variable_without_a_meaning_gets_one_warning_without_its_value() {
-    let environment =
-        [("KONG_PG_HOST", "db"), ("KONG_PG_PASSWORD", "hunter2"), ("KONG_LOG_LEVEL", "warn"), ("HOME", "/")];
+    let environment = [
+        ("KONG_PG_RO_HOST", "db"),
+        ("KONG_PG_RO_PASSWORD", "hunter2"),
+        ("KONG_LOG_LEVEL", "warn"),
+        ("HOME", "/"),
+    ];
     let warnings = good("", &environment, &[]).warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings[0].contains("KONG_PG_HOST") && warnings[1].contains("KONG_PG_PASSWORD"));
+    assert!(warnings[0].contains("KONG_PG_RO_HOST") && warnings[1].contains("KONG_PG_RO_PASSWORD"));
     assert!(!warnings.concat().contains("hunter2"));
 }
 
@@ -162,4 +166,19 @@ fn what_does_not_work_yet_names_what_does() {
 fn a_secret_is_in_no_message() {
     let problems = bad("ssl_cert = 'c.pem'\nssl_cert_key = 'hunter2'", &[], &[]);
     assert_eq!(problems, ["weir.toml:2: ssl_cert_key: name a file that holds the private key as PEM"]);
+}
+
+#[test]
+fn a_database_is_found_by_kongs_own_settings() {
+    let environment =
+        [("KONG_DATABASE", "postgres"), ("KONG_PG_PASSWORD", " hunter2"), ("KONG_PG_TIMEOUT", "1500")];
+    let Loaded { settings, warnings, .. } = good("", &environment, &[]);
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(settings.database, Some(Database::Postgres));
+    assert_eq!(settings.pg_password, Some(Password(" hunter2".to_owned())));
+    assert_eq!(settings.pg_timeout.0.as_millis(), 1500);
+    assert!(!format!("{settings:?}").contains("hunter2"));
+    for (name, value) in [("pg_timeout", "0"), ("pg_timeout", "5s"), ("pg_port", "65536")] {
+        assert_eq!(bad("", &[], &[(name, value)]).len(), 1, "{name} {value}");
+    }
 }

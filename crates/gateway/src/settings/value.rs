@@ -77,6 +77,13 @@ impl Value for u32 {
     }
 }
 
+impl Value for u16 {
+    const KIND: &'static str = "port";
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| format!("`{text}` is not a port from 0 to {}", u16::MAX))
+    }
+}
+
 impl Value for String {
     const KIND: &'static str = "text";
     fn parse(text: &str) -> Result<Self, String> {
@@ -150,6 +157,20 @@ fn sum_of_units(text: &str) -> Option<Duration> {
         rest = after.trim_start();
         if rest.is_empty() {
             return Some(total);
+        }
+    }
+}
+
+/// A time that kong.conf counts in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Milliseconds(pub(crate) Duration);
+
+impl Value for Milliseconds {
+    const KIND: &'static str = "milliseconds";
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(count @ 1..=u32::MAX) => Ok(Milliseconds(Duration::from_millis(count.into()))),
+            _ => Err(format!("`{text}` is not a number of milliseconds: write `5000` for five seconds")),
         }
     }
 }
@@ -326,6 +347,27 @@ impl Value for KeyFile {
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyFile(…)")
+    }
+}
+
+/// A password, which no message repeats.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Password(pub(crate) String);
+
+impl Value for Password {
+    const KIND: &'static str = "text";
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Password(text.to_owned()))
+    }
+    /// Blanks may be part of it.
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
     }
 }
 

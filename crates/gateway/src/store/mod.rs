@@ -1,7 +1,21 @@
 //! Where entities are kept: a [`Store`] holds entities and a revision, and knows nothing of HTTP.
+//!
+//! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its body
+//! as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the tables.
+mod listener;
+pub(crate) mod migrations;
+mod postgres;
+mod row;
+mod sqlite;
+pub(crate) mod transfer;
+mod yaml;
 
+use crate::prefix;
 use crate::settings::{Database, Settings};
+use postgres::Postgres;
+use sqlite::Sqlite;
 use std::fmt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use weir_model::entity::Entity;
@@ -13,6 +27,15 @@ pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreErro
 /// Counts committed batches; 0 = nothing was ever written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct Revision(pub(crate) u64);
+
+impl Revision {
+    /// Up to which revision the deleted are forgotten with this one, where they are remembered for so many revisions;
+    /// now and then, as it is work.
+    fn forgets(self, remembered: u64) -> Option<i64> {
+        let is_time = self.0.is_multiple_of(remembered) && self.0 > remembered;
+        is_time.then(|| (self.0 - remembered).cast_signed())
+    }
+}
 
 /// All that is kept.
 #[derive(Debug)]
@@ -82,18 +105,26 @@ impl fmt::Display for StoreError {
 /// Opens what the settings name; none for `database = off`.
 pub(crate) async fn open(
     settings: &Settings,
-    _plugins: Vec<PluginSchema>,
+    plugins: Vec<PluginSchema>,
 ) -> Result<Option<Arc<dyn Store>>, StoreError> {
-    match database(settings) {
-        Database::Off => Ok(None),
-        Database::Sqlite | Database::Postgres => Err(StoreError::Broken(
-            "there is nothing to serve: name a declarative file with `--config kong.yml`".into(),
-        )),
-    }
+    Ok(match database(settings) {
+        Database::Off => None,
+        Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins).await?)),
+        Database::Postgres => Some(Arc::new(Postgres::open(postgres::Server::of(settings)?, plugins).await?)),
+    })
 }
 
 /// Where the configuration lives: in a declarative file if one is given, otherwise in SQLite.
-fn database(settings: &Settings) -> Database {
+pub(crate) fn database(settings: &Settings) -> Database {
     let file = settings.declarative_config.is_some() || settings.declarative_config_string.is_some();
     settings.database.unwrap_or(if file { Database::Off } else { Database::Sqlite })
 }
+
+fn sqlite_path(settings: &Settings) -> Result<PathBuf, StoreError> {
+    let prefix = prefix::or_default(settings.prefix.clone());
+    let prefix = prefix.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    Ok(prefix.join(&settings.sqlite_path))
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ mod declarative;
 mod gateway;
 mod http;
 mod openssl;
+mod postgres;
 mod upstream;
 
 pub use cases::unescape;
@@ -20,6 +21,7 @@ pub use declarative::{document, service};
 pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
+pub use postgres::PostgresServer;
 pub use upstream::{Upstream, nobody};
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,93 @@
+//! The commands on what a node keeps: `weir migrations` and `weir config`.
+use crate::cli::{ConfigCommand, MigrationsCommand};
+use crate::configuration::{Origin, Source, plugins, process_environment};
+use crate::data_plane::try_out;
+use crate::prefix::{self, Prefix};
+use crate::settings::{Database, Settings};
+use crate::store::migrations::{self, Task};
+use crate::store::{self, Store, transfer};
+use std::fs::OpenOptions;
+use std::future::Future;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_model::PluginSchema;
+
+/// `weir migrations`: says what it found and did; false if only asked and the tables cannot be used as they are.
+pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result<(String, bool), String> {
+    let task = match command {
+        MigrationsCommand::Bootstrap(_) => Task::Bootstrap,
+        MigrationsCommand::Up(_) => Task::Up,
+        MigrationsCommand::Status(_) => Task::Status,
+    };
+    let _prefix = if task == Task::Status { None } else { take_prefix(settings)? };
+    let (said, usable) = wait_for(migrations::perform(task, settings))?.map_err(|error| error.to_string())?;
+    Ok((format!("{said}\n"), usable || task != Task::Status))
+}
+
+/// `weir config`: says what it did.
+pub(crate) fn transfer(command: ConfigCommand, settings: &Settings) -> Result<String, String> {
+    let (plugins, _) = plugins(&settings.plugins);
+    match command {
+        ConfigCommand::DbImport { file, .. } => import(file, settings, plugins),
+        ConfigCommand::DbExport { file, .. } => export(&file, settings, plugins),
+    }
+}
+
+fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
+    let origin = Origin::File(file);
+    let source = Source { origin, environment: process_environment(), plugins: plugins.clone() };
+    let document = try_out(&source).map_err(|errors| errors.join("\n"))?.document;
+    let _prefix = take_prefix(settings)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let count = wait_for(async {
+        let store = open(settings, plugins.clone()).await?;
+        let imported = transfer::import(&*store, document, &plugins, now).await;
+        imported.map_err(|error| format!("{}: {error}", source.origin))
+    })??;
+    Ok(format!("{}: {count} entities imported\n", source.origin))
+}
+
+fn export(file: &Path, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
+    let loaded = wait_for(async {
+        let store = open(settings, plugins.clone()).await?;
+        store.load().await.map_err(|error| error.to_string())
+    })??;
+    let text = transfer::export(&loaded.entities, &plugins);
+    if file == Path::new("-") {
+        return Ok(text);
+    }
+    // Credentials are in it.
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| refused(file, &error))?;
+    Ok(format!("{}: {} entities exported\n", file.display(), loaded.entities.len()))
+}
+
+fn refused(file: &Path, error: &io::Error) -> String {
+    let file = file.display();
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => format!("{file} is there already: remove it, or name another file"),
+        _ => format!("{file}: {error}: name a file that can be written"),
+    }
+}
+
+async fn open(settings: &Settings, plugins: Vec<PluginSchema>) -> Result<Arc<dyn Store>, String> {
+    let store = store::open(settings, plugins).await.map_err(|error| error.to_string())?;
+    store.ok_or_else(|| "database is `off`: set it to `postgres` or `sqlite`".to_owned())
+}
+
+/// Keeps a node from running meanwhile: it looks for what others do in PostgreSQL, and not in a file of its own.
+fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String> {
+    if store::database(settings) != Database::Sqlite {
+        return Ok(None);
+    }
+    let folder = prefix::or_default(settings.prefix.clone());
+    folder.and_then(Prefix::take).map(Some).map_err(|error| error.to_string())
+}
+
+fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
+}

@@ -1,0 +1,148 @@
+//! The tables, and how they came to be.
+use super::{StoreError, database, postgres, sqlite, sqlite_path};
+use crate::settings::{Database, Settings};
+
+/// Each text leads from one version of the tables to the next, in both databases. What has been released is never
+/// edited.
+pub(super) const STEPS: &[&str] = &["
+    CREATE TABLE weir_entities (
+        kind TEXT NOT NULL, id TEXT NOT NULL, revision BIGINT NOT NULL, body TEXT, PRIMARY KEY (kind, id)
+    );
+    CREATE INDEX weir_entities_revision ON weir_entities (revision);
+    CREATE INDEX weir_entities_deleted ON weir_entities (revision) WHERE body IS NULL;
+    CREATE TABLE weir_meta (version BIGINT NOT NULL, revision BIGINT NOT NULL, oldest BIGINT NOT NULL);
+    INSERT INTO weir_meta (version, revision, oldest) VALUES (0, 0, 0);
+"];
+
+/// What is to be done about the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Look at them.
+    Status,
+    /// Create them where there are none.
+    Bootstrap,
+    /// Bring those of an older version up to date.
+    Up,
+    /// Whatever they lack.
+    Everything,
+}
+
+/// What was found of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing.
+    Missing,
+    /// Those of an older version.
+    Behind(usize),
+    /// Those of this version.
+    Current,
+}
+
+impl Found {
+    /// By the version that the tables say they are; none where there are no tables.
+    pub(super) fn of(version: Option<i64>, place: &str) -> Result<Found, StoreError> {
+        let Some(version) = version else { return Ok(Found::Missing) };
+        match usize::try_from(version) {
+            Ok(version) if version < STEPS.len() => Ok(Found::Behind(version)),
+            Ok(version) if version == STEPS.len() => Ok(Found::Current),
+            _ => Err(StoreError::NotMigrated(format!(
+                "{place}: its tables have version {version}, which is newer than this weir knows ({}): use the weir \
+                 that migrated it, or a later one",
+                STEPS.len()
+            ))),
+        }
+    }
+
+    /// The steps that a task takes from here, each with the version that it leads to.
+    pub(super) fn steps(self, task: Task) -> impl Iterator<Item = (i64, &'static str)> {
+        let first = match (self, task) {
+            (Found::Missing, Task::Bootstrap | Task::Everything) => 0,
+            (Found::Behind(version), Task::Up | Task::Everything) => version,
+            _ => STEPS.len(),
+        };
+        (1..).zip(STEPS.iter().copied()).skip(first)
+    }
+
+    /// Whether the tables can be used as they are.
+    pub(super) fn usable(self, place: &str) -> Result<(), StoreError> {
+        match self {
+            Found::Current => Ok(()),
+            Found::Missing => Err(not_bootstrapped(place)),
+            Found::Behind(version) => Err(StoreError::NotMigrated(format!(
+                "{place}: its tables have version {version} and must have {}: run `weir migrations up`",
+                STEPS.len()
+            ))),
+        }
+    }
+}
+
+/// Nothing is there to be used.
+pub(super) fn not_bootstrapped(place: &str) -> StoreError {
+    StoreError::NotMigrated(format!("{place}: it has no tables yet: run `weir migrations bootstrap`"))
+}
+
+/// Does a task; says what was found and what became of it, and whether the tables are now as they should be.
+pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<(String, bool), StoreError> {
+    let (place, found) = match database(settings) {
+        Database::Off => {
+            let message = "database is `off`, so there are no tables: set it to `postgres` or `sqlite`";
+            return Err(StoreError::NotMigrated(message.to_owned()));
+        }
+        Database::Sqlite => sqlite::migrate(&sqlite_path(settings)?, task).await?,
+        Database::Postgres => postgres::Server::of(settings)?.migrate(task).await?,
+    };
+    let newest = STEPS.len();
+    Ok(match (task, found) {
+        (Task::Up, Found::Missing) => return Err(not_bootstrapped(&place)),
+        (Task::Status, Found::Missing) => {
+            (format!("{place}: not bootstrapped: run `weir migrations bootstrap`"), false)
+        }
+        (Task::Status | Task::Bootstrap, Found::Behind(version)) => {
+            (format!("{place}: version {version} of {newest}: run `weir migrations up`"), false)
+        }
+        (Task::Status, Found::Current) => (format!("{place}: version {newest}: up to date"), true),
+        (_, Found::Current) => (format!("{place}: version {newest}: nothing to do"), true),
+        (_, Found::Missing) => (format!("{place}: bootstrapped, version {newest}"), true),
+        (_, Found::Behind(version)) => {
+            (format!("{place}: migrated from version {version} to {newest}"), true)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(found: Found, task: Task) -> Vec<i64> {
+        found.steps(task).map(|(version, _)| version).collect()
+    }
+
+    #[test]
+    fn each_task_takes_its_own_steps() {
+        let all: Vec<i64> = (1..).take(STEPS.len()).collect();
+        assert_eq!(steps(Found::Missing, Task::Bootstrap), all);
+        assert_eq!(steps(Found::Missing, Task::Everything), all);
+        assert_eq!(steps(Found::Behind(0), Task::Up), all);
+        assert_eq!(steps(Found::Behind(0), Task::Everything), all);
+        for (found, task) in [
+            (Found::Missing, Task::Up),
+            (Found::Missing, Task::Status),
+            (Found::Behind(0), Task::Bootstrap),
+            (Found::Behind(0), Task::Status),
+            (Found::Current, Task::Everything),
+        ] {
+            assert_eq!(steps(found, task), [0; 0], "{found:?} {task:?}");
+        }
+    }
+
+    #[test]
+    fn tables_of_a_later_version_are_left_alone() {
+        let newer = i64::try_from(STEPS.len()).unwrap() + 1;
+        let refused = Found::of(Some(newer), "here").unwrap_err();
+        assert!(
+            matches!(&refused, StoreError::NotMigrated(message) if message.contains("newer")),
+            "{refused}"
+        );
+        assert_eq!(Found::of(None, "here"), Ok(Found::Missing));
+    }
+}

@@ -1,0 +1,325 @@
+//! PostgreSQL: a database that several nodes share.
+use super::listener;
+use super::migrations::{Found, Task, not_bootstrapped};
+use super::row::{AFTER, ALL, REMEMBERED, Row, Selected, loaded, rows, since};
+use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use crate::options::trusted_certificate_files;
+use crate::settings::Settings;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Notify};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use weir_model::{Change, PluginSchema};
+
+/// A whole commit: one statement is one transaction, and takes one round trip. Who comes second waits for the row of
+/// `weir_meta`, and then finds another revision than its own.
+const COMMIT: &str = "\
+    WITH bumped AS (UPDATE weir_meta SET revision = revision + 1 WHERE revision = $1 RETURNING revision), \
+    written AS ( \
+        INSERT INTO weir_entities (kind, id, revision, body) \
+        SELECT given.kind, given.id, bumped.revision, given.body \
+        FROM bumped, UNNEST($2::text[], $3::text[], $4::text[]) AS given (kind, id, body) \
+        ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, body = excluded.body \
+    ) \
+    SELECT revision, pg_notify($5, '') FROM bumped";
+
+const FORGET: &str = "\
+    WITH forgotten AS (UPDATE weir_meta SET oldest = $1 WHERE oldest < $1) \
+    DELETE FROM weir_entities WHERE body IS NULL AND revision <= $1";
+
+/// What nodes that migrate one database at once queue for.
+const MIGRATION_LOCK: i64 = 0x7765_6972;
+
+/// How many times `pg_timeout` everything may take to arrive.
+const LOAD_PATIENCE: u32 = 12;
+
+/// How the server is reached.
+pub(super) struct Server {
+    options: PgConnectOptions,
+    schema: Option<String>,
+    pub(super) timeout: Duration,
+    /// How messages call it.
+    pub(super) place: String,
+}
+
+/// Entities in a database.
+pub(super) struct Postgres {
+    server: Arc<Server>,
+    plugins: Vec<PluginSchema>,
+    channel: String,
+    /// None while it is in use, and after a failure: whoever gives up in the middle leaves no half-read answer behind.
+    connection: Mutex<Option<PgConnection>>,
+    heard: Arc<Notify>,
+    listening: AbortHandle,
+    pub(super) remembered: u64,
+}
+
+impl Server {
+    /// The one that the settings name.
+    pub(super) fn of(settings: &Settings) -> Result<Server, StoreError> {
+        let place = format!(
+            "PostgreSQL at {}:{}, database {}",
+            settings.pg_host, settings.pg_port, settings.pg_database
+        );
+        let mut options = PgConnectOptions::new_without_pgpass()
+            .host(&settings.pg_host)
+            .port(settings.pg_port)
+            .username(&settings.pg_user)
+            .database(&settings.pg_database)
+            .application_name("weir")
+            .disable_statement_logging();
+        if let Some(password) = &settings.pg_password {
+            options = options.password(&password.0);
+        }
+        if let Some(schema) = &settings.pg_schema {
+            options = options.options([("search_path", quoted(schema))]);
+        }
+        let options = with_tls(options, settings)?;
+        Ok(Server { options, schema: settings.pg_schema.clone(), timeout: settings.pg_timeout.0, place })
+    }
+
+    /// Does what a task asks for; returns what was found before. Others who do the same at the same time wait.
+    pub(super) async fn migrate(&self, task: Task) -> Result<(String, Found), StoreError> {
+        let failed = |error| self.failure(error);
+        let mut connection = self.connect().await?;
+        let mut transaction = connection.begin().await.map_err(failed)?;
+        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK);
+        lock.execute(&mut *transaction).await.map_err(failed)?;
+        let found = self.found(&mut transaction).await?;
+        if found == Found::Missing && task == Task::Bootstrap {
+            self.create_schema(&mut transaction).await.map_err(failed)?;
+        }
+        for (version, step) in found.steps(task) {
+            sqlx::raw_sql(step).execute(&mut *transaction).await.map_err(failed)?;
+            let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
+            reached.execute(&mut *transaction).await.map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok((self.place.clone(), found))
+    }
+
+    async fn create_schema(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let Some(schema) = &self.schema else { return Ok(()) };
+        // `IF NOT EXISTS` would ask for the right to create one even where there is one.
+        let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)");
+        let there: bool = there.bind(schema).fetch_one(&mut *connection).await?;
+        if !there {
+            let create = format!("CREATE SCHEMA {}", quoted(schema));
+            sqlx::query(AssertSqlSafe(create)).execute(connection).await?;
+        }
+        Ok(())
+    }
+
+    async fn found(&self, connection: &mut PgConnection) -> Result<Found, StoreError> {
+        let failed = |error| self.failure(error);
+        let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
+        let version = match there.fetch_one(&mut *connection).await.map_err(failed)? {
+            true => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
+            false => Ok(None),
+        };
+        Found::of(version.map_err(failed)?, &self.place)
+    }
+
+    async fn connect(&self) -> Result<PgConnection, StoreError> {
+        let connected = self.in_time(self.timeout, async { Ok(self.options.connect().await) });
+        connected.await?.map_err(|error| self.failure(error))
+    }
+
+    /// How a connection is made, for those who make it themselves.
+    pub(super) fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+
+    /// Waits no longer than that.
+    async fn in_time<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let late = |_| {
+            let (place, patience) = (&self.place, patience.as_millis());
+            let message =
+                format!("{place}: no answer within {patience} ms: see that it runs, or raise `pg_timeout`");
+            Err(StoreError::Unavailable(message))
+        };
+        timeout(patience, work).await.unwrap_or_else(late)
+    }
+
+    /// What the driver's error means. It quotes no password.
+    pub(super) fn failure(&self, error: sqlx::Error) -> StoreError {
+        let place = &self.place;
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned();
+        // https://www.postgresql.org/docs/current/errcodes-appendix.html
+        match (code.get(..2).unwrap_or_default(), code.as_str()) {
+            (_, "42P01" | "3F000") => not_bootstrapped(place),
+            ("28", _) => StoreError::Broken(format!("{place}: {error}: mend `pg_user` and `pg_password`")),
+            (_, "3D000") => {
+                StoreError::Broken(format!("{place}: {error}: create it, or name another with `pg_database`"))
+            }
+            (_, "42501") => StoreError::Broken(format!("{place}: {error}: grant it to the user `pg_user`")),
+            ("08" | "25" | "40" | "53" | "55" | "57", _) => {
+                StoreError::Unavailable(format!("{place}: {error}: try again later"))
+            }
+            ("", _) if matches!(error, sqlx::Error::Tls(_)) => StoreError::Unavailable(format!(
+                "{place}: {error}: mend `pg_ssl`, `pg_ssl_verify` or the server's TLS"
+            )),
+            ("", _) => StoreError::Unavailable(format!(
+                "{place}: {error}: see that it runs, and that `pg_host` and `pg_port` are right"
+            )),
+            _ => StoreError::Broken(format!("{place}: {error}: see the server's log")),
+        }
+    }
+}
+
+impl Postgres {
+    /// Connects to tables that are there, and starts to listen.
+    pub(super) async fn open(server: Server, plugins: Vec<PluginSchema>) -> Result<Postgres, StoreError> {
+        let mut connection = server.connect().await?;
+        server.found(&mut connection).await?.usable(&server.place)?;
+        let channel = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
+        let channel = listener::channel(channel.map_err(|error| server.failure(error))?);
+        let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
+        let listening = tokio::spawn(listener::listen(server.clone(), channel.clone(), heard.clone()));
+        Ok(Postgres {
+            server,
+            plugins,
+            channel,
+            connection: Mutex::new(Some(connection)),
+            heard,
+            listening: listening.abort_handle(),
+            remembered: REMEMBERED,
+        })
+    }
+
+    /// The connection, or a new one in place of one that was lost meanwhile.
+    async fn connected(&self, held: Option<PgConnection>) -> Result<PgConnection, StoreError> {
+        if let Some(mut connection) = held
+            && connection.ping().await.is_ok()
+        {
+            return Ok(connection);
+        }
+        self.server.connect().await
+    }
+
+    async fn all(&self) -> Result<Vec<Selected>, StoreError> {
+        let mut held = self.connection.lock().await;
+        let mut connection = self.connected(held.take()).await?;
+        let selected = sqlx::query_as(ALL).fetch_all(&mut connection).await;
+        let selected = selected.map_err(|error| self.server.failure(error))?;
+        *held = Some(connection);
+        Ok(selected)
+    }
+
+    async fn after(&self, revision: Revision) -> Result<Vec<Selected>, StoreError> {
+        let mut held = self.connection.lock().await;
+        let mut connection = self.connected(held.take()).await?;
+        let after = sqlx::query_as(AFTER).bind(revision.0.cast_signed());
+        let selected = after.fetch_all(&mut connection).await;
+        let selected = selected.map_err(|error| self.server.failure(error))?;
+        *held = Some(connection);
+        Ok(selected)
+    }
+
+    async fn write(&self, base: Revision, rows: Vec<Row>) -> Result<Committed, StoreError> {
+        let mut held = self.connection.lock().await;
+        let mut connection = self.connected(held.take()).await?;
+        let written = self.write_on(&mut connection, base, rows).await;
+        let written = written.map_err(|error| self.server.failure(error))?;
+        *held = Some(connection);
+        Ok(written)
+    }
+
+    async fn write_on(
+        &self,
+        connection: &mut PgConnection,
+        base: Revision,
+        rows: Vec<Row>,
+    ) -> Result<Committed, sqlx::Error> {
+        let (mut kinds, mut ids, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
+        for Row { kind, id, body } in rows {
+            kinds.push(kind);
+            ids.push(id);
+            bodies.push(body);
+        }
+        let commit = sqlx::query_as(COMMIT).bind(base.0.cast_signed()).bind(kinds).bind(ids).bind(bodies);
+        let written: Option<(i64, ())> = commit.bind(&self.channel).fetch_optional(&mut *connection).await?;
+        let Some((revision, ())) = written else { return Ok(Committed::Outdated) };
+        let revision = Revision(revision.cast_unsigned());
+        if let Some(oldest) = revision.forgets(self.remembered)
+            && let Err(error) = sqlx::query(FORGET).bind(oldest).execute(connection).await
+        {
+            // What was written is kept; the deleted are forgotten another time.
+            tracing::warn!(%error, "the deleted are still remembered");
+        }
+        Ok(Committed::At(revision))
+    }
+}
+
+impl Store for Postgres {
+    fn load(&self) -> Pending<'_, Loaded> {
+        let patience = self.server.timeout * LOAD_PATIENCE;
+        Box::pin(async move {
+            let selected = self.server.in_time(patience, self.all()).await?;
+            loaded(selected, &self.plugins)
+        })
+    }
+
+    fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
+        Box::pin(self.server.in_time(self.server.timeout, self.write(base, rows(changes))))
+    }
+
+    fn since(&self, revision: Revision) -> Pending<'_, Since> {
+        Box::pin(async move {
+            let selected = self.server.in_time(self.server.timeout, self.after(revision)).await?;
+            since(revision, selected, &self.plugins)
+        })
+    }
+
+    fn changed(&self) -> Pending<'_, ()> {
+        Box::pin(async {
+            self.heard.notified().await;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+/// An identifier as it stands in a statement.
+fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+/// Whether TLS is spoken, and what the server has to prove.
+fn with_tls(options: PgConnectOptions, settings: &Settings) -> Result<PgConnectOptions, StoreError> {
+    Ok(match (settings.pg_ssl, settings.pg_ssl_verify, settings.pg_ssl_required) {
+        (false, ..) => options.ssl_mode(PgSslMode::Disable),
+        (true, true, _) => {
+            let authorities = authorities(&settings.lua_ssl_trusted_certificate)?;
+            options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert_from_pem(authorities)
+        }
+        (true, false, true) => options.ssl_mode(PgSslMode::Require),
+        (true, false, false) => options.ssl_mode(PgSslMode::Prefer),
+    })
+}
+
+/// The certificates of all authorities that are trusted, in PEM.
+fn authorities(names: &[String]) -> Result<Vec<u8>, StoreError> {
+    let mut pem = Vec::new();
+    for path in trusted_certificate_files(names) {
+        let file = std::fs::read(&path).map_err(|error| {
+            let path = path.display();
+            StoreError::Broken(format!("lua_ssl_trusted_certificate: {path}: {error}: name a readable file"))
+        })?;
+        pem.extend(file);
+        pem.push(b'\n');
+    }
+    Ok(pem)
+}

@@ -1,0 +1,109 @@
+//! Entities as rows.
+use super::{Loaded, Revision, Since, StoreError};
+use std::collections::HashMap;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::{Choice, Violation};
+use weir_model::{Change, PluginSchema, Reading, Uuid};
+
+/// What is selected of both tables, in both databases: `revision` and `oldest` of `weir_meta`, then `kind`, `id` and
+/// `body` of an entity, null where there is none at all.
+pub(super) type Selected = (i64, i64, Option<String>, Option<String>, Option<String>);
+
+/// Every entity. One statement, so that all of it is of one moment.
+pub(super) const ALL: &str = "SELECT m.revision, m.oldest, e.kind, e.id, e.body \
+    FROM weir_meta m LEFT JOIN weir_entities e ON e.body IS NOT NULL";
+
+/// Every entity that was written after revision `$1`, and what is left of those deleted.
+pub(super) const AFTER: &str = "SELECT m.revision, m.oldest, e.kind, e.id, e.body \
+    FROM weir_meta m LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision";
+
+/// For how many revisions the deleted are remembered.
+pub(super) const REMEMBERED: u64 = 10_000;
+
+/// An entity to be written.
+pub(super) struct Row {
+    pub(super) kind: &'static str,
+    pub(super) id: String,
+    /// None once it is deleted.
+    pub(super) body: Option<String>,
+}
+
+/// What changes leave behind, one row for each entity.
+pub(super) fn rows(changes: &[Change]) -> Vec<Row> {
+    let last: HashMap<_, _> =
+        changes.iter().enumerate().map(|(at, change)| ((change.kind, change.id), at)).collect();
+    let is_last = |(at, change): &(usize, &Change)| last.get(&(change.kind, change.id)) == Some(at);
+    let row = |(_, change): (usize, &Change)| Row {
+        kind: change.kind.as_str(),
+        id: change.id.to_string(),
+        body: change.entity.as_ref().map(|entity| entity.to_value().to_string()),
+    };
+    changes.iter().enumerate().filter(is_last).map(row).collect()
+}
+
+/// Everything that was selected by [`ALL`].
+pub(super) fn loaded(selected: Vec<Selected>, plugins: &[PluginSchema]) -> Result<Loaded, StoreError> {
+    let (revision, _) = meta(&selected)?;
+    let mut entities = Vec::with_capacity(selected.len());
+    for (.., kind, id, body) in selected {
+        let (Some(kind), Some(id)) = (kind, id) else { continue };
+        entities.extend(change(&kind, &id, body.as_deref(), plugins)?.entity);
+    }
+    Ok(Loaded { revision, entities })
+}
+
+/// What was selected by [`AFTER`] this revision.
+pub(super) fn since(
+    after: Revision,
+    selected: Vec<Selected>,
+    plugins: &[PluginSchema],
+) -> Result<Since, StoreError> {
+    let (revision, oldest) = meta(&selected)?;
+    // A revision that is still to come is one of another history: the database was set up anew.
+    if after < oldest || after > revision {
+        return Ok(Since::Lost);
+    }
+    let mut changes = Vec::with_capacity(selected.len());
+    for (.., kind, id, body) in selected {
+        let (Some(kind), Some(id)) = (kind, id) else { continue };
+        changes.push(change(&kind, &id, body.as_deref(), plugins)?);
+    }
+    Ok(Since::Changes { revision, changes })
+}
+
+/// The newest revision, and the oldest one that changes can be told from.
+fn meta(selected: &[Selected]) -> Result<(Revision, Revision), StoreError> {
+    let Some((revision, oldest, ..)) = selected.first() else {
+        let message = "weir_meta in the database is empty: restore it from a backup".to_owned();
+        return Err(StoreError::Broken(message));
+    };
+    Ok((Revision(revision.cast_unsigned()), Revision(oldest.cast_unsigned())))
+}
+
+fn change(kind: &str, id: &str, body: Option<&str>, plugins: &[PluginSchema]) -> Result<Change, StoreError> {
+    let broken = |why: &str| {
+        StoreError::Broken(format!(
+            "{kind} {id} in the database cannot be used: {why}; mend that, or delete it with the version of weir that \
+             wrote it"
+        ))
+    };
+    let kind =
+        EntityKind::from_name(kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
+    let Some(body) = body else {
+        let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
+        return Ok(Change::delete(kind, id));
+    };
+    // What the parser says may quote a secret.
+    let body = serde_json::from_str(body).map_err(|_| broken("it is not JSON"))?;
+    let reading = Reading { plugins, references: &(), hash_passwords: false };
+    let entity = Entity::read(kind, &body, &[], reading).map_err(|wrong| broken(&listed(&wrong)))?;
+    Ok(Change::put(entity))
+}
+
+fn listed(violations: &[Violation]) -> String {
+    let each = |Violation { path, message }: &Violation| match path.as_str() {
+        "" => message.clone(),
+        path => format!("{path}: {message}"),
+    };
+    violations.iter().map(each).collect::<Vec<_>>().join("; ")
+}

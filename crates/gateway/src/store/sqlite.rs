@@ -1,0 +1,173 @@
+//! SQLite: a file of this node's own.
+use super::migrations::{Found, Task};
+use super::row::{AFTER, ALL, REMEMBERED, Selected, loaded, rows, since};
+use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use weir_model::{Change, PluginSchema};
+
+const WRITE: &str = "INSERT INTO weir_entities (kind, id, revision, body) VALUES ($1, $2, $3, $4) \
+    ON CONFLICT (kind, id) DO UPDATE SET revision = excluded.revision, body = excluded.body";
+
+/// How long to wait for another process that has the file locked, as a backup has.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Entities in a file.
+pub(super) struct Sqlite {
+    place: String,
+    plugins: Vec<PluginSchema>,
+    writer: Mutex<SqliteConnection>,
+    /// Reads while a commit waits for the disk.
+    reader: Mutex<SqliteConnection>,
+    pub(super) remembered: u64,
+}
+
+impl Sqlite {
+    /// Opens the file; creates it, and brings its tables up to date, where that is needed.
+    pub(super) async fn open(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
+        let place = place(path);
+        let mut writer = connect(path, &place).await?;
+        migrate_in(&mut writer, Task::Everything, &place).await?;
+        let (writer, reader) = (Mutex::new(writer), Mutex::new(connect(path, &place).await?));
+        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED })
+    }
+
+    async fn all(&self) -> Result<Vec<Selected>, sqlx::Error> {
+        sqlx::query_as(ALL).fetch_all(&mut *self.reader.lock().await).await
+    }
+
+    async fn after(&self, revision: Revision) -> Result<Vec<Selected>, sqlx::Error> {
+        let after = sqlx::query_as(AFTER).bind(revision.0.cast_signed());
+        after.fetch_all(&mut *self.reader.lock().await).await
+    }
+
+    fn failure(&self, error: sqlx::Error) -> StoreError {
+        failure(&self.place, error)
+    }
+
+    async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, sqlx::Error> {
+        let mut writer = self.writer.lock().await;
+        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
+        let newest: i64 =
+            sqlx::query_scalar("SELECT revision FROM weir_meta").fetch_one(&mut *transaction).await?;
+        if newest != base.0.cast_signed() {
+            return Ok(Committed::Outdated);
+        }
+        let revision = newest + 1;
+        for row in rows(changes) {
+            let write = sqlx::query(WRITE).bind(row.kind).bind(row.id).bind(revision).bind(row.body);
+            write.execute(&mut *transaction).await?;
+        }
+        let bump = sqlx::query("UPDATE weir_meta SET revision = $1").bind(revision);
+        bump.execute(&mut *transaction).await?;
+        let revision = Revision(revision.cast_unsigned());
+        if let Some(oldest) = revision.forgets(self.remembered) {
+            let forget = sqlx::query("DELETE FROM weir_entities WHERE body IS NULL AND revision <= $1");
+            forget.bind(oldest).execute(&mut *transaction).await?;
+            let oldest = sqlx::query("UPDATE weir_meta SET oldest = $1").bind(oldest);
+            oldest.execute(&mut *transaction).await?;
+        }
+        transaction.commit().await?;
+        Ok(Committed::At(revision))
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&self) -> Pending<'_, Loaded> {
+        Box::pin(async {
+            let selected = self.all().await.map_err(|error| self.failure(error))?;
+            loaded(selected, &self.plugins)
+        })
+    }
+
+    fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
+        Box::pin(async move { self.write(base, changes).await.map_err(|error| self.failure(error)) })
+    }
+
+    fn since(&self, revision: Revision) -> Pending<'_, Since> {
+        Box::pin(async move {
+            let selected = self.after(revision).await.map_err(|error| self.failure(error))?;
+            since(revision, selected, &self.plugins)
+        })
+    }
+
+    fn changed(&self) -> Pending<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Does what a task asks for; returns what was found before.
+pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), StoreError> {
+    let place = place(path);
+    if task != Task::Bootstrap && !path.exists() {
+        return Ok((place, Found::Missing));
+    }
+    let mut connection = connect(path, &place).await?;
+    let found = migrate_in(&mut connection, task, &place).await?;
+    Ok((place, found))
+}
+
+async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) -> Result<Found, StoreError> {
+    let failed = |error| failure(place, error);
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let found = Found::of(version(&mut transaction).await.map_err(failed)?, place)?;
+    for (version, step) in found.steps(task) {
+        sqlx::raw_sql(step).execute(&mut *transaction).await.map_err(failed)?;
+        let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
+        reached.execute(&mut *transaction).await.map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)?;
+    Ok(found)
+}
+
+async fn version(connection: &mut SqliteConnection) -> Result<Option<i64>, sqlx::Error> {
+    let there = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'weir_meta'";
+    let tables: i64 = sqlx::query_scalar(there).fetch_one(&mut *connection).await?;
+    match tables {
+        0 => Ok(None),
+        _ => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
+    }
+}
+
+async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
+    // Credentials are in it, so it is the owner's alone; what SQLite puts beside it has the same mode.
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    file.map_err(|error| {
+        StoreError::Unavailable(format!(
+            "{place}: {error}: make its folder writable, or name another with `sqlite_path`"
+        ))
+    })?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        // What has been acknowledged is on the disk, whatever happens to the process or the machine.
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY)
+        .disable_statement_logging();
+    options.connect().await.map_err(|error| failure(place, error))
+}
+
+fn place(path: &Path) -> String {
+    format!("SQLite file {}", path.display())
+}
+
+fn failure(place: &str, error: sqlx::Error) -> StoreError {
+    let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    // The low byte of SQLite's extended codes is the code proper: https://sqlite.org/rescode.html
+    match code.map(|code| code & 0xff) {
+        Some(11 | 26) => StoreError::Broken(format!(
+            "{place}: {error}: it is damaged, or no database at all; restore it from a backup, or name another with \
+             `sqlite_path`"
+        )),
+        Some(13) => StoreError::Unavailable(format!("{place}: {error}: make room on the disk")),
+        Some(5..=10 | 14) | None => StoreError::Unavailable(format!(
+            "{place}: {error}: see that weir may write it and nobody locks it"
+        )),
+        Some(_) => StoreError::Broken(format!("{place}: {error}: restore it from a backup")),
+    }
+}

@@ -1,0 +1,192 @@
+//! What every store must do.
+use super::super::migrations::Task;
+use super::super::{postgres, sqlite};
+use super::*;
+
+macro_rules! in_both {
+    ($($test:ident),* $(,)?) => {
+        mod in_sqlite { $(
+            #[tokio::test]
+            async fn $test() {
+                super::$test(super::Place::in_sqlite().bootstrapped().await).await;
+            }
+        )* }
+
+        mod in_postgres { $(
+            #[tokio::test]
+            async fn $test() {
+                super::$test(super::Place::in_postgres().bootstrapped().await).await;
+            }
+        )* }
+    };
+}
+
+in_both![
+    nothing_was_written_at_first,
+    an_entity_of_every_kind_is_kept_as_it_is,
+    who_comes_second_is_outdated,
+    changes_are_told_from_any_revision,
+    the_last_change_of_a_batch_counts,
+    a_thousand_entities_are_one_batch,
+    writers_at_once_all_get_through,
+    what_no_longer_reads_is_named,
+    another_history_is_lost,
+    tables_that_are_there_are_left_alone,
+    the_deleted_are_forgotten_after_a_while,
+];
+
+async fn nothing_was_written_at_first(place: Place) {
+    let store = place.open().await;
+    assert_eq!(kept(&*store).await, (Revision(0), Vec::new()));
+    assert_eq!(changes(&*store, Revision(0)).await, Some((Revision(0), Vec::new())));
+}
+
+async fn an_entity_of_every_kind_is_kept_as_it_is(place: Place) {
+    let (store, entities) = (place.open().await, everything());
+    let mut kinds: Vec<_> = entities.iter().map(Entity::kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), <EntityKind as weir_model::schema::Choice>::ALL.len(), "a kind is missing");
+    let revision = commit(&*store, Revision(0), &puts(&entities)).await;
+    let entities = sorted(entities);
+    assert_eq!(kept(&*store).await, (revision, entities.clone()));
+    drop(store);
+    assert_eq!(kept(&*place.open().await).await, (Revision(1), entities));
+}
+
+async fn who_comes_second_is_outdated(place: Place) {
+    let store = place.open().await;
+    let (first, second) = (service(1, "first"), service(1, "second"));
+    let revision = commit(&*store, Revision(0), &put(&first)).await;
+    let late = store.commit(Revision(0), &put(&second)).await.unwrap();
+    assert_eq!(late, Committed::Outdated);
+    assert_eq!(kept(&*store).await, (revision, vec![first]));
+    commit(&*store, revision, &put(&second)).await;
+    assert_eq!(kept(&*store).await, (Revision(2), vec![second]));
+}
+
+async fn changes_are_told_from_any_revision(place: Place) {
+    let store = place.open().await;
+    let [a, b, c] = [1, 2, 3].map(|number| service(number, "host"));
+    let first = commit(&*store, Revision(0), &puts(&[a.clone(), b.clone()])).await;
+    let second = commit(&*store, first, &delete(&a)).await;
+    let third = commit(&*store, second, &put(&c)).await;
+    let expected = |parts: &[Vec<Change>]| Some((third, parts.concat()));
+    assert_eq!(changes(&*store, Revision(0)).await, expected(&[put(&b), delete(&a), put(&c)]));
+    assert_eq!(changes(&*store, first).await, expected(&[delete(&a), put(&c)]));
+    assert_eq!(changes(&*store, second).await, expected(&[put(&c)]));
+    assert_eq!(changes(&*store, third).await, expected(&[]));
+    // One who was deleted can come back.
+    let fourth = commit(&*store, third, &put(&a)).await;
+    assert_eq!(changes(&*store, third).await, Some((fourth, put(&a))));
+    assert_eq!(kept(&*store).await, (fourth, vec![a, b, c]));
+}
+
+async fn the_last_change_of_a_batch_counts(place: Place) {
+    let store = place.open().await;
+    let (early, late, gone) = (service(1, "early"), service(1, "late"), service(2, "gone"));
+    let batch = [put(&early), put(&gone), put(&late), delete(&gone)].concat();
+    let revision = commit(&*store, Revision(0), &batch).await;
+    assert_eq!(kept(&*store).await, (revision, vec![late]));
+    let unchanged = commit(&*store, revision, &[]).await;
+    assert_eq!(changes(&*store, revision).await, Some((unchanged, Vec::new())));
+}
+
+async fn a_thousand_entities_are_one_batch(place: Place) {
+    let store = place.open().await;
+    let entities: Vec<_> =
+        (1..=1000).map(|number| service(number, &format!("host-{number}.example"))).collect();
+    let revision = commit(&*store, Revision(0), &puts(&entities)).await;
+    assert_eq!(kept(&*store).await, (revision, entities.clone()));
+    let gone: Vec<_> = entities.iter().flat_map(delete).collect();
+    let revision = commit(&*store, revision, &gone).await;
+    assert_eq!(kept(&*store).await, (revision, Vec::new()));
+    assert_eq!(changes(&*store, Revision(1)).await.map(|(_, changes)| changes.len()), Some(1000));
+}
+
+async fn writers_at_once_all_get_through(place: Place) {
+    let store = place.open().await;
+    let writers: Vec<_> = (1..=8)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut base = Revision(0);
+                while store.commit(base, &put(&service(number, "host"))).await.unwrap() == Committed::Outdated
+                {
+                    base = store.load().await.unwrap().revision;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let (revision, entities) = kept(&*store).await;
+    assert_eq!((revision, entities.len()), (Revision(8), 8), "each batch has a revision of its own");
+}
+
+async fn what_no_longer_reads_is_named(place: Place) {
+    let store = place.open().await;
+    commit(&*store, Revision(0), &puts(&everything())).await;
+    let switched_off = plugins(&["off".to_owned()]).0;
+    let store = open(&place.settings, switched_off).await.unwrap().unwrap();
+    let error = store.load().await.unwrap_err();
+    assert!(matches!(error, StoreError::Broken(_)), "{error:?}");
+    let said = error.to_string();
+    let id = everything()
+        .into_iter()
+        .filter(|entity| entity.kind() == EntityKind::Plugins)
+        .map(|entity| entity.id());
+    assert!(
+        id.map(|id| format!("plugins {id} in the database")).any(|start| said.contains(&start)),
+        "{said}"
+    );
+    assert!(said.contains("the setting `plugins`"), "how to mend it: {said}");
+}
+
+async fn another_history_is_lost(place: Place) {
+    let store = place.open().await;
+    commit(&*store, Revision(0), &put(&service(1, "host"))).await;
+    assert_eq!(changes(&*store, Revision(7)).await, None);
+}
+
+async fn tables_that_are_there_are_left_alone(place: Place) {
+    let store = place.open().await;
+    let revision = commit(&*store, Revision(0), &put(&service(1, "host"))).await;
+    for (task, said) in
+        [(Task::Bootstrap, "nothing to do"), (Task::Up, "nothing to do"), (Task::Status, "up to date")]
+    {
+        let (message, good) = place.perform(task).await.unwrap();
+        assert!(good && message.contains(said), "{task:?}: {message}");
+    }
+    assert_eq!(kept(&*store).await.0, revision);
+}
+
+async fn the_deleted_are_forgotten_after_a_while(place: Place) {
+    let store = remembering(&place, 3).await;
+    let entities: Vec<_> = (1..=9).map(|number| service(number, "host")).collect();
+    let mut revision = commit(&*store, Revision(0), &puts(&entities)).await;
+    for entity in &entities[..5] {
+        revision = commit(&*store, revision, &delete(entity)).await;
+    }
+    // Revision 6 has forgotten those deleted by revision 3 and before.
+    assert_eq!(revision, Revision(6));
+    assert_eq!(changes(&*store, Revision(2)).await, None);
+    let told = changes(&*store, Revision(3)).await.unwrap();
+    assert_eq!(told, (revision, entities[2..5].iter().flat_map(delete).collect()));
+    assert_eq!(kept(&*store).await, (revision, entities[5..].to_vec()));
+}
+
+/// A store that remembers the deleted for so many revisions.
+async fn remembering(place: &Place, remembered: u64) -> Arc<dyn Store> {
+    if database(&place.settings) == Database::Sqlite {
+        let path = sqlite_path(&place.settings).unwrap();
+        let mut store = sqlite::Sqlite::open(&path, all_plugins()).await.unwrap();
+        store.remembered = remembered;
+        return Arc::new(store);
+    }
+    let server = postgres::Server::of(&place.settings).unwrap();
+    let mut store = postgres::Postgres::open(server, all_plugins()).await.unwrap();
+    store.remembered = remembered;
+    Arc::new(store)
+}

@@ -1,0 +1,157 @@
+//! `weir config db_import` and `db_export`: a store and a declarative file.
+use super::yaml::to_yaml;
+use super::{Committed, Loaded, Store, StoreError};
+use serde_json::{Map, Value, json};
+use std::fmt;
+use std::time::Duration;
+use weir_model::entity::{Entity, EntityKind, Unique};
+use weir_model::schema::{Choice, FieldSchema, Kind};
+use weir_model::{Change, Document, Entities, PluginSchema, Reading, Refusal};
+
+/// Why an import keeps nothing.
+#[derive(Debug)]
+pub(crate) enum ImportError {
+    /// The store fails.
+    Store(StoreError),
+    /// An entity does not go together with what is kept already.
+    Refused(EntityKind, weir_model::Uuid, Refusal),
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImportError::Store(error) => error.fmt(f),
+            ImportError::Refused(kind, id, refusal) => {
+                write!(f, "{} {id}: ", kind.as_str())?;
+                match refusal {
+                    Refusal::Taken { unique, by } => write!(
+                        f,
+                        "{by} in the database has the same {}: delete that one, or give this one its id",
+                        fields(unique)
+                    ),
+                    Refusal::Unknown(to) => {
+                        write!(
+                            f,
+                            "its `{}` names {} {}, which is not there",
+                            to.field,
+                            to.kind.as_str(),
+                            to.id
+                        )
+                    }
+                    Refusal::Referenced(by) => write!(f, "one of the {} names it", by.as_str()),
+                }
+            }
+        }
+    }
+}
+
+/// Adds a document's entities to a store, in place of those with the same ids. Returns how many.
+pub(crate) async fn import(
+    store: &dyn Store,
+    document: Document,
+    plugins: &[PluginSchema],
+    now: Duration,
+) -> Result<usize, ImportError> {
+    let entities = document.into_entities();
+    loop {
+        let Loaded { revision, entities: kept } = store.load().await.map_err(ImportError::Store)?;
+        let mut all = Entities::default();
+        kept.into_iter().for_each(|entity| all.restore(Change::put(entity)));
+        let mut changes = Vec::with_capacity(entities.len());
+        for entity in &entities {
+            let (kind, id) = (entity.kind(), entity.id());
+            let entity = dated(entity, all.get(kind, id), plugins, now);
+            all.put(entity.clone()).map_err(|refusal| ImportError::Refused(kind, id, refusal))?;
+            changes.push(Change::put(entity));
+        }
+        if let Committed::At(_) = store.commit(revision, &changes).await.map_err(ImportError::Store)? {
+            return Ok(changes.len());
+        }
+    }
+}
+
+/// The entity with the times that are to be kept with it: when it was created, and that it was changed now.
+fn dated(entity: &Entity, before: Option<&Entity>, plugins: &[PluginSchema], now: Duration) -> Entity {
+    let mut value = entity.to_value();
+    let now = match entity.kind() {
+        EntityKind::Targets => json!(now.as_secs_f64()),
+        _ => json!(now.as_secs()),
+    };
+    if let Some(created) = value.get_mut("created_at").filter(|created| created.is_null()) {
+        let before = before.map(|before| before.to_value()["created_at"].take());
+        *created = before.filter(|before| !before.is_null()).unwrap_or_else(|| now.clone());
+    }
+    if let Some(updated) = value.get_mut("updated_at") {
+        *updated = now;
+    }
+    // What was read once reads again; should it not, the times are what it lacks.
+    read(entity.kind(), &value, plugins).unwrap_or_else(|| entity.clone())
+}
+
+fn read(kind: EntityKind, value: &Value, plugins: &[PluginSchema]) -> Option<Entity> {
+    Entity::read(kind, value, &[], Reading { plugins, references: &(), hash_passwords: false }).ok()
+}
+
+/// Everything, as a declarative file in YAML that imports as the same.
+pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
+    let mut document = Map::new();
+    document.insert("_format_version".to_owned(), "3.0".into());
+    // Passwords are hashed already.
+    document.insert("_transform".to_owned(), false.into());
+    for kind in EntityKind::ALL {
+        let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == *kind).collect();
+        of_kind.sort_unstable_by_key(|entity| entity.id());
+        if !of_kind.is_empty() {
+            let written = of_kind.into_iter().map(|entity| written(entity, plugins)).collect();
+            document.insert(kind.as_str().to_owned(), written);
+        }
+    }
+    to_yaml(&Value::Object(document))
+}
+
+/// An entity as a file has it: what is unset is left out where that reads as the same.
+fn written(entity: &Entity, plugins: &[PluginSchema]) -> Value {
+    let full = entity.to_value();
+    let mut brief = full.clone();
+    without_nulls(&mut brief);
+    let same = read(entity.kind(), &brief, plugins).is_some_and(|read| read == *entity);
+    let mut value = if same { brief } else { full };
+    for field in entity.kind().schema().fields.iter().filter(|field| is_reference(field)) {
+        if let Some(reference) = value.get_mut(field.name)
+            && let Some(id) = reference.get_mut("id")
+        {
+            *reference = id.take();
+        }
+    }
+    literal(&mut value);
+    value
+}
+
+fn is_reference(field: &FieldSchema) -> bool {
+    field.foreign.is_some() && matches!(field.kind, Kind::Uuid)
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(without_nulls);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+/// Keeps `${NAME}` in values from being taken for the environment's.
+fn literal(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = text.replace("${", "$${"),
+        Value::Array(elements) => elements.iter_mut().for_each(literal),
+        Value::Object(members) => members.values_mut().for_each(literal),
+        _ => {}
+    }
+}
+
+fn fields(unique: &Unique) -> String {
+    unique.0.iter().map(|(field, _)| format!("`{field}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,134 @@
+//! The commands on what is kept in a database: `weir migrations` and `weir config`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, PostgresServer, weir};
+use std::fs;
+use std::process::Output;
+use tempfile::TempDir;
+
+const FILE: &str = "_format_version: \"3.0\"\nservices:\n- name: orders\n  url: http://127.0.0.1:9000\n  \
+                    routes:\n  - name: all\n    paths: [/orders]\nconsumers:\n- username: jane\n  \
+                    basicauth_credentials:\n  - username: jane\n    password: secret\n";
+
+/// A folder with a file in it, and the settings of a database.
+struct Database {
+    folder: TempDir,
+    settings: Vec<(String, String)>,
+}
+
+impl Database {
+    fn new(settings: Vec<(String, String)>) -> Database {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("kong.yml"), FILE).unwrap();
+        Database { folder, settings }
+    }
+
+    /// In PostgreSQL; the settings as a Kong container has them.
+    fn in_postgres(schema: &str) -> Database {
+        Database::new(PostgresServer::settings(PostgresServer::shared_port(), schema))
+    }
+
+    fn in_sqlite() -> Database {
+        Database::new(vec![("database".to_owned(), "sqlite".to_owned())])
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = weir();
+        command.args(arguments).arg("--prefix").arg(self.folder.path().join("prefix"));
+        command
+            .envs(self.settings.iter().map(|(key, value)| (format!("KONG_{}", key.to_uppercase()), value)));
+        command.current_dir(self.folder.path()).output().expect("the binary runs")
+    }
+
+    #[track_caller]
+    fn succeeds(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    }
+
+    /// A file goes in, and comes out again as the same.
+    #[track_caller]
+    fn round_trip(&self) {
+        assert!(self.succeeds(&["config", "db_import", "kong.yml"]).contains("4 entities imported"));
+        let first = self.succeeds(&["config", "db_export", "-"]);
+        assert!(first.contains("name: orders") && !first.contains("password: secret"), "{first}");
+        assert!(self.succeeds(&["config", "db_export", "out.yml"]).contains("4 entities exported"));
+        assert_eq!(fs::read_to_string(self.folder.path().join("out.yml")).unwrap(), first);
+        assert!(self.fails(&["config", "db_export", "out.yml"]).contains("there already"));
+        self.succeeds(&["config", "db_import", "out.yml"]);
+        let second = self.succeeds(&["config", "db_export", "-"]);
+        let undated =
+            |text: &str| text.lines().filter(|line| !line.contains("updated_at")).collect::<String>();
+        assert_eq!(undated(&second), undated(&first));
+    }
+}
+
+#[test]
+fn a_database_of_postgres_is_bootstrapped_filled_and_read() {
+    let database = Database::in_postgres("commands");
+    assert!(database.fails(&["migrations", "status"]).contains("run `weir migrations bootstrap`"));
+    assert!(database.fails(&["migrations", "up"]).contains("run `weir migrations bootstrap`"));
+    assert!(database.fails(&["config", "db_import", "kong.yml"]).contains("run `weir migrations bootstrap`"));
+    assert!(database.succeeds(&["migrations", "bootstrap"]).contains("bootstrapped"));
+    assert!(database.succeeds(&["migrations", "bootstrap"]).contains("nothing to do"));
+    assert!(database.succeeds(&["migrations", "up"]).contains("nothing to do"));
+    assert!(database.succeeds(&["migrations", "status"]).contains("up to date"));
+    database.round_trip();
+}
+
+#[test]
+fn sqlite_needs_no_bootstrapping() {
+    let database = Database::in_sqlite();
+    assert!(database.fails(&["migrations", "status"]).contains("not bootstrapped"));
+    assert!(!database.folder.path().join("prefix").exists(), "who asks changes nothing");
+    database.round_trip();
+    assert!(database.succeeds(&["migrations", "status"]).contains("up to date"));
+    let file = fs::metadata(database.folder.path().join("prefix/weir.sqlite")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+    assert_eq!(mode & 0o777, 0o600, "credentials are in it");
+}
+
+#[test]
+fn a_bad_file_is_not_imported() {
+    let database = Database::in_sqlite();
+    fs::write(database.folder.path().join("kong.yml"), "_format_version: \"3.0\"\nservices:\n- nam: a\n")
+        .unwrap();
+    let said = database.fails(&["config", "db_import", "kong.yml"]);
+    assert!(said.contains("kong.yml:3:3: services[0]: unknown field `nam`"), "{said}");
+    assert!(!database.folder.path().join("prefix").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_file_is_not_imported_behind_a_running_nodes_back() {
+    let gateway = Gateway::start("_format_version: \"3.0\"\n");
+    let import = ["config", "db_import", "kong.yml", "--set", "database=sqlite", "--prefix"];
+    let output = weir().args(import).arg(gateway.prefix()).current_dir(gateway.prefix().join("..")).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains(&format!("another node (process {})", gateway.pid())), "{said}");
+}
+
+#[test]
+fn what_is_no_database_is_named() {
+    let database = Database::in_sqlite();
+    fs::create_dir(database.folder.path().join("prefix")).unwrap();
+    fs::write(
+        database.folder.path().join("prefix/weir.sqlite"),
+        "this is no database, and long enough to tell",
+    )
+    .unwrap();
+    let said = database.fails(&["config", "db_export", "-"]);
+    assert!(said.contains("weir.sqlite") && said.contains("`sqlite_path`"), "{said}");
+    let off = Database::new(vec![("database".to_owned(), "off".to_owned())]);
+    for command in [["migrations", "bootstrap"].as_slice(), &["config", "db_export", "-"]] {
+        assert!(off.fails(command).contains("set it to `postgres` or `sqlite`"));
+    }
+}

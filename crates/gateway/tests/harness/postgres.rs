@@ -1,0 +1,134 @@
+//! A PostgreSQL server of the tests' own, from the system's package: in a folder of its own, on a free port.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+
+/// Keeps a server: starts and stops it as it is told, and when nobody can tell it any more, for whatever reason, ends
+/// it and removes the folder. Each line it is told is answered by a line.
+const KEEPER: &str = r#"
+set -u
+folder=$(mktemp -d)
+PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1):$PATH"
+echo "$PASSWORD" > "$folder/password"
+initdb --pgdata="$folder/data" --username=kong --pwfile="$folder/password" --auth=scram-sha-256 \
+  --encoding=UTF8 --no-locale --no-sync > "$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+server=
+while read -r task; do
+  case $task in
+    start)
+      postgres -D "$folder/data" -p "$PORT" -h 127.0.0.1 -k "$folder" -c fsync=off >> "$folder/log" 2>&1 < /dev/null &
+      server=$!
+      until pg_isready -q -h 127.0.0.1 -p "$PORT"; do
+        kill -0 "$server" 2>/dev/null || { cat "$folder/log" >&2; break; }
+        sleep 0.05
+      done
+      kill -0 "$server" 2>/dev/null && echo started || echo failed ;;
+    stop) kill -INT "$server"; wait "$server"; echo stopped ;;
+    kill) kill -QUIT "$server"; wait "$server"; echo killed ;;
+  esac
+done
+[ -n "$server" ] && kill -INT "$server" 2>/dev/null && wait "$server"
+rm -rf "$folder"
+"#;
+
+const PASSWORD: &str = "do-not-tell";
+
+/// A server; it ends with the process that started it, or when it is dropped.
+pub struct PostgresServer {
+    keeper: Child,
+    tell: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+    pub port: u16,
+}
+
+impl PostgresServer {
+    /// The one that all tests of a binary share. Each takes a schema of its own.
+    pub fn shared_port() -> u16 {
+        static SHARED: LazyLock<Mutex<PostgresServer>> =
+            LazyLock::new(|| Mutex::new(PostgresServer::start()));
+        SHARED.lock().expect("it has started").port
+    }
+
+    /// Starts one.
+    pub fn start() -> PostgresServer {
+        for _ in 0..5 {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let port = listener.local_addr().unwrap().port();
+            drop(listener);
+            let mut server = PostgresServer::on(port);
+            // Somebody else may have taken the port meanwhile.
+            if server.do_task("start") == "started" {
+                return server;
+            }
+        }
+        panic!("PostgreSQL does not start: is Debian's package `postgresql` installed?");
+    }
+
+    fn on(port: u16) -> PostgresServer {
+        let mut command = unprivileged();
+        command.args(["sh", "-c", KEEPER]).current_dir("/");
+        command.env("PASSWORD", PASSWORD).env("PORT", port.to_string()).env("LC_ALL", "C");
+        let mut keeper =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
+        let answers = BufReader::new(keeper.stdout.take().unwrap()).lines();
+        PostgresServer { tell: keeper.stdin.take(), keeper, answers, port }
+    }
+
+    /// Stops it as an operator would.
+    pub fn stop(&mut self) {
+        assert_eq!(self.do_task("stop"), "stopped");
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        assert_eq!(self.do_task("kill"), "killed");
+    }
+
+    /// Starts it again.
+    pub fn restart(&mut self) {
+        assert_eq!(self.do_task("start"), "started");
+    }
+
+    fn do_task(&mut self, task: &str) -> String {
+        // A keeper that has ended has said why.
+        let _ = writeln!(self.tell.as_mut().expect("not dropped"), "{task}");
+        self.answers.next().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// The settings that lead to a schema of it.
+    pub fn settings(port: u16, schema: &str) -> Vec<(String, String)> {
+        let port = port.to_string();
+        let settings = [
+            ("database", "postgres"),
+            ("pg_port", &port),
+            ("pg_password", PASSWORD),
+            ("pg_database", "postgres"),
+            ("pg_schema", schema),
+        ];
+        settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.tell = None;
+        let _ = self.keeper.wait();
+    }
+}
+
+/// The server refuses to run as root, so root runs it as the user that came with the package.
+fn unprivileged() -> Command {
+    let is_root = std::fs::metadata("/proc/self")
+        .is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0);
+    if !is_root {
+        return Command::new("env");
+    }
+    assert!(Path::new("/usr/bin/setpriv").exists(), "setpriv is part of util-linux");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "env"]);
+    command
+}
