@@ -130,7 +130,7 @@ impl Stand {
             upstream: supply.listen[0],
             upstream_pid: supply.pid(),
             document,
-            folder: self.folder.join("0"),
+            folder: self.folder.join(format!("{cell}/0")),
             first_answer,
             _front: front,
         })
