@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+use weir_proxy::tls::CertifiedKey;
 use weir_proxy::{Compiler, Proxy, Totals};
 
 /// The running data plane, and the configuration it serves.
@@ -167,6 +168,16 @@ impl Control {
             self.plane.proxy.addresses().iter().filter(|(_, tls)| *tls == wanted).map(|(a, _)| *a).collect()
         };
         (of(false), of(true))
+    }
+
+    /// The certificate of listeners that have no other.
+    pub(crate) fn default_certificate(&self) -> Arc<CertifiedKey> {
+        self.plane.compiler.default_certificate.clone()
+    }
+
+    /// Names this process among the nodes that a monitor sees.
+    pub(crate) fn node_id(&self) -> &str {
+        &self.node_id
     }
 
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.

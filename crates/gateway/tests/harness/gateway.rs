@@ -48,6 +48,7 @@ pub struct Builder {
     environment: Vec<(String, String)>,
     open_files: Option<usize>,
     inline: bool,
+    empty: bool,
 }
 
 /// A running gateway; killed when dropped.
@@ -118,7 +119,7 @@ impl Builder {
         command.arg("run");
         if self.inline {
             command.env("KONG_DECLARATIVE_CONFIG_STRING", &self.configuration);
-        } else {
+        } else if !self.empty {
             command.arg("--config").arg(file);
         }
         command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
@@ -147,7 +148,13 @@ impl Gateway {
             environment: Vec::new(),
             open_files: None,
             inline: false,
+            empty: false,
         }
+    }
+
+    /// A gateway to be, that has no file: it starts with nothing, and its Admin API can be written to.
+    pub fn empty() -> Builder {
+        Builder { empty: true, ..Gateway::builder("") }
     }
 
     /// Starts with a declarative file.
