@@ -18,7 +18,7 @@ use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
-use weir_proxy::{Compiler, Proxy, Totals};
+use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -44,7 +44,7 @@ pub(crate) struct Published {
 
 /// What a node begins with.
 enum Beginning {
-    Declared(Configuration),
+    Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
 
@@ -53,12 +53,14 @@ impl Control {
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
+        own: Own,
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings)?;
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
-                let plane = serve(&settings, compiler, &read.document, |errors| {
+                let read = *read;
+                let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
                 let not_in_force = warning(&source, &read);
@@ -67,9 +69,10 @@ impl Control {
             }
             Beginning::Stored(store, Loaded { revision, entities }) => {
                 let entities = Entities::from_iter(entities);
-                let plane = serve(&settings, compiler, &entities.document(), |errors| {
-                    errors.iter().map(ToString::to_string).collect()
-                })?;
+                let plane =
+                    serve(options(&settings, own), &settings, compiler, &entities.document(), |errors| {
+                        errors.iter().map(ToString::to_string).collect()
+                    })?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins);
                 (plane, registry, Vec::new(), None)
             }
@@ -179,8 +182,18 @@ impl Control {
         &self.node_id
     }
 
+    /// The proxy's listeners, as they were asked for, and whether TLS is spoken there.
+    pub(crate) fn listeners(&self) -> &[(SocketAddr, bool)] {
+        self.plane.proxy.addresses()
+    }
+
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
+        self.scrape(exposition)
+    }
+
+    /// What was counted, and what is known of the node, as a text.
+    pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
         let Totals { connections, accepted, requests } = self.totals();
         let configuration = self.registry.configuration();
         let document = &configuration.document;
@@ -198,7 +211,7 @@ impl Control {
             document,
             targets: &targets(document),
         };
-        exposition(&self.plane.compiler.retained, &node)
+        render(&self.plane.compiler.retained, &node)
     }
 
     /// What the node has served so far.
@@ -219,12 +232,16 @@ async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartE
             let loaded = store.load().await.map_err(StartError::Store)?;
             Ok(Beginning::Stored(store, loaded))
         }
-        None => configuration::read(source).map(Beginning::Declared).map_err(StartError::Configuration),
+        None => {
+            let read = configuration::read(source).map_err(StartError::Configuration)?;
+            Ok(Beginning::Declared(Box::new(read)))
+        }
     }
 }
 
 /// Starts the data plane with a first configuration.
 fn serve(
+    options: Options,
     settings: &Settings,
     compiler: Compiler,
     document: &Document,
@@ -234,7 +251,7 @@ fn serve(
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
     let access_log = access_log(settings)
         .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
-    let proxy = Proxy::start(options(settings), access_log, snapshot).map_err(StartError::Proxy)?;
+    let proxy = Proxy::start(options, access_log, snapshot).map_err(StartError::Proxy)?;
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current() }))
 }
 

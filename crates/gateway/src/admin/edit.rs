@@ -8,11 +8,13 @@ use super::place::Spot;
 use super::{form, snis};
 use crate::control::Control;
 use crate::registry::Op;
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Choice, Json, JsonMap, Kind, References, find_plugin};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
+use weir_proxy::tls::ca_certificates;
 
 /// A write that a client asks for.
 pub(super) struct Edit {
@@ -155,6 +157,9 @@ impl Writer<'_> {
             return Err(Denied::Unresolved(unresolved));
         }
         self.stamp(kind, &mut written);
+        if let Some(digest) = certificate_digest(kind, &written) {
+            written.insert("cert_digest".to_owned(), digest.into());
+        }
         let references = &ByIdOrName(entities);
         let reading = Reading { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
         Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)
@@ -173,6 +178,16 @@ impl Writer<'_> {
             written.insert("created_at".to_owned(), now);
         }
     }
+}
+
+/// The SHA-256 of an authority's certificate, in hexadecimal digits; none of what is no certificate.
+fn certificate_digest(kind: EntityKind, written: &JsonMap) -> Option<String> {
+    if kind != EntityKind::CaCertificates {
+        return None;
+    }
+    let certificates = ca_certificates(written.get("cert")?.as_str()?).ok()?;
+    let digest = Sha256::digest(certificates.first()?);
+    Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A reference by name to an entity that is not there.

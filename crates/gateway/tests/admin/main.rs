@@ -28,6 +28,7 @@ files! {
     conditions,
     consumers,
     credentials,
+    deck,
     declarative,
     errors,
     methods,
