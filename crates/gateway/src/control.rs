@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
+use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
@@ -212,6 +213,11 @@ impl Control {
             targets: &targets(document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// What would become of a request by the configuration in force. Takes long where there are many routes.
+    pub(crate) fn explain(&self, asked: &Asked) -> Result<Explained, BadQuestion> {
+        explain(&self.plane.proxy.snapshot(), &self.registry.configuration().document, asked)
     }
 
     /// What the node has served so far.
