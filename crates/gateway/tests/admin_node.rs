@@ -81,10 +81,8 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
         json!(["apikey"])
     );
     assert_eq!(find("/plugins/schema/key-auth", "key_names")["default"], json!(["apikey"]));
-    assert_eq!(
-        get(&gateway, "/plugins/enabled")["enabled_plugins"].as_array().unwrap().contains(&json!("key-auth")),
-        true
-    );
+    let enabled = get(&gateway, "/plugins/enabled")["enabled_plugins"].clone();
+    assert!(enabled.as_array().unwrap().contains(&json!("key-auth")), "{enabled}");
     for (path, message) in [
         ("/schemas/vaults", "No entity named 'vaults'"),
         ("/schemas/plugins/teleport", "No plugin named 'teleport'"),
@@ -275,7 +273,7 @@ fn every_endpoint_is_listed() {
     }
     let simple = listed.iter().filter_map(Value::as_str).filter(|path| !path.contains('{'));
     for path in simple {
-        let status = if path.ends_with("/validate") { 405 } else { 200 };
+        let status = if path.ends_with("/validate") || path == "/explain" { 405 } else { 200 };
         assert_eq!(gateway.admin(path).status, status, "{path}");
     }
 }

@@ -89,6 +89,20 @@ fn each_write_leaves_a_line_and_no_secret() {
     assert!(!log.contains("hush") && !log.contains(&token), "{log}");
 }
 
+#[test]
+fn the_line_of_a_write_says_what_was_written() {
+    let gateway = Gateway::empty().start();
+    let address = gateway.admin_addresses()[0];
+    let body = r#"{"username":"alice","tags":["hush"]}"#;
+    let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request = format!("POST /consumers HTTP/1.1\r\nHost: localhost\r\n{headers}");
+    let answer = Peer::connect(address).send(request).response();
+    let (id, revision) = (answer.json()["id"].clone(), answer.header("x-weir-revision").unwrap().to_owned());
+    let said = format!("status=201 kind=consumers id={} revision={revision}", id.as_str().unwrap());
+    assert!(gateway.log().contains(&said), "{said}: {}", gateway.log());
+    assert!(!gateway.log().contains("hush"));
+}
+
 /// What curl says of a request over TLS: the status, or `000` where there was no answer.
 fn curl(address: SocketAddr, authority: &Path, more: &[&str]) -> String {
     let output = Command::new("curl")

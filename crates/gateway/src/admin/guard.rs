@@ -133,8 +133,9 @@ fn is_write(method: &Method, path: &str) -> bool {
 
 fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, response: &Response) {
     let about = response.extensions().get::<Wrote>();
-    let join = |texts: Vec<String>| texts.join(",");
     let entities = about.map(|Wrote(all)| all.as_slice()).unwrap_or_default();
+    let kinds = entities.iter().map(|(kind, _)| kind.as_str().to_owned());
+    let ids = entities.iter().map(|(_, id)| id.to_string());
     let revision = response.headers().get(REVISION).and_then(|revision| revision.to_str().ok());
     tracing::info!(
         target: "audit",
@@ -143,11 +144,17 @@ fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, resp
         method = %method,
         path = %shown(path),
         status = response.status().as_u16(),
-        kind = join(entities.iter().map(|(kind, _)| kind.as_str().to_owned()).collect()),
-        id = join(entities.iter().map(|(_, id)| id.to_string()).collect()),
+        kind = listed(kinds),
+        id = listed(ids),
         revision = revision.unwrap_or("-"),
         "admin"
     );
+}
+
+/// `a,b`, or what stands for nothing.
+fn listed(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<_> = texts.collect();
+    if texts.is_empty() { "-".to_owned() } else { texts.join(",") }
 }
 
 /// A path for a log: keys by which credentials can be asked for are left out.

@@ -13,6 +13,7 @@ const OTHERS: &[&str] = &[
     "/debug/node/log-level",
     "/debug/node/log-level/{log_level}",
     "/endpoints",
+    "/explain",
     "/metrics",
     "/openapi.json",
     "/plugins/enabled",

@@ -28,7 +28,7 @@ pub(super) async fn of_upstream(call: Call) -> Result<Response, Denied> {
 }
 
 /// The upstream in the path.
-fn upstream<'e>(entities: &'e Entities, name: Option<impl AsRef<str>>) -> Result<&'e Upstream, Denied> {
+fn upstream(entities: &Entities, name: Option<impl AsRef<str>>) -> Result<&Upstream, Denied> {
     match name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref())) {
         Some(Entity::Upstreams(upstream)) => Ok(upstream),
         _ => Err(Denied::NotFound),

@@ -13,8 +13,17 @@ use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Choice, References, find_plugin};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 
+/// The kinds of entities that Kong has: others are no business of its tools.
+pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
+    EntityKind::ALL.iter().copied().filter(|kind| *kind != EntityKind::ApisixObjects)
+}
+
+fn kind_of(name: &str) -> Option<EntityKind> {
+    kinds().find(|kind| kind.as_str() == name)
+}
+
 pub(super) async fn of_entity(Path(name): Path<String>) -> Response {
-    match EntityKind::from_name(&name) {
+    match kind_of(&name) {
         Some(kind) => json_answer(StatusCode::OK, &kind.schema().to_json()),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
@@ -49,7 +58,7 @@ pub(super) async fn enabled_plugins(State(control): State<Arc<Control>>) -> Resp
 pub(super) async fn validate(call: Call) -> Result<Response, Denied> {
     // Next to `/schemas/plugins/NAME`, plugins have a path of their own.
     let name = call.ids.first().map_or("plugins", String::as_str);
-    let Some(kind) = EntityKind::from_name(name) else {
+    let Some(kind) = kind_of(name) else {
         return Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")));
     };
     let plugins = call.control.plugins();

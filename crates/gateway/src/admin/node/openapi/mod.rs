@@ -2,6 +2,7 @@
 mod entities;
 mod others;
 
+use super::schemas::kinds;
 use crate::admin::answer::json_answer;
 use crate::control::Control;
 use axum::extract::State;
@@ -65,10 +66,9 @@ fn answer(description: &str, schema: Value) -> Value {
 }
 
 fn schemas() -> Value {
-    let kinds = EntityKind::ALL.iter();
-    let mut schemas: Value = kinds
+    let mut schemas: Value = kinds()
         .flat_map(|kind| {
-            [Side::Answered, Side::Written].map(|side| (name_of(*kind, side), entities::schema(*kind, side)))
+            [Side::Answered, Side::Written].map(|side| (name_of(kind, side), entities::schema(kind, side)))
         })
         .collect();
     schemas["message"] = json!({ "type": "object", "properties": { "message": { "type": "string" } }, "required": ["message"] });

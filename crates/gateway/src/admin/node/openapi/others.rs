@@ -1,7 +1,8 @@
 //! The operations that are about the node.
 use super::{answer, operation, path_parameters, response_ref, schema_ref};
 use serde_json::{Value, json};
-use weir_model::schema::JsonMap;
+use weir_model::schema::{JsonMap, Record, Side};
+use weir_proxy::explain::Asked;
 
 /// A path, a verb, the operation's name, and what it does.
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -54,6 +55,7 @@ pub(super) fn paths() -> JsonMap {
     add(&mut paths, "/schemas/plugins/validate", "post", validate("validate-plugin"));
     add(&mut paths, "/debug/node/log-level/{log_level}", "put", log_level());
     add(&mut paths, "/metrics", "get", metrics());
+    add(&mut paths, "/explain", "post", explain());
     match paths {
         Value::Object(paths) => paths,
         _ => JsonMap::new(),
@@ -108,6 +110,19 @@ fn validate(id: &str) -> Value {
     validate["requestBody"] =
         json!({ "required": true, "content": { "application/json": { "schema": { "type": "object" } } } });
     validate
+}
+
+fn explain() -> Value {
+    let responses = json!({
+        "200": answer("The route that wins, why others lose, and the plugins that run", json!({ "type": "object" })),
+        "400": response_ref("Invalid"),
+        "413": response_ref("TooLarge"),
+    });
+    let mut explain = operation("explain", "What would become of a request, and why", responses);
+    let question = Asked::SCHEMA.to_json_schema(Side::Written);
+    explain["requestBody"] =
+        json!({ "required": true, "content": { "application/json": { "schema": question } } });
+    explain
 }
 
 fn log_level() -> Value {
