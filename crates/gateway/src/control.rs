@@ -18,6 +18,7 @@ use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+use weir_proxy::tls::CertifiedKey;
 use weir_proxy::{Compiler, Proxy, Totals};
 
 /// The running data plane, and the configuration it serves.
@@ -44,7 +45,7 @@ pub(crate) struct Published {
 
 /// What a node begins with.
 enum Beginning {
-    Declared(Configuration),
+    Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
 
@@ -58,6 +59,7 @@ impl Control {
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
+                let read = *read;
                 let plane = serve(&settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
@@ -169,6 +171,16 @@ impl Control {
         (of(false), of(true))
     }
 
+    /// The certificate of listeners that have no other.
+    pub(crate) fn default_certificate(&self) -> Arc<CertifiedKey> {
+        self.plane.compiler.default_certificate.clone()
+    }
+
+    /// Names this process among the nodes that a monitor sees.
+    pub(crate) fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         let Totals { connections, accepted, requests } = self.totals();
@@ -214,7 +226,10 @@ async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartE
             let loaded = store.load().await.map_err(StartError::Store)?;
             Ok(Beginning::Stored(store, loaded))
         }
-        None => configuration::read(source).map(Beginning::Declared).map_err(StartError::Configuration),
+        None => {
+            let read = configuration::read(source).map_err(StartError::Configuration)?;
+            Ok(Beginning::Declared(Box::new(read)))
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
+use crate::admin::client::{Client, ControlListener};
+use crate::admin::guard;
 use crate::configuration::{Environment, Origin, Source, plugins};
 use crate::control::Control;
-use crate::options::not_in_force;
+use crate::options::{self, not_in_force};
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
 use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
@@ -24,6 +26,8 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::tls::{ca_certificates, server_config};
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -117,7 +121,7 @@ pub(crate) struct Addresses {
 pub(crate) struct Node {
     control: Arc<Control>,
     addresses: Addresses,
-    servers: Vec<(TcpListener, Router)>,
+    servers: Vec<(ControlListener, Router)>,
     commands: UnixListener,
     signals: Signals,
     drain_timeout: Duration,
@@ -153,14 +157,20 @@ impl Node {
             .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
             .map_err(StartError::Prefix)?;
         drop(entered);
-        let admin = bind("admin_listen", &openable(&settings))?;
+        let admin_listen = openable(&settings);
+        let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
         let starting = Box::pin(Control::start(settings.clone(), source));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         let addresses = addresses(&control, &admin, &status)?;
-        let servers = routers(&settings, &control, admin, status)?;
+        let entered = runtime.enter();
+        let mut servers = admin_servers(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        for listener in status {
+            servers.push((ControlListener::new(listener, None)?, status::router(control.clone())));
+        }
+        drop(entered);
         let drain_timeout = settings.drain_timeout;
         Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
     }
@@ -174,7 +184,7 @@ impl Node {
     pub(crate) fn serve(self) -> io::Result<()> {
         let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
         let stopped = runtime.block_on(async {
-            servers.into_iter().try_for_each(|(listener, router)| serve_http(listener, router))?;
+            servers.into_iter().for_each(|(listener, router)| serve_http(listener, router));
             let (quit, asked_to_quit) = mpsc::channel(1);
             let reloader = Reloader::new(control.clone());
             tokio::spawn(command::serve(commands, reloader.clone(), quit));
@@ -298,19 +308,20 @@ fn raise_descriptor_limit() {
 fn openable(settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
         let address = listen.address;
-        if !listen.is_loopback() && !settings.admin_allow_insecure {
+        let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
+        let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
+        if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
             tracing::error!(
                 "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
-                 reachable from other machines; listen on 127.0.0.1, or set admin_allow_insecure=on"
+                 reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
+                 token), or set admin_allow_insecure=on"
             );
             return false;
         }
-        if listen.ssl {
-            tracing::error!(
-                "admin_listen {address} stays closed: TLS is not spoken here yet; remove its `ssl`"
-            );
+        if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
+            tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");
         }
-        !listen.ssl
+        true
     };
     Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
 }
@@ -333,30 +344,44 @@ fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -
     Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status })
 }
 
-fn routers(
+fn admin_servers<'l>(
     settings: &Settings,
     control: &Arc<Control>,
-    admin: Vec<TcpListener>,
-    status: Vec<TcpListener>,
-) -> Result<Vec<(TcpListener, Router)>, StartError> {
-    let mut admin_router = admin::router(control.clone());
+    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+) -> Result<Vec<(ControlListener, Router)>, StartError> {
+    let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
-        admin_router = admin::logged(admin_router, path)
+        router = admin::logged(router, path)
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
-    let status_router = status::router(control.clone());
-    let admin = admin.into_iter().map(|listener| (listener, admin_router.clone()));
-    Ok(admin.chain(status.into_iter().map(|listener| (listener, status_router.clone()))).collect())
+    let mut servers = Vec::new();
+    for (listen, listener) in listeners {
+        let tls = listen.ssl.then(|| admin_tls(settings, control)).transpose()?;
+        servers.push((ControlListener::new(listener, tls)?, router.clone()));
+    }
+    Ok(servers)
 }
 
-fn serve_http(listener: TcpListener, router: Router) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+/// How the Admin API speaks TLS.
+fn admin_tls(settings: &Settings, control: &Control) -> Result<Arc<ServerConfig>, StartError> {
+    let authorities = settings.admin_ssl_client_ca.as_ref().map(|path| {
+        let pem = fs::read_to_string(path).map_err(|error| StartError::Setting {
+            name: "admin_ssl_client_ca",
+            value: path.display().to_string(),
+            error,
+        })?;
+        ca_certificates(&pem).map_err(StartError::Tls)
+    });
+    let (certificate, authorities) = (control.default_certificate(), authorities.transpose()?);
+    server_config(&options::tls(settings), certificate, authorities).map_err(StartError::Tls)
+}
+
+fn serve_http(listener: ControlListener, router: Router) {
+    let service = router.into_make_service_with_connect_info::<Client>();
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, service).await {
             tracing::error!(%error, "a control listener ended");
         }
     });
-    Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::node::{Node, Position, Value};
-use crate::schema::{PluginSchema, Problem, Reader};
+use crate::schema::{Json, PluginSchema, Problem, Reader};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};
@@ -60,15 +60,27 @@ impl Document {
         plugins: &[PluginSchema],
         environment: Environment<'_>,
     ) -> Result<Read, Vec<Problem>> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let root = match format {
-            Format::Yaml => yaml::parse(text)?,
-            Format::Json => json::parse(text)?,
-        };
+        let root = parse(text, format)?;
         match reader::check_root(&root) {
             Some(problem) => Err(vec![problem]),
             None => read(root, plugins, environment),
         }
+    }
+}
+
+/// What a text says, be it a configuration or not.
+///
+/// # Errors
+/// Where it is not of this format.
+pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<Problem>> {
+    parse(text, format).map(|root| root.to_json())
+}
+
+fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<Problem>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
     }
 }
 
