@@ -1,4 +1,5 @@
 //! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
+use crate::apisix::standalone;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -53,6 +54,10 @@ impl Origin {
         }
     }
 
+    fn path(&self) -> Option<&Path> {
+        if let Origin::File(path) = self { Some(path) } else { None }
+    }
+
     fn format(&self) -> Format {
         let is_json = match self {
             Origin::File(path) => path.extension().is_some_and(|name| name.eq_ignore_ascii_case("json")),
@@ -103,8 +108,11 @@ pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
 pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
     let origin = &source.origin;
     let text = origin.text().map_err(|error| vec![error])?;
-    let read = Document::read(&text, origin.format(), &source.plugins, &source.environment)
-        .map_err(|problems| located(origin, &problems))?;
+    let read = match standalone::is_apisixs(origin.path(), &text) {
+        true => standalone::read(&text, origin.format(), &source.plugins),
+        false => Document::read(&text, origin.format(), &source.plugins, &source.environment),
+    };
+    let read = read.map_err(|problems| located(origin, &problems))?;
     let warnings = located(origin, &read.warnings);
     Ok(Configuration {
         document: read.document,

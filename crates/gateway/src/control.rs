@@ -19,7 +19,7 @@ use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
-use weir_proxy::{Compiler, Proxy, Totals};
+use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -54,13 +54,14 @@ impl Control {
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
+        own: Own,
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings)?;
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
                 let read = *read;
-                let plane = serve(&settings, compiler, &read.document, |errors| {
+                let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
                 let not_in_force = warning(&source, &read);
@@ -69,9 +70,10 @@ impl Control {
             }
             Beginning::Stored(store, Loaded { revision, entities }) => {
                 let entities = Entities::from_iter(entities);
-                let plane = serve(&settings, compiler, &entities.document(), |errors| {
-                    errors.iter().map(ToString::to_string).collect()
-                })?;
+                let plane =
+                    serve(options(&settings, own), &settings, compiler, &entities.document(), |errors| {
+                        errors.iter().map(ToString::to_string).collect()
+                    })?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins);
                 (plane, registry, Vec::new(), None)
             }
@@ -181,8 +183,18 @@ impl Control {
         &self.node_id
     }
 
+    /// The proxy's listeners, as they were asked for, and whether TLS is spoken there.
+    pub(crate) fn listeners(&self) -> &[(SocketAddr, bool)] {
+        self.plane.proxy.addresses()
+    }
+
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
+        self.scrape(exposition)
+    }
+
+    /// What was counted, and what is known of the node, as a text.
+    pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
         let Totals { connections, accepted, requests } = self.totals();
         let configuration = self.registry.configuration();
         let document = &configuration.document;
@@ -200,7 +212,7 @@ impl Control {
             document,
             targets: &targets(document),
         };
-        exposition(&self.plane.compiler.retained, &node)
+        render(&self.plane.compiler.retained, &node)
     }
 
     /// What would become of a request by the configuration in force. Takes long where there are many routes.
@@ -235,6 +247,7 @@ async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartE
 
 /// Starts the data plane with a first configuration.
 fn serve(
+    options: Options,
     settings: &Settings,
     compiler: Compiler,
     document: &Document,
@@ -244,7 +257,7 @@ fn serve(
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
     let access_log = access_log(settings)
         .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
-    let proxy = Proxy::start(options(settings), access_log, snapshot).map_err(StartError::Proxy)?;
+    let proxy = Proxy::start(options, access_log, snapshot).map_err(StartError::Proxy)?;
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current() }))
 }
 

@@ -1,6 +1,7 @@
 //! `weir`: the gateway's binary. It reads settings and the declarative file, runs the data plane, and answers those
 //! who operate it; how a request is served is `weir-proxy`'s business.
 mod admin;
+mod apisix;
 mod aside;
 mod check;
 mod cli;

@@ -11,7 +11,7 @@ use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
 use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
 use crate::store::StoreError;
-use crate::{admin, command, logger, status};
+use crate::{admin, apisix, command, logger, status};
 use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
@@ -115,6 +115,8 @@ pub(crate) struct Addresses {
     pub(crate) proxy_ssl: Vec<SocketAddr>,
     pub(crate) admin: Vec<SocketAddr>,
     pub(crate) status: Vec<SocketAddr>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) apisix_admin: Vec<SocketAddr>,
 }
 
 /// A node that has started.
@@ -157,18 +159,26 @@ impl Node {
             .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
             .map_err(StartError::Prefix)?;
         drop(entered);
+        let apisix = apisix::Opened::open(&settings, prefix.path())?;
         let admin_listen = openable(&settings);
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
-        let starting = Box::pin(Control::start(settings.clone(), source));
+        let own = apisix.as_ref().map(apisix::Opened::own).unwrap_or_default();
+        let starting = Box::pin(Control::start(settings.clone(), source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
-        let addresses = addresses(&control, &admin, &status)?;
+        let mut addresses = addresses(&control, &admin, &status)?;
         let entered = runtime.enter();
         let mut servers = admin_servers(&settings, &control, admin_listen.0.iter().zip(admin))?;
         for listener in status {
             servers.push((ControlListener::new(listener, None)?, status::router(control.clone())));
+        }
+        if let Some(apisix) = apisix {
+            addresses.apisix_admin = apisix.addresses()?;
+            for (listener, router) in apisix.serve(&control, runtime.handle()) {
+                servers.push((ControlListener::new(listener, None)?, router));
+            }
         }
         drop(entered);
         let drain_timeout = settings.drain_timeout;
@@ -326,7 +336,8 @@ fn openable(settings: &Settings) -> Listeners {
     Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
 }
 
-fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
+/// Listens; the setting is named where that fails.
+pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
     let bind = |listen: &Listen| {
         let bound = TcpListener::bind(listen.address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -341,7 +352,8 @@ fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -
     let (proxy, proxy_ssl) = control.addresses();
     let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
     let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status })
+    let apisix_admin = Vec::new();
+    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
 }
 
 fn admin_servers<'l>(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
-use weir_proxy::{AddedHeaders, KeepAlive, Options};
+use weir_proxy::{AddedHeaders, KeepAlive, Options, Own};
 
 /// Settings that are read and checked, and not acted on by this version.
 const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
@@ -24,10 +24,10 @@ const FILES_OF_WORKER: usize = 4;
 const SESSION_BYTES: u64 = 256;
 
 /// The data plane's options.
-pub(crate) fn options(settings: &Settings) -> Options {
+pub(crate) fn options(settings: &Settings, own: Own) -> Options {
     Options {
         workers: settings.workers.0,
-        listen: settings.proxy_listen.0.iter().map(listen).collect(),
+        listen: listeners(settings).map(listen).collect(),
         max_connections: max_connections(getrlimit(Resource::Nofile).current, settings.workers.0),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
@@ -47,8 +47,15 @@ pub(crate) fn options(settings: &Settings) -> Options {
         real_ip_recursive: settings.real_ip_recursive,
         headers: headers(&settings.headers, settings.headers_upstream.request_id),
         allow_debug_header: settings.allow_debug_header,
+        own,
         ..Options::default()
     }
+}
+
+/// Where clients connect: Kong's, then APISIX's.
+fn listeners(settings: &Settings) -> impl Iterator<Item = &Listen> {
+    let apisix = settings.apisix_admin.then_some(&settings.apisix_proxy_listen.0);
+    settings.proxy_listen.0.iter().chain(apisix.into_iter().flatten())
 }
 
 /// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,

@@ -106,7 +106,7 @@ fn ids(document: &Document, found: &mut Vec<Finding>) {
     unique_ids!(keyauth_credentials: KeyauthCredentials, basicauth_credentials: BasicauthCredentials);
     unique_ids!(hmacauth_credentials: HmacauthCredentials, jwt_secrets: JwtSecrets, acls: Acls);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
-    unique_ids!(ca_certificates: CaCertificates);
+    unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
 }
 
 fn names(document: &Document, found: &mut Vec<Finding>) {
@@ -140,6 +140,8 @@ fn names(document: &Document, found: &mut Vec<Finding>) {
     let targets = d.targets.iter().map(|t| Some((t.upstream, t.target.as_str())));
     let describe = |(_, target): &(_, &str)| format!("the target `{target}` is here twice; remove one");
     unique(Targets, "target", targets, describe, found);
+    let keys = d.apisix_objects.iter().map(|object| Some(object.key.as_str()));
+    unique(ApisixObjects, "key", keys, twice("key"), found);
     let authorities = d.ca_certificates.iter().map(|c| Some(c.cert.trim()));
     let describe = |_: &&str| "the same certificate is here twice; remove one".to_owned();
     unique(CaCertificates, "cert", authorities, describe, found);

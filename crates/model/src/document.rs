@@ -21,4 +21,5 @@ pub struct Document {
     pub certificates: Vec<Arc<Certificate>>,
     pub snis: Vec<Arc<Sni>>,
     pub ca_certificates: Vec<Arc<CaCertificate>>,
+    pub apisix_objects: Vec<Arc<ApisixObject>>,
 }

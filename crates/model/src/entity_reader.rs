@@ -94,6 +94,7 @@ impl<'i> EntityReader<'i> {
             Certificates => Entity::Certificates(self.record(item)?),
             Snis => Entity::Snis(self.record(item)?),
             CaCertificates => Entity::CaCertificates(self.record(item)?),
+            ApisixObjects => Entity::ApisixObjects(self.record(item)?),
         })
     }
 

@@ -1,5 +1,6 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
+use crate::own::Own;
 use crate::tls::TlsOptions;
 use crate::upstream::pool::KeepAlive;
 use crate::upstream::resolve::ResolverOptions;
@@ -46,6 +47,8 @@ pub struct Options {
     pub headers: AddedHeaders,
     /// Whether `Kong-Debug: 1` makes the gateway name the matched route and service.
     pub allow_debug_header: bool,
+    /// The paths that the node answers itself.
+    pub own: Own,
 }
 
 impl Default for Options {
@@ -70,6 +73,7 @@ impl Default for Options {
             real_ip_recursive: false,
             headers: AddedHeaders::default(),
             allow_debug_header: false,
+            own: Own::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
-use crate::{client_ip, telemetry};
+use crate::{client_ip, own, telemetry};
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -130,6 +130,11 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
     if exchange.request.method == Method::Connect {
         // What follows is meant for a tunnel.
         client.close_after();
+    }
+    if let Some(paths) = worker.options.own.of(exchange) {
+        let outcome = Box::pin(own::answer(paths, worker, client, exchange)).await;
+        answer(worker, client, exchange, &Chain::default(), outcome).await;
+        return finish(worker, exchange, &Chain::default());
     }
     let route = match admit(worker, client, exchange, &snapshot) {
         Ok(route) => route,

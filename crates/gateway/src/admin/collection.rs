@@ -45,6 +45,8 @@ impl Collection {
             Certificates => ("certificates", "certificates", Key::ServerName),
             Snis => ("snis", "snis", Key::Unique("name")),
             CaCertificates => ("ca_certificates", "ca_certificates", Key::Id),
+            // APISIX's Admin API has paths of its own for these.
+            ApisixObjects => ("", "apisix_objects", Key::Unique("key")),
         };
         let name = if name.is_empty() { None } else { Some(name) };
         Collection { name, nested, key }

@@ -5,6 +5,7 @@ use super::headers::{Headers, UpstreamHeaders};
 use super::listen::Listeners;
 use super::source::{Given, Problem};
 use super::value::*;
+use crate::apisix::AdminKey;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_proxy::Network;
@@ -182,4 +183,15 @@ settings! {
     plugins: Vec<String> = "bundled";
     /// How routes are ordered. `traditional` is read as `traditional_compatible`, with a warning.
     router_flavor: RouterFlavor = "traditional_compatible";
+    /// Serves APISIX's Admin API, and traffic on a port of APISIX's. See [Coming from APISIX](coming-from-apisix.md).
+    apisix_admin: bool = "off";
+    /// The key that clients of APISIX's Admin API show. Without one, one is made up at the first start, written to the
+    /// standard error once, and kept in `prefix` as a hash.
+    apisix_admin_key: Option<AdminKey> = "";
+    /// With `apisix_admin`: where clients connect, beside `proxy_listen`.
+    apisix_proxy_listen: Listeners = "0.0.0.0:9080";
+    /// With `apisix_admin`: where APISIX's Admin API and the metrics by APISIX's names are served.
+    apisix_admin_listen: Listeners = "127.0.0.1:9180";
+    /// With `apisix_admin`: serves `/apisix/admin` on `apisix_proxy_listen` too, for clients on this machine.
+    apisix_admin_on_proxy: bool = "on";
 }

@@ -39,6 +39,8 @@ struct StartLine {
     proxy_ssl: Vec<SocketAddr>,
     admin: Vec<SocketAddr>,
     status: Vec<SocketAddr>,
+    #[serde(default)]
+    apisix_admin: Vec<SocketAddr>,
 }
 
 /// What a gateway is started with.
@@ -212,6 +214,16 @@ impl Gateway {
     /// Where the Admin API listens.
     pub fn admin_addresses(&self) -> &[SocketAddr] {
         &self.start.admin
+    }
+
+    /// Where the proxy listens for APISIX's clients.
+    pub fn apisix_proxy(&self) -> SocketAddr {
+        *self.start.proxy.last().expect("the proxy listens")
+    }
+
+    /// Where APISIX's Admin API listens.
+    pub fn apisix_admin(&self) -> SocketAddr {
+        self.start.apisix_admin[0]
     }
 
     /// The declarative file.

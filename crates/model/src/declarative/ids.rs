@@ -52,6 +52,7 @@ fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)
     match kind {
         Services | Routes | Upstreams | Snis => plain("name"),
         Consumers => plain("username"),
+        ApisixObjects => plain("key"),
         KeyauthCredentials | JwtSecrets => plain("key"),
         BasicauthCredentials | HmacauthCredentials => {
             text("username").map(|name| cache_key(kind, &[name.into()]))

@@ -51,6 +51,18 @@ pub struct Place {
     pub path: String,
 }
 
+/// What a text says, whatever it means.
+///
+/// # Errors
+/// Where it is not well-formed.
+pub fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<Problem>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        Format::Yaml => yaml::parse(text),
+        Format::Json => json::parse(text),
+    }
+}
+
 impl Document {
     /// Reads a declarative configuration and checks it whole: the document, or everything that is wrong with
     /// it, in the order of the file.
@@ -74,14 +86,6 @@ impl Document {
 /// Where it is not of this format.
 pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<Problem>> {
     parse(text, format).map(|root| root.to_json())
-}
-
-fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<Problem>> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match format {
-        Format::Yaml => yaml::parse(text),
-        Format::Json => json::parse(text),
-    }
 }
 
 fn read(

@@ -77,6 +77,7 @@ any_kind! {
     Upstreams(upstreams: Upstream),
     Targets(targets: Target),
     Plugins(plugins: Plugin),
+    ApisixObjects(apisix_objects: ApisixObject),
 }
 
 /// What becomes of an entity when one that it names is deleted.
@@ -148,7 +149,10 @@ impl Entity {
             Entity::HmacauthCredentials(credential) => vec![consumer(credential.consumer)],
             Entity::JwtSecrets(secret) => vec![consumer(secret.consumer)],
             Entity::Acls(acl) => vec![consumer(acl.consumer)],
-            Entity::Consumers(_) | Entity::Certificates(_) | Entity::CaCertificates(_) => Vec::new(),
+            Entity::Consumers(_)
+            | Entity::Certificates(_)
+            | Entity::CaCertificates(_)
+            | Entity::ApisixObjects(_) => Vec::new(),
         }
     }
 
@@ -190,6 +194,7 @@ impl Entity {
                 maybe("instance_name", &plugin.instance_name).chain([scope]).collect()
             }
             Entity::CaCertificates(authority) => vec![one("cert", authority.cert.trim())],
+            Entity::ApisixObjects(object) => vec![one("key", &object.key)],
             Entity::Certificates(_) => Vec::new(),
         }
     }

@@ -18,6 +18,7 @@ pub enum EntityKind {
     Certificates,
     Snis,
     CaCertificates,
+    ApisixObjects,
 }
 use EntityKind::*;
 
@@ -48,6 +49,7 @@ impl EntityKind {
         match self {
             Services | Routes | Upstreams | Snis => Some("name"),
             Consumers => Some("username"),
+            ApisixObjects => Some("key"),
             _ => None,
         }
     }

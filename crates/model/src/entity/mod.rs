@@ -1,6 +1,7 @@
 //! The entities, one file each.
 #![allow(missing_docs)]
 mod any;
+mod apisix_object;
 mod certificate;
 mod consumer;
 mod credential;
@@ -12,6 +13,7 @@ mod service;
 mod upstream;
 
 pub use any::{Entity, OnDelete, Reference, Unique};
+pub use apisix_object::*;
 pub use certificate::*;
 pub use consumer::*;
 pub use credential::*;

@@ -5,19 +5,24 @@ use crate::plugin::{Definition, define};
 mod authentication;
 mod basic_auth;
 mod correlation_id;
+mod counters;
 #[cfg(test)]
 mod docs;
 mod form;
 mod key_auth;
+mod limit_count;
 pub mod prometheus;
 mod rate_limiting;
+mod request_id;
 mod request_termination;
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
+    define::<request_id::RequestId>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
+    define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
     define::<prometheus::Prometheus>(),
     define::<request_termination::RequestTermination>(),

@@ -85,7 +85,7 @@ const fn milliseconds<const N: usize>(mut bounds: [u64; N]) -> [u64; N] {
 
 /// Everything there is to scrape. Takes its time: not for a worker's thread, and no worker waits for it.
 pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
-    let totals = Totals::of(&retained.get::<Registry>(), node.document);
+    let totals = Totals::of(&retained.get::<Registry>(), node.document, &Names::of(node.document));
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
     write_requests(&mut text, &totals);
@@ -107,26 +107,25 @@ fn tells_health(document: &Document) -> bool {
 }
 
 /// The sums over all workers, by labels.
-struct Totals(BTreeMap<Labels, Total>);
+pub(super) struct Totals(pub(super) BTreeMap<Labels, Total>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Labels {
-    service: String,
-    route: String,
-    consumer: String,
+pub(super) struct Labels {
+    pub(super) service: String,
+    pub(super) route: String,
+    pub(super) consumer: String,
 }
 
 #[derive(Default)]
-struct Total {
-    requests: BTreeMap<(u16, &'static str), u64>,
-    ingress: u64,
-    egress: u64,
-    latencies: Option<Box<[Summed; 6]>>,
+pub(super) struct Total {
+    pub(super) requests: BTreeMap<(u16, &'static str), u64>,
+    pub(super) ingress: u64,
+    pub(super) egress: u64,
+    pub(super) latencies: Option<Box<[Summed; 6]>>,
 }
 
 impl Totals {
-    fn of(registry: &Registry, document: &Document) -> Self {
-        let names = Names::of(document);
+    pub(super) fn of(registry: &Registry, document: &Document, names: &Names) -> Self {
         let mut totals = BTreeMap::<Labels, Total>::new();
         for series in registry.collect(document) {
             let total = totals.entry(names.labels(&series.key)).or_default();
@@ -149,10 +148,10 @@ impl Totals {
 }
 
 /// What entities are called.
-struct Names(HashMap<Uuid, String>);
+pub(super) struct Names(pub(super) HashMap<Uuid, String>);
 
 impl Names {
-    fn of(document: &Document) -> Self {
+    pub(super) fn of(document: &Document) -> Self {
         let services = document.services.iter().map(|s| (s.id, s.name.as_ref().unwrap_or(&s.host).clone()));
         let routes =
             document.routes.iter().map(|r| (r.id, r.name.clone().unwrap_or_else(|| r.id.to_string())));
@@ -169,21 +168,40 @@ impl Names {
 }
 
 /// A label's value as the format wants it.
-fn escaped(value: &str) -> String {
+pub(super) fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// The text as it grows.
-struct Text(String);
+pub(super) struct Text(pub(super) String);
 
 impl Text {
-    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
     }
 
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+    pub(super) fn line(&mut self, line: std::fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{line}");
+    }
+
+    /// The samples of a histogram whose bounds are in microseconds, `unit` of which make one of its own.
+    pub(super) fn histogram(
+        &mut self,
+        name: &str,
+        labels: &str,
+        (bounds, unit): (&[u64], u64),
+        summed: &Summed,
+    ) {
+        let mut count = 0;
+        for (bound, bucket) in bounds.iter().zip(&summed.buckets) {
+            count += bucket;
+            self.line(format_args!("{name}_bucket{{{labels},le=\"{}\"}} {count}", bound / unit));
+        }
+        count += summed.buckets[bounds.len()];
+        self.line(format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {count}"));
+        self.line(format_args!("{name}_count{{{labels}}} {count}"));
+        self.line(format_args!("{name}_sum{{{labels}}} {}", summed.sum as f64 / unit as f64));
     }
 }
 
@@ -256,6 +274,7 @@ struct Metric {
     unit: u64,
 }
 
+/// In the order of [`Total::latencies`].
 static HISTOGRAMS: [Metric; 6] = [
     Metric {
         name: "kong_kong_latency_ms",
@@ -325,18 +344,9 @@ fn write_latencies(text: &mut Text, totals: &Totals) {
 }
 
 fn write_histogram(text: &mut Text, metric: &Metric, labels: &Labels, summed: &Summed) {
-    let Metric { name, label, bounds, unit, .. } = metric;
     let Labels { service, route, .. } = labels;
-    let labels = format!("service=\"{service}\",route=\"{route}\",{label}");
-    let mut count = 0;
-    for (bound, bucket) in bounds.iter().zip(&summed.buckets) {
-        count += bucket;
-        text.line(format_args!("{name}_bucket{{{labels},le=\"{}\"}} {count}", bound / unit));
-    }
-    count += summed.buckets[bounds.len()];
-    text.line(format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {count}"));
-    text.line(format_args!("{name}_count{{{labels}}} {count}"));
-    text.line(format_args!("{name}_sum{{{labels}}} {}", summed.sum as f64 / *unit as f64));
+    let labels = format!("service=\"{service}\",route=\"{route}\",{}", metric.label);
+    text.histogram(metric.name, &labels, (metric.bounds, metric.unit), summed);
 }
 
 fn write_health(text: &mut Text, targets: &[TargetHealth]) {

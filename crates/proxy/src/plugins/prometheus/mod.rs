@@ -39,9 +39,11 @@
 //! Counts are kept across reloads. Those of a route that is gone disappear. `ai_metrics` and `wasm_metrics` are
 //! accepted and have no effect.
 
+mod apisix;
 mod exposition;
 mod series;
 
+pub use apisix::apisix_exposition;
 pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 
 use crate::plugin::{Build, Define, Exchange, Hooks, Record};

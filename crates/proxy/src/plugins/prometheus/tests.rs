@@ -30,6 +30,10 @@ fn all_flags() -> Json {
 }
 
 fn scrape(gateway: &Gateway) -> String {
+    scrape_as(gateway, &|node| exposition(&gateway.retained, node))
+}
+
+fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> String {
     let connections = Connections { accepted: 9, handled: 8, active: 7, reading: 1, writing: 2, waiting: 4 };
     let targets = [TargetHealth {
         upstream: "orders".into(),
@@ -46,7 +50,7 @@ fn scrape(gateway: &Gateway) -> String {
         document: &gateway.document,
         targets: &targets,
     };
-    exposition(&gateway.retained, &node)
+    render(&node)
 }
 
 /// The value of the line that starts so.
@@ -103,6 +107,30 @@ fn workers_are_added_up() {
         }
     });
     assert_eq!(value(&scrape(&gateway), &format!("{BYTES},direction=\"ingress\",{REST}")), Some(8_000.0));
+}
+
+#[test]
+fn apisixs_names_are_for_the_same_counts() {
+    let gateway = Gateway::new();
+    let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
+    log(&gateway, &plugin, 200, 4_000, |_| {});
+    log(&gateway, &plugin, 503, 2_000, |_| {});
+    log(&gateway, &plugin, 503, 2_000, |exchange| exchange.source = crate::exchange::Source::Kong);
+    let names = || [(id(0x61), "1".to_owned()), (id(0x51), String::new())].into();
+    let text = scrape_as(&gateway, &|node| apisix_exposition(&gateway.retained, node, "here", names()));
+    let of = "route=\"1\",service=\"\",consumer=\"\",node=\"\"";
+    let status = |code: u16| {
+        let unmatched = "matched_uri=\"\",matched_host=\"\"";
+        let labels = format!("route=\"1\",{unmatched},service=\"\",consumer=\"\",node=\"\"");
+        value(&text, &format!("apisix_http_status{{code=\"{code}\",{labels}}}"))
+    };
+    assert_eq!((status(200), status(503)), (Some(1.0), Some(2.0)));
+    let latency = |kind: &str| value(&text, &format!("apisix_http_latency_sum{{type=\"{kind}\",{of}}}"));
+    assert_eq!(["request", "upstream", "apisix"].map(latency), [Some(8.0), Some(4.0), Some(2.0)]);
+    assert_eq!(value(&text, &format!("apisix_bandwidth{{type=\"egress\",{of}}}")), Some(3_000.0));
+    assert_eq!(value(&text, "apisix_http_requests_total"), Some(42.0));
+    assert_eq!(value(&text, "apisix_node_info{hostname=\"here\"}"), Some(1.0));
+    assert_eq!(value(&text, "apisix_nginx_http_current_connections{state=\"active\"}"), Some(7.0));
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What one identifier has used in the current window of each period.
 
+use super::super::counters::{Counter, Recent};
 use super::window::Period;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::LocalKey;
 
 /// At most so many requests per window.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -130,13 +133,29 @@ impl Counters {
         let packed = self.0[period as usize].load(Relaxed);
         if same_window(packed, period.window(now)) { packed & COUNT_MASK } else { 0 }
     }
+}
 
-    /// Whether nothing is used any more in the windows, by period, that are current.
-    pub(crate) fn is_over(&self, windows: &[u64; Period::ALL.len()]) -> bool {
+thread_local! {
+    static OWN: RefCell<Recent<Counters>> = const { RefCell::new(Recent::new()) };
+}
+
+impl Counter for Counters {
+    /// The windows, by period, that are current.
+    type Moment = [u64; Period::ALL.len()];
+
+    fn moment(seconds: u64) -> Self::Moment {
+        Period::ALL.map(|period| period.window(seconds))
+    }
+
+    fn is_over(&self, windows: &Self::Moment) -> bool {
         self.0.iter().zip(windows).all(|(counter, window)| {
             let packed = counter.load(Relaxed);
             packed & COUNT_MASK == 0 || !(same_window(packed, *window) || is_later(packed, *window))
         })
+    }
+
+    fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
+        &OWN
     }
 }
 

@@ -39,17 +39,16 @@
 //! forgotten early. `cluster` and `redis`, which share counts between nodes, are refused.
 
 mod counter;
-mod table;
 mod window;
 
+use super::counters::Table;
 use crate::plugin::{
     Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Known, Record, Secret,
     Uuid, Violation,
 };
-use counter::{Limit, Usage};
+use counter::{Counters, Limit, Usage};
 use std::net::IpAddr;
 use std::sync::Arc;
-use table::Table;
 use window::{Period, wall_clock};
 
 /// What is limited, and how clients are told.
@@ -171,7 +170,7 @@ pub(super) struct RateLimiting {
     /// Fingerprints of this scope's identifiers, and of addresses where the identifier is missing.
     identifiers: Fingerprinter,
     addresses: Fingerprinter,
-    table: Arc<Table>,
+    table: Arc<Table<Counters>>,
     hide_client_headers: bool,
     error_code: u16,
     error_message: String,
@@ -183,7 +182,7 @@ impl Define for RateLimiting {
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
-        let table = build.retained.get::<Table>();
+        let table = build.retained.get::<Table<Counters>>();
         let scope = |id: Option<Uuid>| id.map(|id| id.into_bytes()).unwrap_or_default();
         let scope = table.key.clone().with(&scope(build.entity.route)).with(&scope(build.entity.service));
         Ok(Self {
@@ -250,7 +249,10 @@ fn order_violations(limits: &[Limit]) -> Vec<Violation> {
 
 impl Hooks for RateLimiting {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let usage = self.table.reserve(self.identify(exchange), &self.limits, wall_clock);
+        let usage = self.table.with(self.identify(exchange), wall_clock, |counters| {
+            let usage = counters.reserve(&self.limits, wall_clock);
+            (usage.now, usage)
+        });
         if !self.hide_client_headers {
             exchange.keep(usage);
         }

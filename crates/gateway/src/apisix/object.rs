@@ -1,0 +1,207 @@
+//! The objects of APISIX's Admin API: their kinds, their ids, and where they are among the entities.
+use std::fmt;
+use weir_model::entity::{ApisixObject, Entity, EntityKind};
+use weir_model::schema::Json;
+use weir_model::{Entities, Uuid};
+
+/// A kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Upstreams,
+    Services,
+    PluginConfigs,
+    Routes,
+    Consumers,
+    GlobalRules,
+    Ssls,
+}
+
+impl Kind {
+    /// Those that others name come first.
+    pub(crate) const ALL: [Kind; 7] = [
+        Kind::Upstreams,
+        Kind::Services,
+        Kind::PluginConfigs,
+        Kind::Routes,
+        Kind::Consumers,
+        Kind::GlobalRules,
+        Kind::Ssls,
+    ];
+
+    /// The name in paths and in `apisix.yaml`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Upstreams => "upstreams",
+            Kind::Services => "services",
+            Kind::PluginConfigs => "plugin_configs",
+            Kind::Routes => "routes",
+            Kind::Consumers => "consumers",
+            Kind::GlobalRules => "global_rules",
+            Kind::Ssls => "ssls",
+        }
+    }
+
+    /// What messages call one of them.
+    pub(crate) fn singular(self) -> &'static str {
+        match self {
+            Kind::Upstreams => "upstream",
+            Kind::Services => "service",
+            Kind::PluginConfigs => "plugin config",
+            Kind::Routes => "route",
+            Kind::Consumers => "consumer",
+            Kind::GlobalRules => "global rule",
+            Kind::Ssls => "ssl",
+        }
+    }
+
+    /// The kind of this name.
+    pub(crate) fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The field that holds an object's id.
+    pub(crate) fn id_field(self) -> &'static str {
+        if self == Kind::Consumers { "username" } else { "id" }
+    }
+}
+
+/// Which object is meant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) id: String,
+}
+
+impl fmt::Display for Key {
+    /// `routes/1`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.name(), self.id)
+    }
+}
+
+const NAMESPACE: Uuid = Uuid::from_u128(0x7c1d_52a4_6f0e_4b53_9a1f_61b7_0c3d_95e2);
+
+impl Key {
+    /// The object of a kind with this id, if an id may look like this.
+    pub(crate) fn new(kind: Kind, id: impl Into<String>) -> Result<Key, Invalid> {
+        let id = id.into();
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if (1..=64).contains(&id.len()) && id.bytes().all(fits) {
+            return Ok(Key { kind, id });
+        }
+        let field = kind.id_field();
+        Err(Invalid::configuration(format!(
+            "property \"{field}\" validation failed: expected 1 to 64 letters, digits and - _ ."
+        )))
+    }
+
+    /// The id of an entity that follows from this object: the same for the same part of it.
+    pub(crate) fn uuid(&self, part: &str) -> Uuid {
+        Uuid::new_v5(&NAMESPACE, format!("{self}/{part}").as_bytes())
+    }
+
+    /// The id of the entity that holds the object itself.
+    pub(crate) fn object_uuid(&self) -> Uuid {
+        self.uuid("object")
+    }
+
+    /// The tag of what follows from this object.
+    pub(crate) fn tag(&self) -> String {
+        format!("apisix:{}:{}", self.kind.name(), self.id)
+    }
+
+    /// The object that a tag names.
+    pub(crate) fn from_tag(tag: &str) -> Option<Key> {
+        let (kind, id) = tag.strip_prefix("apisix:")?.split_once(':')?;
+        Some(Key { kind: Kind::from_name(kind)?, id: id.to_owned() })
+    }
+
+    /// The key of a stored object.
+    pub(crate) fn of(object: &ApisixObject) -> Option<Key> {
+        let (kind, id) = object.key.split_once('/')?;
+        Some(Key { kind: Kind::from_name(kind)?, id: id.to_owned() })
+    }
+}
+
+/// An id as it may be written: a text or a whole number.
+pub(crate) fn id_text(id: &Json) -> Option<String> {
+    match id {
+        Json::String(text) => Some(text.clone()),
+        Json::Number(number) if number.is_u64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// Finds objects.
+pub(crate) trait Objects {
+    /// What is written of one.
+    fn value(&self, key: &Key) -> Option<&Json>;
+}
+
+/// The object as it is stored.
+pub(crate) fn stored<'e>(entities: &'e Entities, key: &Key) -> Option<&'e ApisixObject> {
+    match entities.get(EntityKind::ApisixObjects, key.object_uuid())? {
+        Entity::ApisixObjects(object) => Some(object),
+        _ => None,
+    }
+}
+
+/// Every object of a kind.
+pub(crate) fn all(entities: &Entities, kind: Kind) -> impl Iterator<Item = (Key, &ApisixObject)> {
+    let objects = entities.after(EntityKind::ApisixObjects, None).filter_map(|entity| match entity {
+        Entity::ApisixObjects(object) => Some((Key::of(object)?, &**object)),
+        _ => None,
+    });
+    objects.filter(move |(key, _)| key.kind == kind)
+}
+
+impl Objects for Entities {
+    fn value(&self, key: &Key) -> Option<&Json> {
+        stored(self, key).map(|object| &object.value)
+    }
+}
+
+/// The objects that name this one by one of their fields.
+pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e ApisixObject)> {
+    let fields = naming_fields(named.kind).iter();
+    let objects = fields.flat_map(|(kind, field)| {
+        all(entities, *kind).filter(move |(_, object)| names(&object.value, field, &named.id))
+    });
+    objects.collect()
+}
+
+/// The kinds of objects that name those of a kind, and the field by which they do.
+fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
+    match kind {
+        Kind::Upstreams => &[(Kind::Services, "upstream_id"), (Kind::Routes, "upstream_id")],
+        Kind::Services => &[(Kind::Routes, "service_id")],
+        Kind::PluginConfigs => &[(Kind::Routes, "plugin_config_id")],
+        _ => &[],
+    }
+}
+
+/// Whether a field of an object names this id.
+fn names(value: &Json, field: &str, id: &str) -> bool {
+    match &value[field] {
+        Json::String(text) => text == id,
+        Json::Number(number) => number.to_string() == id,
+        _ => false,
+    }
+}
+
+/// What APISIX would answer to an object that cannot be: the text of its `error_msg`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Invalid(pub(crate) String);
+
+impl Invalid {
+    /// An object that breaks a rule of its kind.
+    pub(crate) fn configuration(what: impl fmt::Display) -> Invalid {
+        Invalid(format!("invalid configuration: {what}"))
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,133 @@
+//! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
+use super::object::{Invalid, Key, Kind, Objects, id_text};
+use super::translate::translate;
+use super::write::object;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use weir_model::check::{Finding, check};
+use weir_model::declarative::parse;
+use weir_model::node::{Node, Position};
+use weir_model::schema::{Choice, Json};
+use weir_model::{Document, Format, Place, PluginSchema, Problem, Read};
+
+/// What ends a file: without it, APISIX takes a file for half written.
+const END: &str = "#END";
+
+/// Whether a file is APISIX's, by its end or its name, rather than Kong's.
+pub(crate) fn is_apisixs(path: Option<&Path>, text: &str) -> bool {
+    let name = path.and_then(Path::file_name);
+    name.is_some_and(|name| name == "apisix.yaml" || name == "apisix.json") || ends(text)
+}
+
+fn ends(text: &str) -> bool {
+    text.lines().rev().map(str::trim_end).find(|line| !line.is_empty()) == Some(END)
+}
+
+/// An object and where it stands.
+struct Written {
+    key: Key,
+    value: Json,
+    place: Place,
+}
+
+impl Written {
+    fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem { at: self.place.at, path: self.place.path.clone(), message: message.into() }
+    }
+}
+
+struct ByKey<'w>(HashMap<&'w Key, &'w Json>);
+
+impl Objects for ByKey<'_> {
+    fn value(&self, key: &Key) -> Option<&Json> {
+        self.0.get(key).copied()
+    }
+}
+
+/// Reads a file and checks it whole: the document, or everything that is wrong with it.
+pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Result<Read, Vec<Problem>> {
+    if format == Format::Yaml && !ends(text) {
+        let line = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).max(1);
+        let message = format!("the file does not end with {END}; write it into a last line of its own");
+        return Err(vec![Problem { at: Position { line, column: 1 }, path: String::new(), message }]);
+    }
+    let root = parse(text, format)?;
+    let mut problems = Vec::new();
+    let written = objects(&root, &mut problems);
+    let by_key = ByKey(written.iter().map(|written| (&written.key, &written.value)).collect());
+    let mut document = Document::default();
+    let mut certificates = Vec::new();
+    for one in &written {
+        let translated = translate(&one.key, &one.value, &by_key, plugins);
+        let whole = translated.and_then(|translated| {
+            let kept = object(&one.key, &translated.value, None, 0)?;
+            Ok(translated.entities.into_iter().chain([kept]))
+        });
+        match whole {
+            Ok(entities) => entities.for_each(|entity| document.push(entity)),
+            Err(Invalid(message)) => problems.push(one.problem(message)),
+        }
+        certificates.resize_with(document.certificates.len(), || one.place.clone());
+    }
+    problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
+    problems.sort();
+    if problems.is_empty() {
+        Ok(Read { document, warnings: Vec::new(), not_in_force: Vec::new(), certificates })
+    } else {
+        Err(problems)
+    }
+}
+
+/// Every object of the file.
+fn objects(root: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Written> {
+    let (mut all, mut keys) = (Vec::new(), HashSet::new());
+    for entry in root.entries() {
+        let Some(kind) = Kind::from_name(&entry.key) else {
+            let kinds = Kind::ALL.map(Kind::name).join(", ");
+            let message = format!("`{}` is not available here; there are: {kinds}", entry.key);
+            problems.push(Problem { at: entry.at, path: String::new(), message });
+            continue;
+        };
+        for (index, node) in entry.node.elements().iter().enumerate() {
+            let place = Place { at: node.at, path: format!("{}[{index}]", kind.name()) };
+            match identified(kind, index, node, &mut keys) {
+                Ok((key, value)) => all.push(Written { key, value, place }),
+                Err(Invalid(message)) => problems.push(Problem { at: place.at, path: place.path, message }),
+            }
+        }
+    }
+    all
+}
+
+/// An object and its key. One without an id is called by its place, as in APISIX.
+fn identified(
+    kind: Kind,
+    index: usize,
+    node: &Node<'_>,
+    keys: &mut HashSet<Key>,
+) -> Result<(Key, Json), Invalid> {
+    let value = node.to_json();
+    let id = id_text(&value[kind.id_field()]).unwrap_or_else(|| format!("arr_{}", index + 1));
+    let key = Key::new(kind, id)?;
+    if keys.insert(key.clone()) {
+        Ok((key, value))
+    } else {
+        Err(Invalid(format!("the id `{}` is here twice; choose another", key.id)))
+    }
+}
+
+/// What is wrong across objects, at the object that it follows from.
+fn located(finding: &Finding, document: &Document, written: &[Written]) -> Problem {
+    let (kind, index) = finding.entity;
+    let entities = document.clone().into_entities();
+    let entity = entities.iter().filter(|entity| entity.kind() == kind).nth(index);
+    let key = entity.and_then(|entity| entity.tags().iter().find_map(|tag| Key::from_tag(tag)));
+    let message = format!("{}: {}", kind.as_str(), finding.message);
+    match written.iter().find(|written| Some(&written.key) == key.as_ref()) {
+        Some(written) => written.problem(message),
+        None => Problem { at: Position::default(), path: String::new(), message },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Files of APISIX's.
+use super::*;
+use crate::configuration;
+
+fn read(text: &str) -> Result<Document, Vec<String>> {
+    let plugins = configuration::plugins(&["bundled".to_owned()]).0;
+    super::read(text, Format::Yaml, &plugins)
+        .map(|read| read.document)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+const WHOLE: &str = "
+routes:
+  - id: 1
+    uri: /hello
+    service_id: s
+    plugin_config_id: p
+services:
+  - id: s
+    upstream_id: u
+upstreams:
+  - id: u
+    type: roundrobin
+    nodes:
+      \"127.0.0.1:1980\": 1
+plugin_configs:
+  - id: p
+    plugins:
+      key-auth: {}
+consumers:
+  - username: jack
+    plugins:
+      key-auth:
+        key: auth-one
+global_rules:
+  - id: g
+    plugins:
+      prometheus: {}
+#END
+";
+
+#[test]
+fn objects_become_entities_whatever_their_order() {
+    let document = read(WHOLE).unwrap();
+    assert_eq!((document.routes.len(), document.upstreams.len(), document.targets.len()), (1, 1, 1));
+    assert_eq!(document.services.len(), 2, "the upstream's and the service's");
+    assert_eq!((document.plugins.len(), document.keyauth_credentials.len()), (2, 1));
+    let keys: Vec<_> = document.apisix_objects.iter().map(|object| object.key.as_str()).collect();
+    assert_eq!(keys.len(), 6);
+    assert!(keys.contains(&"routes/1") && keys.contains(&"consumers/jack"), "{keys:?}");
+}
+
+#[test]
+fn everything_wrong_is_said_at_its_object() {
+    let text = "routes:\n  - uri: a\n  - uri: /b\n    upstream_id: 9\nstream_routes: []\nconsumers:\n  - username: a\n    \
+                plugins: {key-auth: {key: k}}\n  - username: b\n    plugins: {key-auth: {key: k}}\n#END\n";
+    let problems = read(text).unwrap_err();
+    let expected = [
+        "2:5: routes[0]: invalid configuration: property \"uri\"",
+        "3:5: routes[1]: failed to fetch upstream info by upstream id [9]",
+        "5:1: `stream_routes` is not available here",
+        "9:5: consumers[1]: keyauth_credentials: the same key is here twice",
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+}
+
+#[test]
+fn a_file_without_its_end_is_half_written() {
+    let problems = read(WHOLE.trim_end().trim_end_matches("#END")).unwrap_err();
+    assert!(problems[0].contains("#END"), "{problems:?}");
+}
+
+#[test]
+fn files_are_apisixs_by_their_end_or_their_name() {
+    assert!(is_apisixs(None, WHOLE));
+    assert!(is_apisixs(Some(Path::new("conf/apisix.yaml")), ""));
+    assert!(!is_apisixs(Some(Path::new("kong.yml")), "_format_version: \"3.0\"\n"));
+}

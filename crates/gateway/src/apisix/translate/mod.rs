@@ -1,0 +1,119 @@
+//! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
+mod consumer;
+mod plugins;
+mod route;
+mod schema;
+mod ssl;
+mod upstream;
+
+use super::object::{Invalid, Key, Kind, Objects};
+use schema::{PluginSet, read};
+use serde_json::json;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::{Json, Record};
+use weir_model::{PluginSchema, Reading, Uuid};
+
+/// What an object becomes.
+pub(crate) struct Translated {
+    /// The object with APISIX's defaults filled in.
+    pub(crate) value: Json,
+    /// What follows from it, those that others name first.
+    pub(crate) entities: Vec<Entity>,
+}
+
+/// Translates an object.
+///
+/// # Errors
+/// When it breaks a rule of its kind, names what is not there, or asks for what cannot be expressed here.
+pub(crate) fn translate(
+    key: &Key,
+    written: &Json,
+    objects: &dyn Objects,
+    plugins: &[PluginSchema],
+) -> Result<Translated, Invalid> {
+    let mut into = Entities { key, written, plugins, found: Vec::new() };
+    let mut value = written.clone();
+    match key.kind {
+        Kind::Upstreams => upstream::translate(&mut into, &mut value)?,
+        Kind::Services => upstream::translate_service(&mut into, &mut value, objects)?,
+        Kind::Routes => route::translate(&mut into, &mut value, objects)?,
+        Kind::Consumers => consumer::translate(&mut into, &mut value)?,
+        Kind::Ssls => ssl::translate(&mut into, &mut value)?,
+        Kind::PluginConfigs => {
+            let set: PluginSet = fill(&mut value)?;
+            plugins::check(&set.plugins, &mut value, plugins)?;
+        }
+        Kind::GlobalRules => {
+            let set: PluginSet = fill(&mut value)?;
+            plugins::check(&set.plugins, &mut value, plugins)?;
+            plugins::translate(&mut into, "", &set.plugins, &[])?;
+        }
+    }
+    Ok(Translated { value, entities: into.found })
+}
+
+/// Reads an object, and fills its defaults in.
+fn fill<T: Record>(value: &mut Json) -> Result<T, Invalid> {
+    let record: T = read(value)?;
+    fill_in(value, &record.to_value());
+    Ok(record)
+}
+
+/// Adds what a value lacks of another; of what it has, nothing changes.
+fn fill_in(value: &mut Json, defaults: &Json) {
+    let (Json::Object(members), Json::Object(defaults)) = (value, defaults) else { return };
+    for (name, default) in defaults.iter().filter(|(_, default)| !default.is_null()) {
+        match members.get_mut(name) {
+            Some(written) => fill_in(written, default),
+            None => drop(members.insert(name.clone(), default.clone())),
+        }
+    }
+}
+
+/// The entities of one object, as they are made.
+struct Entities<'t> {
+    key: &'t Key,
+    written: &'t Json,
+    plugins: &'t [PluginSchema],
+    found: Vec<Entity>,
+}
+
+impl Entities<'_> {
+    /// Adds an entity; its id follows from the part of the object that it is.
+    fn add(&mut self, kind: EntityKind, part: &str, entity: Json) -> Result<Uuid, Invalid> {
+        self.add_as(kind, self.key.uuid(part), entity)
+    }
+
+    fn add_as(&mut self, kind: EntityKind, id: Uuid, mut entity: Json) -> Result<Uuid, Invalid> {
+        entity["tags"] = json!([self.key.tag()]);
+        for (field, of) in [("created_at", "create_time"), ("updated_at", "update_time")] {
+            if kind.schema().field(field).is_some() && !self.written[of].is_null() {
+                entity[field] = self.written[of].clone();
+            }
+        }
+        let reading = Reading { plugins: self.plugins, references: &(), hash_passwords: true };
+        match Entity::read(kind, &entity, &[("id", id)], reading) {
+            Ok(entity) => self.found.push(entity),
+            Err(found) => return Err(schema::invalid(&found)),
+        }
+        Ok(id)
+    }
+}
+
+/// What an object names, or why it cannot.
+fn named<'o>(objects: &'o dyn Objects, kind: Kind, id: &Json) -> Result<(Key, &'o Json), Invalid> {
+    let what = kind.singular();
+    let id = super::object::id_text(id)
+        .ok_or_else(|| Invalid::configuration(format!("the id of a {what} is a text or a whole number")))?;
+    let key = Key::new(kind, id)?;
+    match objects.value(&key) {
+        Some(value) => Ok((key, value)),
+        None => {
+            let id = &key.id;
+            Err(Invalid(format!("failed to fetch {what} info by {what} id [{id}], response code: 404")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
+use super::schema::{Plugins, invalid};
+use super::{Entities, Invalid, Json, fill_in};
+use serde_json::json;
+use weir_model::entity::EntityKind;
+use weir_model::schema::{Record, Violation, find_plugin};
+use weir_model::{PluginSchema, Uuid};
+
+/// Asks for a key.
+#[derive(Clone, Record)]
+struct KeyAuth {
+    #[field(default = "apikey", matches = header_name)]
+    header: String,
+    #[field(default = "apikey")]
+    query: String,
+    #[field(default = false)]
+    hide_credentials: bool,
+    anonymous_consumer: Option<String>,
+    realm: Option<String>,
+}
+
+/// Asks for a name and a password.
+#[derive(Clone, Record)]
+struct BasicAuth {
+    #[field(default = false)]
+    hide_credentials: bool,
+    anonymous_consumer: Option<String>,
+    realm: Option<String>,
+}
+
+/// Counts requests.
+#[derive(Clone, Record)]
+struct Prometheus {
+    #[field(default = false)]
+    prefer_name: bool,
+}
+
+/// What may be said of any plugin.
+#[derive(Clone, Record)]
+struct Meta {
+    #[field(default = false)]
+    disable: bool,
+}
+
+/// One plugin's configuration, in APISIX's terms and in ours.
+struct Adapted {
+    theirs: Json,
+    ours: Json,
+    enabled: bool,
+}
+
+/// Checks the plugins of an object, and fills their defaults in.
+pub(super) fn check(set: &Plugins, value: &mut Json, schemas: &[PluginSchema]) -> Result<(), Invalid> {
+    for (name, written) in set {
+        let adapted = adapt(name, written, schemas)?;
+        fill_in(&mut value["plugins"][name], &adapted.theirs);
+    }
+    Ok(())
+}
+
+/// Adds the plugins of one scope. What limit-count counts for an object, it counts together, in whatever parts.
+pub(super) fn translate(
+    into: &mut Entities<'_>,
+    part: &str,
+    set: &Plugins,
+    scope: &[(&str, Uuid)],
+) -> Result<(), Invalid> {
+    for (name, written) in set {
+        let Adapted { mut ours, enabled, .. } = adapt(name, written, into.plugins)?;
+        if name == "limit-count" && ours["group"].is_null() {
+            ours["group"] = into.key.tag().into();
+        }
+        let mut entity = json!({ "name": name, "config": ours, "enabled": enabled });
+        for (field, id) in scope {
+            entity[*field] = json!({ "id": id });
+        }
+        into.add(EntityKind::Plugins, &format!("{part}plugins/{name}"), entity)?;
+    }
+    Ok(())
+}
+
+fn adapt(name: &str, written: &Json, schemas: &[PluginSchema]) -> Result<Adapted, Invalid> {
+    let Some(schema) = find_plugin(schemas, name).filter(|schema| schema.available) else {
+        return Err(Invalid(format!("unknown plugin [{name}]")));
+    };
+    let mut written = written.clone();
+    let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
+    let meta = meta.as_ref().map(|meta| read::<Meta>(name, meta)).transpose()?;
+    let (theirs, ours) = match name {
+        "limit-count" | "request-id" => {
+            let config = schema.check(&written).map_err(|found| refused(name, &found))?;
+            (config.clone(), config)
+        }
+        "key-auth" => key_auth(&read(name, &written)?),
+        "basic-auth" => basic_auth(&read(name, &written)?),
+        "prometheus" => prometheus(&read(name, &written)?),
+        _ => return Err(Invalid(format!("unknown plugin [{name}]"))),
+    };
+    Ok(Adapted { theirs, ours, enabled: !meta.is_some_and(|meta| meta.disable) })
+}
+
+pub(super) fn read<T: Record>(name: &str, written: &Json) -> Result<T, Invalid> {
+    T::from_value(written).map_err(|found| refused(name, &found))
+}
+
+fn refused(name: &str, found: &[Violation]) -> Invalid {
+    let Invalid(reason) = invalid(found);
+    let reason = reason.trim_start_matches("invalid configuration: ");
+    Invalid(format!("failed to check the configuration of plugin {name} err: {reason}"))
+}
+
+fn key_auth(theirs: &KeyAuth) -> (Json, Json) {
+    let mut names = vec![&theirs.header];
+    names.extend((theirs.query != theirs.header).then_some(&theirs.query));
+    let ours = json!({
+        "key_names": names,
+        "hide_credentials": theirs.hide_credentials,
+        "anonymous": theirs.anonymous_consumer,
+        "realm": theirs.realm,
+    });
+    (theirs.to_value(), ours)
+}
+
+fn basic_auth(theirs: &BasicAuth) -> (Json, Json) {
+    let mut ours = json!({
+        "hide_credentials": theirs.hide_credentials,
+        "anonymous": theirs.anonymous_consumer,
+    });
+    if let Some(realm) = &theirs.realm {
+        ours["realm"] = realm.as_str().into();
+    }
+    (theirs.to_value(), ours)
+}
+
+fn prometheus(theirs: &Prometheus) -> (Json, Json) {
+    let ours = json!({
+        "per_consumer": true,
+        "status_code_metrics": true,
+        "latency_metrics": true,
+        "bandwidth_metrics": true,
+    });
+    (theirs.to_value(), ours)
+}

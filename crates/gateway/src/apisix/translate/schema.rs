@@ -1,0 +1,235 @@
+//! What APISIX's objects are made of, as far as they can be expressed here, with APISIX's defaults.
+use super::Invalid;
+use std::collections::BTreeMap;
+use weir_model::schema::{Json, Record, Secret, Violation};
+
+/// Plugins by name.
+pub(super) type Plugins = BTreeMap<String, Json>;
+
+/// A route.
+#[derive(Clone, Record)]
+#[record(check = one_uri, check = one_host)]
+pub(super) struct Route {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    #[field(starts_with = "/")]
+    pub uri: Option<String>,
+    #[field(starts_with = "/", len_min = 1)]
+    pub uris: Option<Vec<String>>,
+    pub host: Option<String>,
+    #[field(len_min = 1)]
+    pub hosts: Option<Vec<String>>,
+    #[field(one_of = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "CONNECT", "TRACE", "PURGE"])]
+    pub methods: Option<Vec<String>>,
+    #[field(default = 0)]
+    pub priority: i32,
+    /// 1 if the route is in use.
+    #[field(default = 1, between = [0, 1])]
+    pub status: u8,
+    pub plugins: Option<Plugins>,
+    pub plugin_config_id: Option<Json>,
+    pub service_id: Option<Json>,
+    pub upstream_id: Option<Json>,
+    pub upstream: Option<Upstream>,
+    pub timeout: Option<Timeout>,
+    pub enable_websocket: Option<bool>,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+fn one_uri(route: &Route) -> Vec<Violation> {
+    match (&route.uri, &route.uris) {
+        (Some(_), None) | (None, Some(_)) => Vec::new(),
+        _ => vec![Violation::new("", "one of uri or uris is required")],
+    }
+}
+
+fn one_host(route: &Route) -> Vec<Violation> {
+    let both = route.host.is_some() && route.hosts.is_some();
+    both.then(|| Violation::new("", "only one of host or hosts is allowed")).into_iter().collect()
+}
+
+/// What several routes share.
+#[derive(Clone, Record)]
+pub(super) struct Service {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    #[field(len_min = 1)]
+    pub hosts: Option<Vec<String>>,
+    pub plugins: Option<Plugins>,
+    pub upstream_id: Option<Json>,
+    pub upstream: Option<Upstream>,
+    pub enable_websocket: Option<bool>,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+/// Where requests go.
+#[derive(Clone, Record)]
+#[record(check = host_to_write)]
+pub(super) struct Upstream {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    #[field(default = "roundrobin", one_of = ["roundrobin"])]
+    pub r#type: String,
+    /// Weights by `host:port`, or a list of nodes.
+    pub nodes: Json,
+    pub retries: Option<u16>,
+    pub timeout: Option<Timeout>,
+    #[field(default = "http", one_of = ["http", "https"])]
+    pub scheme: String,
+    #[field(default = "pass", one_of = ["pass", "node", "rewrite"])]
+    pub pass_host: String,
+    pub upstream_host: Option<String>,
+    /// Has a meaning for other types alone.
+    #[field(default = "vars", one_of = ["vars", "header", "cookie", "consumer", "vars_combinations"])]
+    pub hash_on: String,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+fn host_to_write(upstream: &Upstream) -> Vec<Violation> {
+    if upstream.pass_host == "rewrite" && upstream.upstream_host.is_none() {
+        return vec![Violation::new("upstream_host", "required with pass_host: rewrite")];
+    }
+    Vec::new()
+}
+
+/// One place of an upstream.
+#[derive(Clone, Record)]
+pub(super) struct Node {
+    pub host: String,
+    #[field(between = [1, 65535])]
+    pub port: Option<u16>,
+    pub weight: u16,
+    /// Others than 0 cannot be expressed.
+    #[field(default = 0, between = [0, 0])]
+    pub priority: i32,
+    pub metadata: Option<Json>,
+}
+
+/// Seconds.
+#[derive(Clone, Record)]
+pub(super) struct Timeout {
+    #[field(gt = 0)]
+    pub connect: f64,
+    #[field(gt = 0)]
+    pub send: f64,
+    #[field(gt = 0)]
+    pub read: f64,
+}
+
+/// Plugins that routes share, or that run for all requests.
+#[derive(Clone, Record)]
+pub(super) struct PluginSet {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    pub plugins: Plugins,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+/// Who calls.
+#[derive(Clone, Record)]
+pub(super) struct Consumer {
+    pub username: String,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    pub plugins: Option<Plugins>,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+/// A certificate for server names.
+#[derive(Clone, Record)]
+#[record(check = one_name)]
+pub(super) struct Ssl {
+    pub id: Option<Json>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    #[field(default = "server", one_of = ["server"])]
+    pub r#type: String,
+    pub cert: String,
+    #[field(secret)]
+    pub key: Secret,
+    pub sni: Option<String>,
+    #[field(len_min = 1)]
+    pub snis: Option<Vec<String>>,
+    /// 1 if the certificate is in use.
+    #[field(default = 1, between = [0, 1])]
+    pub status: u8,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+fn one_name(ssl: &Ssl) -> Vec<Violation> {
+    match (&ssl.sni, &ssl.snis) {
+        (Some(_), None) | (None, Some(_)) => Vec::new(),
+        _ => vec![Violation::new("", "one of sni or snis is required")],
+    }
+}
+
+/// Fields of APISIX's objects that cannot be expressed here.
+const NOT_AVAILABLE: &[&str] = &[
+    "vars",
+    "filter_func",
+    "script",
+    "script_id",
+    "remote_addr",
+    "remote_addrs",
+    "service_protocol",
+    "checks",
+    "discovery_type",
+    "discovery_args",
+    "service_name",
+    "tls",
+    "keepalive_pool",
+    "retry_timeout",
+    "group_id",
+    "certs",
+    "keys",
+    "client",
+    "ssl_protocols",
+];
+
+/// Reads an object, or says everything that is wrong with it.
+pub(super) fn read<T: Record>(written: &Json) -> Result<T, Invalid> {
+    not_available(written)?;
+    T::from_value(written).map_err(|found| invalid(&found))
+}
+
+fn not_available(written: &Json) -> Result<(), Invalid> {
+    let fields = written.as_object().into_iter().flatten();
+    for (field, value) in fields.filter(|(_, value)| !value.is_null()) {
+        if NOT_AVAILABLE.contains(&field.as_str()) {
+            return Err(Invalid::configuration(format!("`{field}` is not available here; leave it out")));
+        }
+        if field == "upstream" {
+            not_available(value)?;
+        }
+    }
+    Ok(())
+}
+
+/// What breaks rules, as APISIX says it.
+pub(super) fn invalid(found: &[Violation]) -> Invalid {
+    let line = |violation: &Violation| match violation.path.as_str() {
+        "" => violation.message.clone(),
+        path => format!("property \"{path}\" validation failed: {}", violation.message),
+    };
+    Invalid::configuration(found.iter().map(line).collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,20 @@
+//! Certificates, and the server names they are for.
+use super::schema::Ssl;
+use super::{Entities, Invalid, Json, fill};
+use serde_json::json;
+use weir_model::entity::EntityKind;
+
+pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
+    let ssl: Ssl = fill(value)?;
+    let entity = json!({ "cert": ssl.cert, "key": value["key"] });
+    let certificate = into.add(EntityKind::Certificates, "certificate", entity)?;
+    for name in ssl.snis.iter().flatten().chain(&ssl.sni) {
+        let entity = json!({ "name": name, "certificate": { "id": certificate } });
+        into.add(EntityKind::Snis, &format!("snis/{name}"), entity)?;
+    }
+    if ssl.status == 0 {
+        // It was checked, and is not in use.
+        into.found.clear();
+    }
+    Ok(())
+}

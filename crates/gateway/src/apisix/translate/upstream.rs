@@ -1,0 +1,144 @@
+//! Upstreams and services: where requests go.
+use super::schema::{Node, Service, Timeout, Upstream, read};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
+use serde_json::json;
+use weir_model::Uuid;
+use weir_model::entity::EntityKind;
+
+/// The part of an object that is the service requests go to.
+const SERVICE: &str = "service";
+
+/// Where a route leads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Destination {
+    pub(super) service: Uuid,
+    /// Whether the client's Host header is passed on.
+    pub(super) preserve_host: bool,
+}
+
+impl Destination {
+    /// The service of an object whose upstream this is.
+    pub(super) fn of(key: &Key, upstream: &Upstream) -> Destination {
+        Destination { service: key.uuid(SERVICE), preserve_host: upstream.pass_host == "pass" }
+    }
+}
+
+pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
+    let upstream: Upstream = fill(value)?;
+    own(into, &upstream, None).map(drop)
+}
+
+pub(super) fn translate_service(
+    into: &mut Entities<'_>,
+    value: &mut Json,
+    objects: &dyn Objects,
+) -> Result<(), Invalid> {
+    let service: Service = fill(value)?;
+    no_websocket(service.enable_websocket)?;
+    let set = service.plugins.unwrap_or_default();
+    plugins::check(&set, value, into.plugins)?;
+    let destination = match (&service.upstream, &service.upstream_id) {
+        (Some(upstream), _) => own(into, upstream, None)?,
+        (None, Some(id)) => shared(into, id, objects, None)?,
+        (None, None) => return Ok(()),
+    };
+    let scope = [("service", destination.service)];
+    plugins::translate(into, "", &set, &scope)
+}
+
+/// An upstream of the object's own: its targets, and a service that leads there.
+pub(super) fn own(
+    into: &mut Entities<'_>,
+    upstream: &Upstream,
+    timeout: Option<&Timeout>,
+) -> Result<Destination, Invalid> {
+    let nodes = nodes(upstream)?;
+    let mut entity = json!({ "name": name(into.key) });
+    if upstream.pass_host == "rewrite" {
+        entity["host_header"] = upstream.upstream_host.clone().into();
+    }
+    let id = into.add(EntityKind::Upstreams, "upstream", entity)?;
+    for Node { host, port, weight, .. } in &nodes {
+        let port = port.unwrap_or_else(|| default_port(upstream));
+        let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let entity = json!({ "target": target, "weight": weight, "upstream": id });
+        into.add(EntityKind::Targets, &format!("targets/{target}"), entity)?;
+    }
+    let name = name(into.key);
+    service(into, upstream, (name.as_str(), nodes.len()), timeout)
+}
+
+/// A service of the object's own that leads to an upstream which is an object itself.
+pub(super) fn shared(
+    into: &mut Entities<'_>,
+    id: &Json,
+    objects: &dyn Objects,
+    timeout: Option<&Timeout>,
+) -> Result<Destination, Invalid> {
+    let (key, value) = named(objects, Kind::Upstreams, id)?;
+    let upstream: Upstream = read(value)?;
+    let targets = nodes(&upstream)?.len();
+    service(into, &upstream, (name(&key).as_str(), targets), timeout)
+}
+
+fn service(
+    into: &mut Entities<'_>,
+    upstream: &Upstream,
+    (host, targets): (&str, usize),
+    timeout: Option<&Timeout>,
+) -> Result<Destination, Invalid> {
+    let mut entity = json!({
+        "host": host,
+        "protocol": upstream.scheme,
+        "port": default_port(upstream),
+        "retries": upstream.retries.map_or(targets.saturating_sub(1), usize::from),
+    });
+    if let Some(timeout) = timeout.or(upstream.timeout.as_ref()) {
+        let milliseconds = |seconds: f64| (seconds * 1_000.0).ceil() as i64;
+        entity["connect_timeout"] = milliseconds(timeout.connect).into();
+        entity["write_timeout"] = milliseconds(timeout.send).into();
+        entity["read_timeout"] = milliseconds(timeout.read).into();
+    }
+    into.add(EntityKind::Services, SERVICE, entity)?;
+    Ok(Destination::of(into.key, upstream))
+}
+
+/// The name of the upstream of an object: one that no other has.
+fn name(key: &Key) -> String {
+    format!("apisix.{}", key.uuid("upstream"))
+}
+
+fn default_port(upstream: &Upstream) -> u16 {
+    if upstream.scheme == "https" { 443 } else { 80 }
+}
+
+/// The nodes, from either way to write them.
+fn nodes(upstream: &Upstream) -> Result<Vec<Node>, Invalid> {
+    match &upstream.nodes {
+        Json::Object(weights) => weights.iter().map(|(place, weight)| node(place, weight)).collect(),
+        Json::Array(nodes) => nodes.iter().map(read).collect(),
+        _ => Err(Invalid::configuration(
+            "property \"nodes\" validation failed: object matches none of the required",
+        )),
+    }
+}
+
+/// A node written as `"host:port": weight`.
+fn node(place: &str, weight: &Json) -> Result<Node, Invalid> {
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !place.ends_with(']') => match port.parse::<u16>() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => return Err(Invalid::configuration(format!("node {place:?}: expected host:port"))),
+        },
+        _ => (place, None),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    read(&json!({ "host": host, "port": port, "weight": weight }))
+}
+
+pub(super) fn no_websocket(enabled: Option<bool>) -> Result<(), Invalid> {
+    if enabled == Some(true) {
+        return Err(Invalid::configuration("`enable_websocket` is not available here; leave it out"));
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! APISIX's Admin API and its traffic, as its clients meet them.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{Builder, Gateway, Message, Peer, Upstream, eventually, weir};
+use serde_json::Value as Json;
+use std::net::SocketAddr;
+use std::process::Command;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+/// The key of APISIX's benchmark.
+const KEY: &str = "edd1c9f034335f136f87ad84b625c8f1";
+
+fn with_apisix(builder: Builder) -> Builder {
+    builder
+        .set("apisix_admin", "on")
+        .set("apisix_admin_key", KEY)
+        .set("apisix_proxy_listen", "127.0.0.1:0")
+        .set("apisix_admin_listen", "127.0.0.1:0")
+}
+
+/// A gateway whose configuration is written by its Admin APIs.
+fn writable() -> Gateway {
+    with_apisix(Gateway::empty()).start()
+}
+
+fn ask(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Message {
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");
+    Peer::connect(at).send(head + body).response()
+}
+
+/// Whether the actual value has all that is expected; a list has as many.
+fn has(actual: &Json, expected: &Json) -> bool {
+    match expected {
+        Json::Object(members) => members.iter().all(|(name, member)| has(&actual[name], member)),
+        Json::Array(elements) => {
+            let all = |actual: &Vec<Json>| elements.iter().zip(actual).all(|(e, a)| has(a, e));
+            actual.as_array().is_some_and(|actual| actual.len() == elements.len() && all(actual))
+        }
+        other => actual == other,
+    }
+}
+
+fn line(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{text}\r\n") }
+}
+
+/// Makes a step's request, and checks what came of it.
+fn check(gateway: &Gateway, name: &str, step: &Json) {
+    let text = |member: &str| step[member].as_str();
+    let name = format!("{name}: {step}");
+    let response = if let Some(request) = text("proxy") {
+        let (method, path) = request.split_once(' ').unwrap();
+        ask(gateway.apisix_proxy(), method, path, &line(text("send").unwrap_or_default()), "")
+    } else {
+        let methods = ["GET", "PUT", "POST", "PATCH", "DELETE"];
+        let (method, path) = methods.iter().find_map(|method| Some((method, text(method)?))).expect(&name);
+        let key = if step.get("key").is_some() {
+            text("key").unwrap_or_default().to_owned()
+        } else {
+            format!("X-API-KEY: {KEY}")
+        };
+        let body = step.get("body").map(ToString::to_string).or(text("text").map(str::to_owned));
+        let path = format!("/apisix/admin{path}");
+        ask(gateway.apisix_admin(), method, &path, &line(&key), &body.unwrap_or_default())
+    };
+    assert_eq!(Some(u64::from(response.status)), step["status"].as_u64(), "{name}: {}", response.text());
+    if let Some(expected) = step.get("answer") {
+        assert!(has(&response.json(), expected), "{name}: {}", response.text());
+    }
+    if let Some(part) = text("error") {
+        let message = response.json()["error_msg"].clone();
+        assert!(message.as_str().unwrap().contains(part), "{name}: {message}");
+    }
+    for (header, expected) in step["headers"].as_object().into_iter().flatten() {
+        let value = response.header(header);
+        match expected {
+            Json::Bool(present) => assert_eq!(value.is_some(), *present, "{name}: {header}"),
+            other => assert_eq!(value, other.as_str(), "{name}: {header}"),
+        }
+    }
+}
+
+#[test]
+fn cases() {
+    let upstream = Upstream::answering(OK);
+    let cases = include_str!("cases/apisix.json").replace("UPSTREAM", &upstream.address.to_string());
+    let cases: Vec<Json> = serde_json::from_str(&cases).unwrap();
+    assert!(cases.len() > 8);
+    for case in cases {
+        let gateway = writable();
+        let name = case["case"].as_str().unwrap();
+        case["steps"].as_array().unwrap().iter().for_each(|step| check(&gateway, name, step));
+    }
+}
+
+/// Runs a command as a shell reads it; its output.
+fn shell(command: &str) -> String {
+    let output = Command::new("sh").arg("-c").arg(command).output().expect("a shell runs");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const PLAIN: &str = r#"curl http://127.0.0.1:9080/apisix/admin/routes/1 -H 'X-API-KEY: edd1c9f034335f136f87ad84b625c8f1' -X PUT -d '
+{
+    "methods": ["GET"],
+    "uri": "/hello",
+    "upstream": {
+        "type": "roundrobin",
+        "nodes": {
+            "127.0.0.1:80": 1,
+            "127.0.0.2:80": 1
+        }
+    }
+}'"#;
+
+const LIMITED: &str = r#"curl http://127.0.0.1:9080/apisix/admin/routes/1 -H 'X-API-KEY: edd1c9f034335f136f87ad84b625c8f1' -X PUT -d '
+{
+    "methods": ["GET"],
+    "uri": "/hello",
+    "plugins": {
+        "limit-count": {
+            "count": 999999999,
+            "time_window": 60,
+            "rejected_code": 503,
+            "key": "remote_addr"
+        },
+        "prometheus":{}
+    },
+    "upstream": {
+        "type": "roundrobin",
+        "nodes": {
+            "127.0.0.1:80": 1,
+            "127.0.0.2:80": 1
+        }
+    }
+}'"#;
+
+/// The two commands of APISIX's benchmark, letter for letter but for the ports, which are free ones here.
+#[test]
+fn the_benchmarks_commands_work() {
+    let (one, other) = (Upstream::answering(OK), Upstream::answering(OK));
+    let gateway = writable();
+    let run = |command: &str| {
+        let command = command
+            .replace("127.0.0.1:9080", &gateway.apisix_proxy().to_string())
+            .replace("127.0.0.1:80", &one.address.to_string())
+            .replace("127.0.0.2:80", &other.address.to_string());
+        let answer: Json = serde_json::from_str(&shell(&command)).unwrap();
+        assert_eq!((&answer["key"], &answer["value"]["id"]), (&"/apisix/routes/1".into(), &"1".into()));
+    };
+    let hello = || ask(gateway.apisix_proxy(), "GET", "/hello", "", "");
+    run(PLAIN);
+    eventually("the route is in force", || hello().status == 200);
+    let before = (one.connections(), other.connections());
+    (0..4).for_each(|_| assert_eq!(hello().status, 200));
+    assert!(one.connections() + other.connections() > 0 && one.connections() >= before.0);
+    assert!(one.connections() > 0 && other.connections() > 0, "both nodes are asked");
+    assert_eq!(hello().header("x-ratelimit-limit"), None);
+
+    run(LIMITED);
+    eventually("the plugins are in force", || hello().header("x-ratelimit-limit").is_some());
+    let response = hello();
+    assert_eq!(response.header("x-ratelimit-limit"), Some("999999999"));
+    let remaining: u64 = response.header("x-ratelimit-remaining").unwrap().parse().unwrap();
+    let reset: u64 = response.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    assert!(remaining < 999_999_998 && reset <= 60, "{remaining} {reset}");
+    eventually("the requests are counted", || {
+        let metrics = ask(gateway.apisix_proxy(), "GET", "/apisix/prometheus/metrics", "", "");
+        assert_eq!(metrics.status, 200);
+        metrics.text().contains("apisix_http_status{code=\"200\",route=\"1\",")
+    });
+}
+
+#[test]
+fn the_admin_api_is_on_the_proxys_port_unless_it_is_switched_off() {
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let routes = |at: SocketAddr| ask(at, "GET", "/apisix/admin/routes", &key, "").status;
+    let metrics = |at: SocketAddr| ask(at, "GET", "/apisix/prometheus/metrics", "", "").status;
+    let gateway = writable();
+    assert_eq!([routes(gateway.apisix_proxy()), metrics(gateway.apisix_proxy())], [200, 200]);
+    assert_eq!([routes(gateway.apisix_admin()), metrics(gateway.apisix_admin())], [200, 200]);
+    assert_eq!([routes(gateway.proxy()), metrics(gateway.proxy())], [404, 404], "not on Kong's port");
+    let gateway = with_apisix(Gateway::empty()).set("apisix_admin_on_proxy", "off").start();
+    assert_eq!([routes(gateway.apisix_proxy()), metrics(gateway.apisix_proxy())], [404, 200]);
+    assert_eq!(routes(gateway.apisix_admin()), 200);
+}
+
+#[test]
+fn long_bodies_are_refused_wherever_they_come() {
+    let gateway = writable();
+    let body = "x".repeat(2 << 20);
+    for at in [gateway.apisix_proxy(), gateway.apisix_admin()] {
+        let key = format!("X-API-KEY: {KEY}\r\n");
+        assert_eq!(ask(at, "PUT", "/apisix/admin/routes/1", &key, &body).status, 413);
+    }
+}
+
+const STANDALONE: &str = "
+routes:
+  - id: 1
+    uri: /hello
+    upstream:
+      nodes:
+        \"UPSTREAM\": 1
+    plugins:
+      key-auth: {}
+consumers:
+  - username: jack
+    plugins:
+      key-auth:
+        key: auth-one
+#END
+";
+
+#[test]
+fn a_standalone_file_is_served_and_can_be_read_back() {
+    let upstream = Upstream::answering(OK);
+    let file = STANDALONE.replace("UPSTREAM", &upstream.address.to_string());
+    let gateway = with_apisix(Gateway::builder(&file)).start();
+    assert_eq!(gateway.get("/hello").status, 401);
+    assert_eq!(gateway.get_with("/hello", "apikey: auth-one\r\n").status, 200);
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let route = ask(gateway.apisix_admin(), "GET", "/apisix/admin/routes/1", &key, "");
+    assert_eq!((route.status, &route.json()["value"]["uri"]), (200, &"/hello".into()));
+    let write = ask(gateway.apisix_admin(), "PUT", "/apisix/admin/routes/1", &key, "{\"uri\": \"/bye\"}");
+    assert_eq!(write.status, 405);
+    assert!(write.json()["error_msg"].as_str().unwrap().contains("declarative file"));
+    let reloaded = gateway.reload(&file.replace("/hello", "/bye"));
+    assert!(reloaded.status.success());
+    assert_eq!(gateway.get_with("/bye", "apikey: auth-one\r\n").status, 200);
+}
+
+#[test]
+fn a_standalone_file_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("apisix.yaml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let output = weir().arg("check").arg(&file).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(check(STANDALONE.replace("UPSTREAM", "a.test:80").as_str()), (true, String::new()));
+    let (good, errors) = check("routes:\n  - uri: /a\n    vars: [[arg_a, ==, b]]\n#END\n");
+    assert!(
+        !good && errors.contains("apisix.yaml:2:5: routes[0]: invalid configuration: `vars`"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_key_is_made_up_where_none_is_set() {
+    let gateway = Gateway::builder(STANDALONE.replace("UPSTREAM", "a.test:80").as_str())
+        .set("apisix_admin", "on")
+        .set("apisix_proxy_listen", "127.0.0.1:0")
+        .set("apisix_admin_listen", "127.0.0.1:0")
+        .start();
+    let log = gateway.log();
+    let key =
+        log.lines().find_map(|line| line.strip_prefix("apisix_admin_key: ")?.split(' ').next()).unwrap();
+    let routes = |key: &str| {
+        let key = format!("X-API-KEY: {key}\r\n");
+        ask(gateway.apisix_admin(), "GET", "/apisix/admin/routes", &key, "").status
+    };
+    assert_eq!([routes(key), routes(KEY)], [200, 401]);
+}
+
+#[test]
+fn nothing_of_apisixs_is_there_unless_it_is_asked_for() {
+    let gateway = Gateway::start(STANDALONE.replace("UPSTREAM", "a.test:80").as_str());
+    assert_eq!(gateway.get("/apisix/admin/routes").status, 404);
+    assert_eq!(gateway.get("/apisix/prometheus/metrics").status, 404);
+}

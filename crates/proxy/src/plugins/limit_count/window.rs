@@ -1,0 +1,130 @@
+//! A window that begins with its first request, and what has been used in it.
+
+use super::super::counters::{Counter, Recent};
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+use std::thread::LocalKey;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// At most so many requests per window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) count: u64,
+    pub(super) milliseconds: u64,
+}
+
+/// What a request met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) admitted: bool,
+    pub(super) remaining: u64,
+    /// Seconds until the window is over, begun ones included.
+    pub(super) reset: u64,
+}
+
+/// The window of one key. Both numbers change together, so they are behind a lock, which is held for an instant.
+#[derive(Debug, Default)]
+pub(super) struct Window(Mutex<Used>);
+
+#[derive(Debug, Default)]
+struct Used {
+    /// In milliseconds since 1970.
+    ends: u64,
+    count: u64,
+}
+
+impl Window {
+    /// Takes one, if one is left: also the second of the moment at which that was decided. The clock is read under the
+    /// lock: whoever comes later reads a later time, unless the clock was set back.
+    pub(super) fn take(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock();
+        let set_back = used.ends > now.saturating_add(limit.milliseconds);
+        if used.ends <= now || set_back {
+            *used = Used { ends: now.saturating_add(limit.milliseconds), count: 0 };
+        }
+        let admitted = used.count < limit.count;
+        used.count += u64::from(admitted);
+        let remaining = limit.count - used.count;
+        (now / 1_000, Usage { admitted, remaining, reset: (used.ends - now).div_ceil(1_000) })
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<Recent<Window>> = const { RefCell::new(Recent::new()) };
+}
+
+impl Counter for Window {
+    type Moment = u64;
+
+    fn moment(seconds: u64) -> u64 {
+        seconds * 1_000
+    }
+
+    fn is_over(&self, now: &u64) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ends <= *now
+    }
+
+    fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
+        &OWN
+    }
+}
+
+/// Milliseconds since 1970, by the wall clock.
+pub(super) fn wall_clock() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+    const NOON: u64 = 1_706_702_400_000;
+    const TWO: Limit = Limit { count: 2, milliseconds: 10_000 };
+
+    fn take(window: &Window, now: u64) -> (bool, u64, u64) {
+        let (_, Usage { admitted, remaining, reset }) = window.take(TWO, || now);
+        (admitted, remaining, reset)
+    }
+
+    #[test]
+    fn a_window_begins_with_its_first_request() {
+        let window = Window::default();
+        assert_eq!(take(&window, NOON + 700), (true, 1, 10));
+        assert_eq!(take(&window, NOON + 4_701), (true, 0, 6));
+        assert_eq!(take(&window, NOON + 10_699), (false, 0, 1));
+        assert_eq!(take(&window, NOON + 10_700), (true, 1, 10));
+    }
+
+    #[test]
+    fn a_clock_set_back_does_not_lock_clients_out() {
+        let window = Window::default();
+        assert_eq!([0, 0, 0].map(|later| take(&window, NOON + later).0), [true, true, false]);
+        assert!(take(&window, NOON - 60_000).0);
+    }
+
+    #[test]
+    fn k_requests_at_once_take_exactly_what_is_left() {
+        let (window, admitted) = (Window::default(), AtomicU64::new(0));
+        let limit = Limit { count: 1_000, milliseconds: 60_000 };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mine = (0..500).filter(|_| window.take(limit, || NOON).1.admitted).count();
+                    admitted.fetch_add(mine as u64, SeqCst);
+                });
+            }
+        });
+        assert_eq!(admitted.into_inner(), 1_000);
+    }
+
+    #[test]
+    fn a_window_is_over_when_it_has_ended() {
+        let window = Window::default();
+        take(&window, NOON);
+        assert!(!window.is_over(&Window::moment((NOON + 9_000) / 1_000)));
+        assert!(window.is_over(&Window::moment((NOON + 10_000) / 1_000)));
+    }
+}
