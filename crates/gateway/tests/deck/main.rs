@@ -44,7 +44,9 @@ fn count(state: &State) -> usize {
 #[test]
 fn the_document_has_every_kind_and_every_plugin() {
     let document = read(DOCUMENT);
-    let kinds: BTreeSet<_> = EntityKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    // Kong knows nothing of the last.
+    let kinds = EntityKind::ALL.iter().filter(|kind| **kind != EntityKind::ApisixObjects);
+    let kinds: BTreeSet<_> = kinds.map(|kind| kind.as_str()).collect();
     let written = document.iter().filter(|(_, entities)| !entities.is_empty()).map(|(name, _)| *name);
     assert_eq!(written.collect::<BTreeSet<_>>(), kinds);
     let gateway = Gateway::empty().start();
