@@ -110,17 +110,19 @@ fn bad_questions_name_the_field() {
         (r#"{"path": "/"}"#, 400, "host"),
         (r#"{"host": "a", "scheme": "gopher"}"#, 400, "scheme"),
         (r#"{"host": "a", "client_ip": 7}"#, 400, "client_ip"),
-        (r#"{"host": "a", "hots": "b"}"#, 400, "@entity"),
-        (r#"{"host": "a", "headers": {"x": [1]}}"#, 400, "headers.x[0]"),
-        ("[]", 400, "@entity"),
+        (r#"{"host": "a", "hots": "b"}"#, 400, "hots"),
+        (r#"{"host": "a", "headers": {"x": [1]}}"#, 400, "headers"),
+        (r#"{"host": "a", "path": "//\u0000"}"#, 400, "path"),
     ] {
         let answer = ask(&gateway, body);
         assert_eq!(answer.status, status, "{body}: {}", answer.text());
         let answer = answer.json();
         assert_eq!((&answer["code"], &answer["name"]), (&json!(2), &json!("schema violation")), "{body}");
-        assert!(answer["fields"][field].is_string(), "{body}: {answer}");
+        assert!(!answer["fields"][field].is_null(), "{body}: {answer}");
     }
-    assert_eq!(ask(&gateway, "{").status, 400);
+    for body in ["{", "[]", "1"] {
+        assert_eq!(ask(&gateway, body).status, 400, "{body}");
+    }
 }
 
 #[test]

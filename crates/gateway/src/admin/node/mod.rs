@@ -1,6 +1,7 @@
 //! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
 mod config;
 mod endpoints;
+mod explain;
 mod flattened;
 mod health;
 mod log_level;
@@ -24,6 +25,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/debug/node/log-level", get(log_level::show))
         .route("/debug/node/log-level/{level}", put(log_level::change))
         .route("/endpoints", get(endpoints::list))
+        .route("/explain", post(explain::explain))
         .route("/openapi.json", get(openapi::document))
         .route("/plugins/enabled", get(schemas::enabled_plugins))
         .route("/plugins/schema/{plugin}", get(schemas::of_plugin_config))

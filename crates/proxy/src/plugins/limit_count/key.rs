@@ -51,7 +51,8 @@ impl Variable {
         if let Some((_, variable)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(variable.clone());
         }
-        let families: [(&str, fn(String) -> Variable); 3] =
+        type Family = (&'static str, fn(String) -> Variable);
+        let families: [Family; 3] =
             [("http_", Variable::Header), ("arg_", Variable::Argument), ("cookie_", Variable::Cookie)];
         let family = families.iter().find_map(|(prefix, of)| Some((name.strip_prefix(prefix)?, of)));
         match family.filter(|(rest, _)| !rest.is_empty()) {

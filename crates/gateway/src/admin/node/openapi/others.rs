@@ -51,6 +51,7 @@ pub(super) fn paths() -> JsonMap {
         }
     }
     add(&mut paths, "/config", "post", load());
+    add(&mut paths, "/explain", "post", explain());
     add(&mut paths, "/schemas/{entity}/validate", "post", validate("validate"));
     add(&mut paths, "/schemas/plugins/validate", "post", validate("validate-plugin"));
     add(&mut paths, "/debug/node/log-level/{log_level}", "put", log_level());
@@ -113,15 +114,19 @@ fn validate(id: &str) -> Value {
 }
 
 fn explain() -> Value {
-    let responses = json!({
-        "200": answer("The route that wins, why others lose, and the plugins that run", json!({ "type": "object" })),
-        "400": response_ref("Invalid"),
-        "413": response_ref("TooLarge"),
-    });
-    let mut explain = operation("explain", "What would become of a request, and why", responses);
-    let question = Asked::SCHEMA.to_json_schema(Side::Written);
+    let mut explain = operation(
+        "explain",
+        "What would become of a request, and why",
+        json!({
+            "200": answer("Its route, plugins and upstream", json!({ "type": "object" })),
+            "400": response_ref("Invalid"),
+            "413": response_ref("TooLarge"),
+            "415": response_ref("MediaType"),
+        }),
+    );
+    let schema = Asked::SCHEMA.to_json_schema(Side::Written);
     explain["requestBody"] =
-        json!({ "required": true, "content": { "application/json": { "schema": question } } });
+        json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     explain
 }
 

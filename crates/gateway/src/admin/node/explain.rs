@@ -1,0 +1,25 @@
+//! `POST /explain`: what would become of a request, and why.
+use crate::admin::answer::{Denied, json_answer};
+use crate::admin::call::Call;
+use crate::aside::aside;
+use crate::status::message;
+use axum::http::StatusCode;
+use axum::response::Response;
+use weir_proxy::explain::{Asked, BadQuestion};
+
+pub(super) async fn explain(call: Call) -> Result<Response, Denied> {
+    let asked = Asked::read(&call.body.members.into()).map_err(refused)?;
+    let control = call.control;
+    let explain = move || control.explain(&asked).map(serde_json::to_value);
+    match aside("weir-explain", explain).await {
+        Ok(Ok(Ok(explained))) => Ok(json_answer(StatusCode::OK, &explained)),
+        Ok(Err(refusal)) => Err(refused(refusal)),
+        Ok(Ok(Err(_))) | Err(_) => {
+            Ok(message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"))
+        }
+    }
+}
+
+fn refused(BadQuestion(violations): BadQuestion) -> Denied {
+    Denied::Schema(violations)
+}
