@@ -37,6 +37,9 @@ pub(crate) enum Command {
         #[arg(default_value = "127.0.0.1:9000")]
         addresses: Vec<SocketAddr>,
     },
+    /// Look after those who may use the Admin API.
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Look after the tables of the database.
     #[command(subcommand)]
     Migrations(MigrationsCommand),
@@ -47,6 +50,12 @@ pub(crate) enum Command {
     Settings,
     /// Print the version.
     Version,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Make a token that opens the Admin API: print it, and its hash for the setting `admin_auth`.
+    Token,
 }
 
 #[derive(Debug, Subcommand)]

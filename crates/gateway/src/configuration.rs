@@ -180,7 +180,8 @@ fn without_indices(path: &str) -> String {
     kept
 }
 
-fn hash(text: &str) -> String {
+/// Identifies a text.
+pub(crate) fn hash(text: &str) -> String {
     let mut hasher = SipHasher13::new();
     hasher.write(text.as_bytes());
     format!("{:032x}", hasher.finish128().as_u128())

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+use weir_proxy::tls::CertifiedKey;
 use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
 
 /// The running data plane, and the configuration it serves.
@@ -43,7 +44,7 @@ pub(crate) struct Published {
 
 /// What a node begins with.
 enum Beginning {
-    Declared(Configuration),
+    Declared(Box<Configuration>),
     Stored(Arc<dyn Store>, Loaded),
 }
 
@@ -58,6 +59,7 @@ impl Control {
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
+                let read = *read;
                 let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
@@ -175,6 +177,16 @@ impl Control {
         self.plane.proxy.addresses()
     }
 
+    /// The certificate of listeners that have no other.
+    pub(crate) fn default_certificate(&self) -> Arc<CertifiedKey> {
+        self.plane.compiler.default_certificate.clone()
+    }
+
+    /// Names this process among the nodes that a monitor sees.
+    pub(crate) fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         self.scrape(exposition)
@@ -220,7 +232,10 @@ async fn begin(settings: &Settings, source: &Source) -> Result<Beginning, StartE
             let loaded = store.load().await.map_err(StartError::Store)?;
             Ok(Beginning::Stored(store, loaded))
         }
-        None => configuration::read(source).map(Beginning::Declared).map_err(StartError::Configuration),
+        None => {
+            let read = configuration::read(source).map_err(StartError::Configuration)?;
+            Ok(Beginning::Declared(Box::new(read)))
+        }
     }
 }
 

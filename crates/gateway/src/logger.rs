@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -14,14 +14,33 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Sends every message of the process to a target from now on.
 pub(crate) fn start(level: LogLevel, target: &LogTarget) -> io::Result<()> {
     let LogTarget::Path(path) = target else { return Ok(()) };
-    let most_verbose = match level {
+    set_level(level);
+    let logger = Logger { sink: Mutex::new(open(path)?) };
+    tracing::subscriber::set_global_default(logger).map_err(io::Error::other)
+}
+
+/// The least severe messages that are written; a subscriber is one for the process, and so is its level.
+static LEVEL: RwLock<LogLevel> = RwLock::new(LogLevel::Notice);
+
+/// How much is logged.
+pub(crate) fn level() -> LogLevel {
+    *LEVEL.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Logs more or less from now on.
+pub(crate) fn set_level(level: LogLevel) {
+    *LEVEL.write().unwrap_or_else(PoisonError::into_inner) = level;
+    // Places that log remember whether they do.
+    tracing::callsite::rebuild_interest_cache();
+}
+
+fn most_verbose() -> LevelFilter {
+    match level() {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Info | LogLevel::Notice => LevelFilter::INFO,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Error | LogLevel::Crit | LogLevel::Alert | LogLevel::Emerg => LevelFilter::ERROR,
-    };
-    let logger = Logger { most_verbose, sink: Mutex::new(open(path)?) };
-    tracing::subscriber::set_global_default(logger).map_err(io::Error::other)
+    }
 }
 
 /// Opens a file of lines to append to.
@@ -35,18 +54,17 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
 }
 
 struct Logger {
-    most_verbose: LevelFilter,
     sink: Mutex<Box<dyn Write + Send>>,
 }
 
 /// Events are written; spans are not used here, and go unnoticed.
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.most_verbose
+        *metadata.level() <= most_verbose()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.most_verbose)
+        Some(most_verbose())
     }
 
     fn event(&self, event: &Event<'_>) {

@@ -23,7 +23,7 @@ mod status;
 mod store;
 
 use clap::Parser;
-use cli::{Cli, Command, SettingsArgs};
+use cli::{AdminCommand, Cli, Command, SettingsArgs};
 use command::Request;
 use node::Node;
 use settings::Loaded;
@@ -54,6 +54,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?),
         Command::Echo { addresses } => echo::serve(&addresses).map_err(|error| error.to_string()),
+        Command::Admin(AdminCommand::Token) => print(&settings::new_token()),
         Command::Migrations(command) => {
             let settings = load(command.store().clone().into())?.settings;
             let (said, good) = database::migrate(command, &settings)?;

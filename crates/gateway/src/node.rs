@@ -2,9 +2,11 @@
 //!
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
+use crate::admin::client::{Client, ControlListener};
+use crate::admin::guard;
 use crate::configuration::{Environment, Origin, Source, plugins};
 use crate::control::Control;
-use crate::options::not_in_force;
+use crate::options::{self, not_in_force};
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
 use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
@@ -24,6 +26,8 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::tls::{ca_certificates, server_config};
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -119,7 +123,7 @@ pub(crate) struct Addresses {
 pub(crate) struct Node {
     control: Arc<Control>,
     addresses: Addresses,
-    servers: Vec<(TcpListener, Router)>,
+    servers: Vec<(ControlListener, Router)>,
     commands: UnixListener,
     signals: Signals,
     drain_timeout: Duration,
@@ -156,7 +160,8 @@ impl Node {
             .map_err(StartError::Prefix)?;
         drop(entered);
         let apisix = apisix::Opened::open(&settings, prefix.path())?;
-        let admin = bind("admin_listen", &openable(&settings))?;
+        let admin_listen = openable(&settings);
+        let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
         let own = apisix.as_ref().map(apisix::Opened::own).unwrap_or_default();
         let starting = Box::pin(Control::start(settings.clone(), source, own));
@@ -164,11 +169,18 @@ impl Node {
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         let mut addresses = addresses(&control, &admin, &status)?;
-        let mut servers = routers(&settings, &control, admin, status)?;
+        let entered = runtime.enter();
+        let mut servers = admin_servers(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        for listener in status {
+            servers.push((ControlListener::new(listener, None)?, status::router(control.clone())));
+        }
         if let Some(apisix) = apisix {
             addresses.apisix_admin = apisix.addresses()?;
-            servers.extend(apisix.serve(&control, runtime.handle()));
+            let (listeners, router) = apisix.serve(&control, runtime.handle());
+            let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
+            servers.extend(control_servers(&settings, &control, listeners, &router)?);
         }
+        drop(entered);
         let drain_timeout = settings.drain_timeout;
         Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
     }
@@ -182,7 +194,7 @@ impl Node {
     pub(crate) fn serve(self) -> io::Result<()> {
         let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
         let stopped = runtime.block_on(async {
-            servers.into_iter().try_for_each(|(listener, router)| serve_http(listener, router))?;
+            servers.into_iter().for_each(|(listener, router)| serve_http(listener, router));
             let (quit, asked_to_quit) = mpsc::channel(1);
             let reloader = Reloader::new(control.clone());
             tokio::spawn(command::serve(commands, reloader.clone(), quit));
@@ -306,19 +318,20 @@ fn raise_descriptor_limit() {
 fn openable(settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
         let address = listen.address;
-        if !listen.is_loopback() && !settings.admin_allow_insecure {
+        let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
+        let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
+        if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
             tracing::error!(
                 "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
-                 reachable from other machines; listen on 127.0.0.1, or set admin_allow_insecure=on"
+                 reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
+                 token), or set admin_allow_insecure=on"
             );
             return false;
         }
-        if listen.ssl {
-            tracing::error!(
-                "admin_listen {address} stays closed: TLS is not spoken here yet; remove its `ssl`"
-            );
+        if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
+            tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");
         }
-        !listen.ssl
+        true
     };
     Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
 }
@@ -343,30 +356,54 @@ fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -
     Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
 }
 
-fn routers(
+fn admin_servers<'l>(
     settings: &Settings,
     control: &Arc<Control>,
-    admin: Vec<TcpListener>,
-    status: Vec<TcpListener>,
-) -> Result<Vec<(TcpListener, Router)>, StartError> {
-    let mut admin_router = admin::router(control.clone());
+    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+) -> Result<Vec<(ControlListener, Router)>, StartError> {
+    let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
-        admin_router = admin::logged(admin_router, path)
+        router = admin::logged(router, path)
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
-    let status_router = status::router(control.clone());
-    let admin = admin.into_iter().map(|listener| (listener, admin_router.clone()));
-    Ok(admin.chain(status.into_iter().map(|listener| (listener, status_router.clone()))).collect())
+    control_servers(settings, control, listeners, &router)
 }
 
-fn serve_http(listener: TcpListener, router: Router) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+/// The same for clients of each listener, over TLS where that is asked for.
+fn control_servers<'l>(
+    settings: &Settings,
+    control: &Control,
+    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    router: &Router,
+) -> Result<Vec<(ControlListener, Router)>, StartError> {
+    let mut servers = Vec::new();
+    for (listen, listener) in listeners {
+        let tls = listen.ssl.then(|| admin_tls(settings, control)).transpose()?;
+        servers.push((ControlListener::new(listener, tls)?, router.clone()));
+    }
+    Ok(servers)
+}
+
+/// How the Admin API speaks TLS.
+fn admin_tls(settings: &Settings, control: &Control) -> Result<Arc<ServerConfig>, StartError> {
+    let authorities = settings.admin_ssl_client_ca.as_ref().map(|path| {
+        let pem = fs::read_to_string(path).map_err(|error| StartError::Setting {
+            name: "admin_ssl_client_ca",
+            value: path.display().to_string(),
+            error,
+        })?;
+        ca_certificates(&pem).map_err(StartError::Tls)
+    });
+    let (certificate, authorities) = (control.default_certificate(), authorities.transpose()?);
+    server_config(&options::tls(settings), certificate, authorities).map_err(StartError::Tls)
+}
+
+fn serve_http(listener: ControlListener, router: Router) {
+    let service = router.into_make_service_with_connect_info::<Client>();
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, service).await {
             tracing::error!(%error, "a control listener ended");
         }
     });
-    Ok(())
 }

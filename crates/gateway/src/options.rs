@@ -104,7 +104,8 @@ fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
     }
 }
 
-fn tls(settings: &Settings) -> TlsOptions {
+/// How listeners speak TLS.
+pub(crate) fn tls(settings: &Settings) -> TlsOptions {
     let versions = settings.ssl_protocols;
     let protocols = [(versions.v1_2, Version::Tls12), (versions.v1_3, Version::Tls13)];
     TlsOptions {

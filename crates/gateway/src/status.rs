@@ -31,8 +31,8 @@ async fn status(State(control): State<Arc<Control>>) -> Response {
 
 /// Kong's shape. What only nginx counts, connections in the midst of reading or writing, is 0.
 fn status_body(control: &Control) -> Value {
-    let totals = control.totals();
-    json!({
+    let (totals, registry) = (control.totals(), control.registry());
+    let mut body = json!({
         "server": {
             "connections_accepted": totals.accepted,
             "connections_handled": totals.accepted,
@@ -44,7 +44,12 @@ fn status_body(control: &Control) -> Value {
         },
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
         "configuration_hash": control.config_hash(),
-    })
+        "revision": { "committed": registry.revision().0, "in_force": registry.in_force().0 },
+    });
+    if registry.is_stored() {
+        body["database"] = json!({ "reachable": registry.is_reachable() });
+    }
+    body
 }
 
 async fn ready(State(control): State<Arc<Control>>) -> Response {
@@ -61,10 +66,12 @@ async fn metrics(State(control): State<Arc<Control>>) -> Response {
     }
 }
 
-fn message(status: StatusCode, text: &str) -> Response {
+/// An answer that is a message alone.
+pub(crate) fn message(status: StatusCode, text: &str) -> Response {
     json_response(status, &json!({ "message": text }))
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response {
+/// An answer in JSON.
+pub(crate) fn json_response(status: StatusCode, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body.to_string()).into_response()
 }

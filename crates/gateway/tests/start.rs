@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{Gateway, eventually, weir};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -55,11 +55,20 @@ fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
 }
 
 #[test]
-fn without_a_declarative_file_there_is_nothing_to_serve() {
+fn without_a_declarative_file_the_node_has_a_database_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let output = weir().arg("run").arg("--prefix").arg(folder.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("--config kong.yml"));
+    let mut command = weir();
+    command.arg("run").arg("--prefix").arg(folder.path().join("prefix"));
+    for listener in ["proxy_listen", "admin_listen", "status_listen"] {
+        command.args(["--set", &format!("{listener}=127.0.0.1:0")]);
+    }
+    let mut node = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    node.kill().unwrap();
+    let output = node.wait_with_output().unwrap();
+    assert!(line.starts_with("{\"pid\":"), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(folder.path().join("prefix/weir.sqlite").is_file());
 }
 
 #[test]

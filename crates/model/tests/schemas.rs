@@ -3,8 +3,8 @@
 mod sample;
 
 use serde_json::{Value as Json, json};
-use weir_model::entity::{Plugin, Route, Service, Target, Upstream};
-use weir_model::schema::{Choice, Record, RecordSchema, find_plugin};
+use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
+use weir_model::schema::{Choice, Record, RecordSchema, Side, find_plugin};
 
 /// One field of a schema.
 fn field(schema: &Json, name: &str) -> Json {
@@ -35,6 +35,22 @@ fn fields_say_type_default_and_rules() {
         json!({ "type": "boolean", "required": true, "default": true })
     );
     assert_eq!(entity_field(Target::SCHEMA, "weight")["default"], json!(100));
+}
+
+#[test]
+fn what_fills_itself_in_is_not_required() {
+    let id = entity_field(Service::SCHEMA, "id");
+    assert_eq!(id, json!({ "type": "string", "uuid": true, "auto": true }));
+    let key = entity_field(KeyAuthCredential::SCHEMA, "key");
+    assert_eq!((&key["auto"], key.get("required")), (&json!(true), None));
+}
+
+#[test]
+fn the_bounds_of_a_number_are_told_once() {
+    assert_eq!(entity_field(Service::SCHEMA, "port")["between"], json!([0, 65535]));
+    let status = entity_field(Route::SCHEMA, "https_redirect_status_code");
+    assert_eq!((status.get("between"), &status["one_of"][0]), (None, &json!(426)));
+    assert_eq!(entity_field(Route::SCHEMA, "regex_priority").get("between"), None);
 }
 
 #[test]
@@ -70,7 +86,8 @@ fn a_plugin_schema_wraps_its_config() {
     assert_eq!((&password["encrypted"], &password["len_min"]), (&json!(true), &json!(3)));
     field(&limits, "consumer");
     let keys = find_plugin(sample::PLUGINS, "key-auth").unwrap().to_json();
-    assert!(keys["fields"].as_array().unwrap().iter().all(|field| field.get("consumer").is_none()));
+    assert_eq!(field(&keys, "consumer").get("eq"), Some(&Json::Null));
+    assert_eq!(field(&limits, "consumer").get("eq"), None);
 }
 
 #[test]
@@ -104,4 +121,43 @@ fn the_names_of_a_choice_lead_back_to_it() {
         assert_eq!(weir_model::entity::Algorithm::from_name(algorithm.as_str()), Some(*algorithm));
     }
     assert_eq!(weir_model::entity::Algorithm::from_name("round_robin"), None);
+}
+
+/// A property of a record's JSON Schema, without what it is for.
+fn property(record: &RecordSchema, side: Side, name: &str) -> Json {
+    let mut property = record.to_json_schema(side)["properties"][name].clone();
+    property.as_object_mut().unwrap().remove("description");
+    property
+}
+
+#[test]
+fn json_schema_says_what_may_be_written() {
+    let written = |name| property(Service::SCHEMA, Side::Written, name);
+    assert_eq!(written("host"), json!({ "type": "string", "minLength": 1 }));
+    assert_eq!(
+        written("retries"),
+        json!({ "type": ["integer", "null"], "minimum": 0, "maximum": 32767, "default": 5 })
+    );
+    let protocol = written("protocol");
+    assert_eq!((&protocol["default"], &protocol["enum"][8]), (&json!("http"), &Json::Null));
+    assert_eq!(Service::SCHEMA.to_json_schema(Side::Written)["required"], json!(["host"]));
+    let limits = sample::RateLimiting::SCHEMA;
+    assert_eq!(property(limits, Side::Written, "second")["exclusiveMinimum"], json!(0));
+}
+
+#[test]
+fn json_schema_says_what_is_answered() {
+    let schema = Route::SCHEMA.to_json_schema(Side::Answered);
+    assert_eq!(schema["required"].as_array().unwrap().len(), Route::SCHEMA.fields.len());
+    assert_eq!(
+        property(Route::SCHEMA, Side::Answered, "strip_path"),
+        json!({ "type": "boolean", "default": true })
+    );
+    let service = property(Route::SCHEMA, Side::Answered, "service");
+    assert_eq!((&service["type"], &service["required"]), (&json!(["object", "null"]), &json!(["id"])));
+    let headers = property(Route::SCHEMA, Side::Answered, "headers");
+    assert_eq!(
+        headers["additionalProperties"],
+        json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+    );
 }

@@ -143,6 +143,9 @@ fn service(number: u128) -> Entity {
     entity(EntityKind::Services, number, json!({ "name": format!("service-{number}"), "host": "a.test" }))
 }
 
+/// A good regex that no node would compile.
+const TOO_LARGE: &str = "~/(\\w{100}){100}";
+
 fn route(number: u128, path: &str) -> Entity {
     entity(EntityKind::Routes, number, json!({ "name": format!("route-{number}"), "paths": [path] }))
 }
@@ -198,7 +201,7 @@ async fn a_write_of_which_a_part_cannot_be_done_changes_nothing() {
         Ok::<_, ()>(vec![Op::Put(service(3)), Op::Put(service(1)), delete(EntityKind::Services, 1)])
     });
     assert_eq!(refused.await, Err(WriteError::Refused(Refusal::Referenced(EntityKind::Routes))));
-    let uncompilable = registry.write(put([service(4), route(5, "~/(")])).await;
+    let uncompilable = registry.write(put([service(4), route(5, TOO_LARGE)])).await;
     assert!(matches!(uncompilable, Err(WriteError::Uncompilable(error)) if error.entity == "route route-5"));
     assert_eq!(all(&registry), before);
     assert_eq!(store.commits().len(), 1);
@@ -300,7 +303,7 @@ async fn a_configuration_that_does_not_compile_leaves_the_last_good_one_in_force
     let (store, plane, registry) = registry();
     registry.write(put([route(1, "/")])).await.unwrap();
     registry.wait_in_force(Revision(1)).await;
-    store.commit_elsewhere(vec![Change::put(route(2, "~/("))]);
+    store.commit_elsewhere(vec![Change::put(route(2, TOO_LARGE))]);
     store.changed.notify_one();
     registry.wait_in_force(Revision(2)).await;
     assert_eq!((registry.revision(), registry.in_force()), (Revision(2), Revision(1)));
@@ -333,7 +336,7 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     let revision = registry.replace(second.clone(), "second".to_owned()).await.unwrap();
     assert_eq!((registry.revision(), registry.in_force()), (revision, revision));
     assert_eq!(all(&registry), [service(2), route_of(3, 2)]);
-    let bad = document(&[route(4, "~/("), route(5, "~/[")]);
+    let bad = document(&[route(4, TOO_LARGE), route(5, TOO_LARGE)]);
     assert_eq!(registry.declare(bad.clone(), "bad".to_owned()).await.unwrap_err().len(), 2);
     let refused = registry.replace(bad, "bad".to_owned()).await;
     assert!(matches!(refused, Err(WriteError::Uncompilable(error)) if error.entity == "route route-4"));

@@ -3,13 +3,16 @@ use super::{Op, WriteError, Written};
 use tokio::sync::oneshot;
 use weir_model::Entities;
 
+/// How a write went.
+pub(super) type Outcome<E> = Result<Written, WriteError<E>>;
+
 /// A write, whatever it may be decided against for.
 pub(super) trait Job: Send {
     /// What to do; called again when the entities are others than it was decided on.
     fn decide(&mut self, entities: &Entities) -> Result<Vec<Op>, WriteError<()>>;
 
     /// Tells the writer how it went.
-    fn end(self: Box<Self>, outcome: Result<Written, WriteError<()>>);
+    fn end(self: Box<Self>, outcome: Outcome<()>);
 }
 
 /// A write whose outcome is waited for.
@@ -17,11 +20,11 @@ pub(super) struct Waiting<D, E> {
     decide: D,
     /// Why it was decided against.
     against: Option<E>,
-    reply: oneshot::Sender<Result<Written, WriteError<E>>>,
+    reply: oneshot::Sender<Outcome<E>>,
 }
 
 impl<D, E> Waiting<D, E> {
-    pub(super) fn new(decide: D) -> (Waiting<D, E>, oneshot::Receiver<Result<Written, WriteError<E>>>) {
+    pub(super) fn new(decide: D) -> (Waiting<D, E>, oneshot::Receiver<Outcome<E>>) {
         let (reply, answer) = oneshot::channel();
         (Waiting { decide, against: None, reply }, answer)
     }
@@ -39,7 +42,7 @@ where
         })
     }
 
-    fn end(self: Box<Self>, outcome: Result<Written, WriteError<()>>) {
+    fn end(self: Box<Self>, outcome: Outcome<()>) {
         let Waiting { against, reply, .. } = *self;
         let outcome = outcome.map_err(|error| match (error, against) {
             (WriteError::Decided(()), Some(against)) => WriteError::Decided(against),

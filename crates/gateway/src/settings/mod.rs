@@ -2,6 +2,7 @@
 //!
 //! [`table`] declares every setting; [`source`] decides which of several values counts; [`load`] puts them together
 //! and returns every problem at once.
+mod admin_auth;
 mod headers;
 mod listen;
 mod manual;
@@ -9,6 +10,7 @@ mod source;
 mod table;
 mod value;
 
+pub(crate) use admin_auth::{AdminAuth, new_token};
 pub(crate) use headers::Headers;
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;

@@ -1,5 +1,6 @@
 //! The table of settings. A setting is declared here, once: its doc comment, name, type, default, and the other
 //! names it goes by. Reading, checking and `docs/configuration.md` derive from this.
+use super::admin_auth::AdminAuth;
 use super::headers::{Headers, UpstreamHeaders};
 use super::listen::Listeners;
 use super::source::{Given, Problem};
@@ -93,8 +94,15 @@ settings! {
     /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, and half of
     /// the others are for clients, who may each need a connection to an upstream; further clients wait in the backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
-    /// Where the Admin API listens. Beyond loopback it stays closed unless `admin_allow_insecure` is on.
+    /// Where the Admin API listens; with the flag `ssl` it speaks TLS, with the certificate of `ssl_cert`. Beyond loopback
+    /// it stays closed unless `admin_auth` or, with `ssl`, `admin_ssl_client_ca` says who may use it, or
+    /// `admin_allow_insecure` is on.
     admin_listen: Listeners = "127.0.0.1:8001";
+    /// The tokens that open the Admin API, as hashes: `weir admin token` makes a token and prints both. Requests send the
+    /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. A token's name is told in the audit log.
+    admin_auth: AdminAuth = "";
+    /// The authorities, as a file of PEM, whose certificates clients of an `admin_listen` with `ssl` must show.
+    admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback although it asks nobody who they are.
     admin_allow_insecure: bool = "off";
     /// Where `/status`, `/status/ready` and `/metrics` are served.

@@ -25,6 +25,12 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum $name { $($variant),+ }
 
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$variant => $word),+ })
+            }
+        }
+
         impl Value for $name {
             const KIND: &'static str = $kind;
             fn parse(text: &str) -> Result<Self, String> {

@@ -14,7 +14,7 @@ pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::node::{Node, Position, Value};
-use crate::schema::{PluginSchema, Problem, Reader};
+use crate::schema::{Json, PluginSchema, Problem, Reader};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};
@@ -78,6 +78,14 @@ impl Document {
             None => read(root, plugins, environment),
         }
     }
+}
+
+/// What a text says, be it a configuration or not.
+///
+/// # Errors
+/// Where it is not of this format.
+pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<Problem>> {
+    parse(text, format).map(|root| root.to_json())
 }
 
 fn read(

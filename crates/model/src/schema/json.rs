@@ -32,22 +32,30 @@ pub(super) fn field(field: &FieldSchema) -> Json {
     if field.set {
         described["type"] = "set".into();
     }
-    let members = field_members(field).into_iter().chain(rules(field));
-    match described.get_mut("elements") {
-        // Rules on values belong to the elements of a list, all else to the list.
-        Some(elements) => {
-            rules(field).for_each(|(name, rule)| elements[name] = rule);
-            field_members(field).into_iter().for_each(|(name, member)| described[name] = member);
+    if let Some(value) = value_of(&mut described).as_object_mut() {
+        if !field.one_of.is_empty() {
+            value.remove("between");
         }
-        None => members.for_each(|(name, member)| described[name] = member),
+        value.extend(rules(field).map(|(name, rule)| (name.to_owned(), rule)));
     }
+    field_members(field).into_iter().for_each(|(name, member)| described[name] = member);
     json!({ field.name: described })
+}
+
+/// What rules on values are for: the elements of a list, the values of a map, else the field itself.
+fn value_of(described: &mut Json) -> &mut Json {
+    match ["elements", "values"].into_iter().find(|inner| described.get(inner).is_some()) {
+        Some(inner) => value_of(&mut described[inner]),
+        None => described,
+    }
 }
 
 /// The type of a value: `{"type": …}`.
 pub(super) fn kind(kind: &Kind) -> Json {
     match kind {
         Kind::Boolean => json!({ "type": "boolean" }),
+        // A type without a sign is narrower than Kong's integers, which need no bounds to be told.
+        Kind::Integer(0, most) => json!({ "type": "integer", "between": [0, most] }),
         Kind::Integer(..) => json!({ "type": "integer" }),
         Kind::Number => json!({ "type": "number" }),
         Kind::String => json!({ "type": "string" }),
@@ -71,7 +79,8 @@ fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
     let mut members = Vec::new();
     let mut add = |name, value: Option<Json>| members.extend(value.map(|value| (name, value)));
     add("description", (!field.doc.is_empty()).then(|| field.doc.into()));
-    add("required", field.required.then_some(Json::Bool(true)));
+    // What fills itself in need not be given.
+    add("required", (field.required && !field.auto).then_some(Json::Bool(true)));
     add("default", field.default.map(|default| default.to_json()));
     add("auto", field.auto.then_some(Json::Bool(true)));
     add("unique", field.unique.then_some(Json::Bool(true)));

@@ -29,12 +29,15 @@
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
 mod json;
+mod json_schema;
+pub mod markdown;
 mod old_names;
 mod plugin;
 mod reader;
 mod suggest;
 mod types;
 
+pub use json_schema::Side;
 pub use plugin::{PluginSchema, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};

@@ -1,5 +1,7 @@
 //! What the model knows about a plugin: its name and the schema of its configuration.
-use super::{Json, Kind, Reader, Record, RecordSchema, Surroundings, Violation, json, read_record};
+use super::{
+    FieldSchema, Json, Kind, Reader, Record, RecordSchema, Surroundings, Violation, json, read_record,
+};
 use crate::entity::Plugin;
 use crate::node::{Node, Position, Value};
 
@@ -71,9 +73,13 @@ impl PluginSchema {
     /// What `/schemas/plugins/NAME` answers.
     pub fn to_json(&self) -> Json {
         let config = Kind::Record(self.config);
-        let shown = |name| name == "protocols" || name == "consumer" && self.for_consumers;
-        let fields = Plugin::SCHEMA.fields.iter().filter(|field| shown(field.name));
-        let mut fields: Vec<Json> = fields.map(json::field).collect();
+        let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer");
+        let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();
+        if !self.for_consumers {
+            // Kong's way to say that a field must be null.
+            let consumer = fields.iter_mut().find_map(|field| field.get_mut("consumer"));
+            consumer.into_iter().for_each(|consumer| consumer["eq"] = Json::Null);
+        }
         let mut description = json::kind(&config);
         description["required"] = true.into();
         fields.push(serde_json::json!({ "config": description }));

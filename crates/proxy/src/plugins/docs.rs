@@ -6,7 +6,7 @@ use super::PLUGINS;
 use crate::plugin::Definition;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use weir_model::schema::{FieldSchema, Kind, Literal, RecordSchema};
+use weir_model::schema::{Kind, RecordSchema, markdown};
 
 #[test]
 fn plugins_docs() {
@@ -52,58 +52,17 @@ fn documentation(crate_root: &Path, name: &str) -> String {
 }
 
 fn page(definition: &Definition, text: &str) -> String {
-    let name = definition.schema.name;
-    let mut page = format!(
-        "# {name}\n\n{text}\n\n## Configuration\n\n| field | type | default | |\n|---|---|---|---|\n"
-    );
-    rows(&mut page, definition.schema.config, "");
-    page
+    let schema = &definition.schema;
+    assert_documented(schema.config, "");
+    format!("# {}\n\n{text}\n\n## Configuration\n\n{}", schema.name, markdown::table(schema.config))
 }
 
-fn rows(page: &mut String, record: &RecordSchema, prefix: &str) {
+fn assert_documented(record: &RecordSchema, prefix: &str) {
     for field in record.fields {
         let name = format!("{prefix}{}", field.name);
-        if let Kind::Record(inner) = field.kind {
-            rows(page, inner, &format!("{name}."));
-            continue;
+        match field.kind {
+            Kind::Record(inner) => assert_documented(inner, &format!("{name}.")),
+            _ => assert!(!field.doc.is_empty(), "{name}: documentation is missing"),
         }
-        assert!(!field.doc.is_empty(), "{name}: documentation is missing");
-        let default = match (&field.default, field.required) {
-            (Some(default), _) => format!("`{}`", shown(default)),
-            (None, true) => "required".to_owned(),
-            (None, false) => String::new(),
-        };
-        writeln!(page, "| `{name}` | {} | {default} | {} |", kind(field, &field.kind), field.doc).unwrap();
-    }
-}
-
-fn kind(field: &FieldSchema, of: &Kind) -> String {
-    let number = |least: String, most: String| format!("number, {least} to {most}");
-    match of {
-        Kind::Array(element) => format!("list of {}s", kind(field, element)),
-        Kind::Boolean => "boolean".to_owned(),
-        Kind::String if !field.one_of.is_empty() => {
-            let names: Vec<_> = field.one_of.iter().map(|name| format!("`{}`", shown(name))).collect();
-            names.join(", ")
-        }
-        Kind::String => "string".to_owned(),
-        Kind::Number if field.gt.is_some() => format!("number above {}", field.gt.unwrap()),
-        Kind::Number => "number".to_owned(),
-        Kind::Integer(least, most) => match field.between {
-            Some((least, most)) => number(least.to_string(), most.to_string()),
-            None => number(least.to_string(), most.to_string()),
-        },
-        other => panic!("no plugin has had a field like this: {other:?}"),
-    }
-}
-
-fn shown(literal: &Literal) -> String {
-    match literal {
-        Literal::Bool(value) => value.to_string(),
-        Literal::Int(value) => value.to_string(),
-        Literal::Float(value) => value.to_string(),
-        Literal::Str(text) => (*text).to_owned(),
-        Literal::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", ")),
-        Literal::EmptyMap => "{}".to_owned(),
     }
 }

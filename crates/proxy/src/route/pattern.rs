@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// More literals than this aren't worth their place in the index.
 const MAX_LITERALS: usize = 32;
+/// Nor are those for each letter of a larger class: what is before it will do.
+const MAX_CLASS: usize = 4;
 /// A one-pass automaton is fast but large; beyond this size the slower one is better.
 const MAX_ONE_PASS: usize = 256 << 10;
 
@@ -256,7 +258,7 @@ pub(super) fn explain(error: &str) -> String {
 }
 
 fn literals(regex: &Hir) -> Literals {
-    let sequence = Extractor::new().limit_total(MAX_LITERALS).extract(regex);
+    let sequence = Extractor::new().limit_total(MAX_LITERALS).limit_class(MAX_CLASS).extract(regex);
     let Some(literals) = sequence.literals() else { return vec![Box::default()] };
     let mut literals: Literals = literals.iter().map(|literal| literal.as_bytes().into()).collect();
     literals.sort_unstable();

@@ -9,6 +9,7 @@
 
 mod certificates;
 mod client;
+mod control;
 mod default;
 mod error;
 mod pem;
@@ -18,6 +19,7 @@ mod tests;
 
 pub use certificates::Certificates;
 pub use client::{Verify, client_config};
+pub use control::server_config;
 pub use default::default_certificate;
 pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, roots};

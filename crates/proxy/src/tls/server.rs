@@ -59,7 +59,7 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+    pub(super) fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
         let wanted = |version| self.protocols.contains(&version);
         let mut versions = Vec::new();
         if wanted(Version::Tls13) {

@@ -1,0 +1,63 @@
+//! Conditions that a client puts on a request: `If-Match` and `If-None-Match`.
+use super::answer::Denied;
+use super::shown::{Shown, etag};
+use axum::http::{HeaderMap, header};
+use weir_model::Entities;
+use weir_model::entity::Entity;
+
+/// What a client knows of an entity.
+#[derive(Debug, Default)]
+pub(super) struct Conditions {
+    if_match: Option<Tags>,
+    if_none_match: Option<Tags>,
+}
+
+#[derive(Debug)]
+enum Tags {
+    /// Any entity at all.
+    Any,
+    These(Vec<String>),
+}
+
+impl Conditions {
+    /// The conditions of a request.
+    pub(super) fn of(headers: &HeaderMap) -> Conditions {
+        let tags = |name| headers.get(name)?.to_str().ok().map(Tags::read);
+        Conditions { if_match: tags(header::IF_MATCH), if_none_match: tags(header::IF_NONE_MATCH) }
+    }
+
+    /// Whether a write of an entity, which may not be there yet, goes ahead.
+    pub(super) fn allow(&self, entity: Option<&Entity>, entities: &Entities) -> Result<(), Denied> {
+        if self.if_match.is_none() && self.if_none_match.is_none() {
+            return Ok(());
+        }
+        let tag = entity.map(|entity| etag(&Shown::of(entity, entities).to_json().to_string()));
+        let known = |tags: &Tags| tag.as_deref().is_some_and(|tag| tags.have(tag));
+        let goes_ahead =
+            self.if_match.as_ref().is_none_or(known) && !self.if_none_match.as_ref().is_some_and(known);
+        if goes_ahead { Ok(()) } else { Err(Denied::Precondition) }
+    }
+
+    /// Whether the client has what it asks for already.
+    pub(super) fn is_known(&self, tag: &str) -> bool {
+        self.if_none_match.as_ref().is_some_and(|tags| tags.have(tag))
+    }
+}
+
+impl Tags {
+    fn read(written: &str) -> Tags {
+        if written.trim() == "*" {
+            return Tags::Any;
+        }
+        // A proxy that compresses makes tags weak.
+        let tags = written.split(',').map(|tag| tag.trim().trim_start_matches("W/").to_owned());
+        Tags::These(tags.collect())
+    }
+
+    fn have(&self, tag: &str) -> bool {
+        match self {
+            Tags::Any => true,
+            Tags::These(tags) => tags.iter().any(|known| known == tag),
+        }
+    }
+}

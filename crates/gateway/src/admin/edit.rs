@@ -1,0 +1,214 @@
+//! Writes: what is to become of entities, decided on the entities as they are when a write's turn has come.
+use super::answer::{Denied, Unresolved, Verb};
+use super::body::Body;
+use super::collection::{Place, naming_fields};
+use super::conditions::Conditions;
+use super::merge::merge;
+use super::place::Spot;
+use super::{form, snis};
+use crate::control::Control;
+use crate::registry::Op;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::{Choice, Json, JsonMap, Kind, References, find_plugin};
+use weir_model::{Entities, PluginSchema, Reading, Uuid};
+use weir_proxy::tls::ca_certificates;
+
+/// A write that a client asks for.
+pub(super) struct Edit {
+    pub(super) control: Arc<Control>,
+    pub(super) place: Place,
+    /// The ids, or names, in the path.
+    pub(super) ids: Vec<String>,
+    pub(super) verb: Verb,
+    pub(super) body: Body,
+    pub(super) conditions: Conditions,
+    /// Whether passwords are hashed already.
+    pub(super) skip_hash: bool,
+    /// Since 1970.
+    pub(super) now: Duration,
+}
+
+impl Edit {
+    /// What is to be done.
+    pub(super) fn decide(&self, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        let spot = self.place.spot(&self.ids, entities)?;
+        match self.verb {
+            Verb::Create => self.create(&spot, entities),
+            Verb::Replace => self.replace(&spot, entities),
+            Verb::Update => self.update(&spot, entities),
+            Verb::Delete => self.delete(&spot, entities),
+        }
+    }
+
+    fn create(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        let mut written = self.written(spot.kind, None);
+        spot.fill(&mut written);
+        self.put(written, spot, !self.skip_hash, entities)
+    }
+
+    fn replace(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        self.conditions.allow(spot.found, entities)?;
+        self.create(spot, entities)
+    }
+
+    fn update(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        let found = spot.here()?;
+        self.conditions.allow(Some(found), entities)?;
+        let change = self.written(spot.kind, Some(found));
+        let hash = change.contains_key("password") && !self.skip_hash;
+        let mut written = members(found);
+        merge(&mut written, change, spot.kind.schema(), self.plugin_of(found));
+        written.insert("id".to_owned(), found.id().to_string().into());
+        self.put(written, spot, hash, entities)
+    }
+
+    fn delete(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        // At the top it is enough that there is nothing afterwards.
+        if matches!(self.place, Place::Entity(_)) && spot.found.is_none() {
+            self.conditions.allow(None, entities)?;
+            return Ok(Vec::new());
+        }
+        let found = spot.here()?;
+        if matches!(self.place, Place::Named(_)) {
+            return Err(Denied::Method);
+        }
+        self.conditions.allow(Some(found), entities)?;
+        Ok(vec![Op::Delete(found.kind(), found.id())])
+    }
+
+    /// What the body says, each value of its field's type; `found` is what is there already.
+    fn written(&self, kind: EntityKind, found: Option<&Entity>) -> JsonMap {
+        let mut written = self.body.members.clone();
+        if self.body.untyped {
+            let named = written.get("name").and_then(Json::as_str);
+            let plugin = named.and_then(|name| find_plugin(self.control.plugins(), name));
+            let plugin = plugin.or_else(|| self.plugin_of(found?));
+            form::typed(kind, &mut written, plugin);
+        }
+        written
+    }
+
+    fn plugin_of(&self, entity: &Entity) -> Option<&PluginSchema> {
+        match entity {
+            Entity::Plugins(plugin) => find_plugin(self.control.plugins(), &plugin.name),
+            _ => None,
+        }
+    }
+
+    /// Puts an entity, and all that goes with it.
+    fn put(
+        &self,
+        mut written: JsonMap,
+        spot: &Spot<'_>,
+        hash_passwords: bool,
+        entities: &Entities,
+    ) -> Result<Vec<Op>, Denied> {
+        let kind = spot.kind;
+        let id = written.get("id").and_then(Json::as_str).and_then(|id| Uuid::try_parse(id).ok());
+        if let Some(id) = id.filter(|id| spot.found.is_none() && entities.get(kind, *id).is_some()) {
+            return Err(Denied::PrimaryKeyTaken(id));
+        }
+        let names = snis::taken(kind, &mut written)?;
+        let writer = Writer { plugins: self.control.plugins(), hash_passwords, now: self.now };
+        let entity = writer.entity(kind, written, entities)?;
+        let id = entity.id();
+        let mut ops = vec![Op::Put(entity)];
+        if let Some(names) = names {
+            ops.extend(snis::ops(id, &names, &writer, entities)?);
+        }
+        if let Some((owner, field)) = spot.owner {
+            let mut owner_written = members(owner);
+            owner_written.insert(field.to_owned(), id.to_string().into());
+            let writer = Writer { hash_passwords: false, ..writer };
+            ops.push(Op::Put(writer.entity(owner.kind(), owner_written, entities)?));
+        }
+        Ok(ops)
+    }
+}
+
+/// An entity's members.
+fn members(entity: &Entity) -> JsonMap {
+    match entity.to_value() {
+        Json::Object(members) => members,
+        _ => JsonMap::new(),
+    }
+}
+
+/// Reads what is written of entities.
+#[derive(Clone, Copy)]
+pub(super) struct Writer<'w> {
+    plugins: &'w [PluginSchema],
+    hash_passwords: bool,
+    now: Duration,
+}
+
+impl Writer<'_> {
+    /// Reads an entity, with the time of now.
+    pub(super) fn entity(
+        &self,
+        kind: EntityKind,
+        mut written: JsonMap,
+        entities: &Entities,
+    ) -> Result<Entity, Denied> {
+        if let Some(unresolved) = unresolved(kind, &written, entities) {
+            return Err(Denied::Unresolved(unresolved));
+        }
+        self.stamp(kind, &mut written);
+        if let Some(digest) = certificate_digest(kind, &written) {
+            written.insert("cert_digest".to_owned(), digest.into());
+        }
+        let references = &ByIdOrName(entities);
+        let reading = Reading { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
+        Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)
+    }
+
+    fn stamp(&self, kind: EntityKind, written: &mut JsonMap) {
+        let Some(field) = kind.schema().field("created_at") else { return };
+        let now = match field.kind {
+            Kind::Integer(..) => Json::from(self.now.as_secs()),
+            _ => (self.now.as_millis() as f64 / 1000.0).into(),
+        };
+        if kind.schema().field("updated_at").is_some() {
+            written.insert("updated_at".to_owned(), now.clone());
+        }
+        if written.get("created_at").is_none_or(Json::is_null) {
+            written.insert("created_at".to_owned(), now);
+        }
+    }
+}
+
+/// The SHA-256 of an authority's certificate, in hexadecimal digits; none of what is no certificate.
+fn certificate_digest(kind: EntityKind, written: &JsonMap) -> Option<String> {
+    if kind != EntityKind::CaCertificates {
+        return None;
+    }
+    let certificates = ca_certificates(written.get("cert")?.as_str()?).ok()?;
+    let digest = Sha256::digest(certificates.first()?);
+    Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A reference by name to an entity that is not there.
+fn unresolved(kind: EntityKind, written: &JsonMap, entities: &Entities) -> Option<Unresolved> {
+    naming_fields(kind).find_map(|(field, kind)| {
+        let named = written.get(field)?.as_object().filter(|named| !named.contains_key("id"))?;
+        let (key, value) = named.iter().find(|(_, value)| value.is_string())?;
+        let is_there = entities.resolve(kind.as_str(), value.as_str()?).is_some();
+        (!is_there).then(|| Unresolved { field, kind, by: (key.clone(), value.clone()) })
+    })
+}
+
+/// Takes any id for that of an entity: whether there is one is a rule across entities, with an answer of its own.
+struct ByIdOrName<'e>(&'e Entities);
+
+impl References for ByIdOrName<'_> {
+    fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
+        self.0.resolve(kind, name).or_else(|| Uuid::try_parse(name).ok())
+    }
+
+    fn names(&self, kind: &str) -> Vec<&str> {
+        self.0.names(kind)
+    }
+}

@@ -1,0 +1,172 @@
+//! `/config`: the whole configuration at once, where it lives in no database.
+use super::flattened;
+use crate::admin::answer::{Denied, json_answer};
+use crate::admin::body::Body;
+use crate::admin::shown::Shown;
+use crate::aside::aside;
+use crate::configuration;
+use crate::control::Control;
+use crate::registry::WriteError;
+use crate::status::message;
+use crate::store::transfer::export;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::Arc;
+use weir_model::schema::{Choice, Problem};
+use weir_model::{Document, Format};
+
+/// The longest configuration that is read.
+pub(super) const LONGEST: usize = 256 << 20;
+
+/// Why a configuration was not loaded.
+enum Refused {
+    /// The node keeps its configuration in a database.
+    Database,
+    /// The body is too long.
+    TooLarge,
+    /// The request says nothing that is a configuration.
+    Nothing,
+    /// The one in force is the same.
+    Same,
+    /// What is wrong with the request.
+    Request(Denied),
+    /// What is wrong with the configuration.
+    Problems(Vec<Problem>, Written),
+    /// It is fine, and still cannot be put in force.
+    Write(WriteError<Infallible>),
+}
+
+/// A configuration as it was sent.
+struct Written {
+    text: String,
+    format: Format,
+}
+
+impl Written {
+    /// JSON has no other start; everything else is YAML.
+    fn of(text: String) -> Written {
+        let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
+        Written { text, format }
+    }
+}
+
+pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
+    if control.registry().is_stored() {
+        return Refused::Database.answer(false);
+    }
+    let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
+    match aside("weir-config", move || export(&entities, control.plugins())).await {
+        Ok(text) => json_answer(StatusCode::OK, &json!({ "config": text })),
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+    }
+}
+
+pub(super) async fn load(
+    State(control): State<Arc<Control>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let arguments = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let on: Vec<_> = arguments.filter(|(_, value)| matches!(value.as_ref(), "1" | "true")).collect();
+    let asked = |name: &str| on.iter().any(|(argument, _)| argument == name);
+    let Ok(body) = body else { return Refused::TooLarge.answer(false) };
+    match replace(&control, &headers, body, asked("check_hash")).await {
+        Ok(()) => json_answer(StatusCode::CREATED, &entities(&control)),
+        Err(refused) => refused.answer(asked("flatten_errors")),
+    }
+}
+
+async fn replace(
+    control: &Arc<Control>,
+    headers: &HeaderMap,
+    body: Bytes,
+    check_hash: bool,
+) -> Result<(), Refused> {
+    if control.registry().is_stored() {
+        return Err(Refused::Database);
+    }
+    let written = written(headers, body).await?;
+    let hash = configuration::hash(&written.text);
+    if check_hash && hash == control.config_hash() {
+        return Err(Refused::Same);
+    }
+    let plugins = control.plugins().to_vec();
+    let read = aside("weir-config", move || {
+        // Who may write here need not know what is in the environment of the process.
+        match Document::read(&written.text, written.format, &plugins, &|_| None) {
+            Ok(read) => Ok(read.document),
+            Err(problems) => Err(Refused::Problems(problems, written)),
+        }
+    });
+    let document =
+        read.await.map_err(|error| Refused::Write(WriteError::Unavailable(error.to_string())))??;
+    control.registry().replace(document, hash).await.map(|_| ()).map_err(Refused::Write)
+}
+
+/// The text of the configuration: the body itself, or its argument `config`.
+async fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Refused> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_yaml = content_type.is_none_or(|content_type| content_type.contains("yaml"));
+    if is_yaml {
+        let text = String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?;
+        return if text.trim().is_empty() { Err(Refused::Nothing) } else { Ok(Written::of(text)) };
+    }
+    let mut members = Body::read(content_type, body.clone()).await.map_err(Refused::Request)?.members;
+    match members.remove("config") {
+        Some(Value::String(text)) => Ok(Written::of(text)),
+        Some(config @ Value::Object(_)) => Ok(Written::of(config.to_string())),
+        _ if members.contains_key("_format_version") => {
+            Ok(Written::of(String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?))
+        }
+        _ => Err(Refused::Nothing),
+    }
+}
+
+/// Every entity, by kind and id.
+fn entities(control: &Control) -> Value {
+    let mut all = json!({});
+    let known = control.registry().entities();
+    for entity in known.iter() {
+        all[entity.kind().as_str()][entity.id().to_string()] = Shown::of(entity, &known).to_json();
+    }
+    all
+}
+
+impl Refused {
+    fn answer(self, flatten: bool) -> Response {
+        match self {
+            Refused::Database => message(
+                StatusCode::BAD_REQUEST,
+                "this endpoint is only available when Kong is configured to not use a database",
+            ),
+            Refused::TooLarge => message(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &format!("Payload too large: send {} MiB at most", LONGEST >> 20),
+            ),
+            Refused::Nothing => message(StatusCode::BAD_REQUEST, "expected a declarative configuration"),
+            Refused::Same => StatusCode::NOT_MODIFIED.into_response(),
+            Refused::Request(denied) => denied.into_response(),
+            Refused::Problems(problems, written) => {
+                let root = weir_model::declarative::to_json(&written.text, written.format);
+                flattened::invalid(&problems, &root.unwrap_or_default(), flatten)
+            }
+            Refused::Write(WriteError::Uncompilable(error)) => {
+                let problem = Problem { at: Default::default(), path: String::new(), message: error.message };
+                flattened::invalid(&[problem], &Value::Null, flatten)
+            }
+            Refused::Write(WriteError::Unavailable(reason)) => {
+                message(StatusCode::SERVICE_UNAVAILABLE, &reason)
+            }
+            Refused::Write(WriteError::ReadOnly | WriteError::Refused(_)) => {
+                message(StatusCode::CONFLICT, "the configuration cannot be replaced now: try again")
+            }
+            Refused::Write(WriteError::Decided(never)) => match never {},
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `/endpoints`: every path there is.
+use crate::admin::answer::json_answer;
+use crate::admin::collection::{Place, places};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use weir_model::schema::Choice;
+
+/// Paths that are about no collection of entities.
+const OTHERS: &[&str] = &[
+    "/",
+    "/config",
+    "/debug/node/log-level",
+    "/debug/node/log-level/{log_level}",
+    "/endpoints",
+    "/metrics",
+    "/openapi.json",
+    "/plugins/enabled",
+    "/plugins/schema/{name}",
+    "/schemas/plugins/{name}",
+    "/schemas/plugins/validate",
+    "/schemas/{entity}",
+    "/schemas/{entity}/validate",
+    "/status",
+    "/tags",
+    "/tags/{tag}",
+    "/upstreams/{upstreams}/health",
+    "/upstreams/{upstreams}/targets/{targets}/healthy",
+    "/upstreams/{upstreams}/targets/{targets}/unhealthy",
+    "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
+    "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
+];
+
+pub(super) async fn list() -> Response {
+    let mut paths: Vec<_> = places().into_iter().map(|(path, place)| kongs(&path, place)).collect();
+    paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
+    paths.sort_unstable();
+    json_answer(StatusCode::OK, &json!({ "data": paths }))
+}
+
+/// A path with its parameters called as Kong calls them: by the kinds of the entities.
+pub(super) fn kongs(path: &str, place: Place) -> String {
+    let (id, child) = match place {
+        Place::Collection(kind) | Place::Entity(kind) => (kind, kind),
+        Place::Children(nesting) | Place::Child(nesting) => (nesting.parent, nesting.kind),
+        Place::Named(naming) => (naming.owner, naming.kind),
+    };
+    path.replace("{id}", &format!("{{{}}}", id.as_str()))
+        .replace("{child}", &format!("{{{}}}", child.as_str()))
+}

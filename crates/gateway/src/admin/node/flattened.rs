@@ -1,0 +1,195 @@
+//! What is wrong with a whole configuration, in Kong's form: as deep as the configuration is, or entity by entity.
+use crate::admin::answer::json_answer;
+use crate::admin::violations::Violations;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use weir_model::entity::EntityKind;
+use weir_model::schema::{Choice, Problem, Violation};
+
+/// Kong's refusal of a configuration. `root` is what was sent, to tell entities by their names.
+pub(super) fn invalid(problems: &[Problem], root: &Value, flatten: bool) -> Response {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let mut body = json!({
+        "code": 14,
+        "name": "invalid declarative configuration",
+        "message": format!("declarative config is invalid: {}", lines.join("; ")),
+    });
+    let mut rest: Vec<Violation> =
+        problems.iter().map(|problem| Violation::new(&problem.path, &problem.message)).collect();
+    if flatten {
+        let found = Flattened::of(rest, root);
+        body["flattened_errors"] = found.entities.iter().map(Faulty::told).collect();
+        rest = found.rest;
+    }
+    body["fields"] = Violations::of(&rest).fields;
+    json_answer(StatusCode::BAD_REQUEST, &body)
+}
+
+/// Violations, entity by entity.
+struct Flattened<'r> {
+    entities: Vec<Faulty<'r>>,
+    /// Those that are about no entity.
+    rest: Vec<Violation>,
+}
+
+/// What is wrong with one entity.
+struct Faulty<'r> {
+    kind: EntityKind,
+    entity: &'r Value,
+    violations: Vec<Violation>,
+}
+
+impl<'r> Flattened<'r> {
+    fn of(violations: Vec<Violation>, root: &'r Value) -> Self {
+        let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
+        for violation in violations {
+            let Some((kind, entity, below)) = entity_at(&violation.path, root) else {
+                found.rest.push(violation);
+                continue;
+            };
+            let violation = Violation::new(below, violation.message);
+            match found.entities.iter_mut().find(|faulty| std::ptr::eq(faulty.entity, entity)) {
+                Some(faulty) => faulty.violations.push(violation),
+                None => found.entities.push(Faulty { kind, entity, violations: vec![violation] }),
+            }
+        }
+        found
+    }
+}
+
+/// The innermost entity on a path such as `services[0].routes[1].paths[0]`, and the path below it.
+fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r Value, &'p str)> {
+    let (mut at, mut rest, mut found) = (root, path, None);
+    while let Some((name, after)) = rest.split_once('[') {
+        let Some((kind, (index, after))) = EntityKind::from_name(name).zip(after.split_once(']')) else {
+            break;
+        };
+        let Some(entity) = index.parse().ok().and_then(|index: usize| at.get(name)?.get(index)) else {
+            break;
+        };
+        (at, rest) = (entity, after.trim_start_matches('.'));
+        found = Some((kind, entity, rest));
+    }
+    found
+}
+
+impl Faulty<'_> {
+    fn told(&self) -> Value {
+        let mut errors = Vec::new();
+        flatten(&Violations::of(&self.violations).fields, "", &mut errors);
+        let member = |name: &str| self.entity.get(name).cloned();
+        let mut told = json!({
+            "entity_type": self.kind.as_str().trim_end_matches('s'),
+            "entity": self.own_fields(),
+            "errors": errors,
+        });
+        let name = member("name").or_else(|| member("username"));
+        for (field, value) in
+            [("entity_id", member("id")), ("entity_name", name), ("entity_tags", member("tags"))]
+        {
+            if let Some(value) = value {
+                told[field] = value;
+            }
+        }
+        told
+    }
+
+    /// The entity without those nested in it, and without what is secret.
+    fn own_fields(&self) -> Value {
+        let schema = self.kind.schema();
+        let Some(members) = self.entity.as_object() else { return self.entity.clone() };
+        let own = |name: &str| {
+            let is_child = self.kind.children().iter().any(|(child, _)| child.as_str() == name);
+            let is_secret = schema.field(name).is_some_and(|field| field.secret);
+            !is_child && !is_secret
+        };
+        members
+            .iter()
+            .filter(|(name, _)| own(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+}
+
+/// Messages at their fields, as a list of messages with the paths of their fields.
+fn flatten(fields: &Value, path: &str, errors: &mut Vec<Value>) {
+    match fields {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match (name.as_str(), member) {
+                    ("@entity", Value::Array(messages)) => errors.extend(
+                        messages.iter().map(|message| json!({ "type": "entity", "message": message })),
+                    ),
+                    _ if path.is_empty() => flatten(member, name, errors),
+                    _ => flatten(member, &format!("{path}.{name}"), errors),
+                }
+            }
+        }
+        Value::Array(elements) => {
+            let (messages, deeper): (Vec<_>, Vec<_>) =
+                elements.iter().enumerate().filter(|(_, e)| !e.is_null()).partition(|(_, e)| e.is_string());
+            if !messages.is_empty() {
+                let messages: Value = messages.into_iter().map(|(_, message)| message.clone()).collect();
+                errors.push(json!({ "type": "field", "field": path, "messages": messages }));
+            }
+            // Kong counts from 1.
+            deeper.into_iter().for_each(|(index, e)| flatten(e, &format!("{path}.{}", index + 1), errors));
+        }
+        message => errors.push(json!({ "type": "field", "field": path, "message": message })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flattened(problems: &[(&str, &str)], root: &Value) -> (Vec<Value>, usize) {
+        let violations = problems.iter().map(|(path, message)| Violation::new(*path, *message)).collect();
+        let found = Flattened::of(violations, root);
+        (found.entities.iter().map(Faulty::told).collect(), found.rest.len())
+    }
+
+    #[test]
+    fn each_entity_is_told_once_with_all_its_errors() {
+        let root = json!({ "services": [{
+            "name": "s", "tags": ["t"], "routes": [{ "id": "r", "paths": ["x", "/y"] }],
+        }] });
+        let problems = [
+            ("services[0].retries", "too many"),
+            ("services[0].routes[0].paths[0]", "no slash"),
+            ("services[0].routes[0]", "matches nothing"),
+            ("services[0].routes[0].sources[1].ip", "no address"),
+            ("_format_version", "unknown"),
+        ];
+        let (entities, rest) = flattened(&problems, &root);
+        assert_eq!(rest, 1);
+        assert_eq!(
+            entities,
+            [
+                json!({
+                    "entity_type": "service", "entity_name": "s", "entity_tags": ["t"],
+                    "entity": { "name": "s", "tags": ["t"] },
+                    "errors": [{ "type": "field", "field": "retries", "message": "too many" }],
+                }),
+                json!({
+                    "entity_type": "route", "entity_id": "r",
+                    "entity": { "id": "r", "paths": ["x", "/y"] },
+                    "errors": [
+                        { "type": "entity", "message": "matches nothing" },
+                        { "type": "field", "field": "paths", "messages": ["no slash"] },
+                        { "type": "field", "field": "sources.2.ip", "message": "no address" },
+                    ],
+                }),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_secret_is_not_repeated() {
+        let root = json!({ "consumers": [{ "keyauth_credentials": [{ "key": "hush", "ttl": -1 }] }] });
+        let (entities, _) = flattened(&[("consumers[0].keyauth_credentials[0].ttl", "negative")], &root);
+        assert_eq!(entities[0]["entity_type"], "keyauth_credential");
+        assert!(!entities[0].to_string().contains("hush"));
+    }
+}

@@ -1,0 +1,22 @@
+//! `/debug/node/log-level`: how much the node logs, while it runs.
+
+use crate::logger;
+use crate::settings::{LogLevel, Value};
+use crate::status::message;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+pub(super) async fn show() -> Response {
+    message(StatusCode::OK, &format!("log level: {}", logger::level()))
+}
+
+pub(super) async fn change(Path(level): Path<String>) -> Response {
+    match LogLevel::parse(&level) {
+        Ok(level) => {
+            logger::set_level(level);
+            message(StatusCode::OK, "log level changed")
+        }
+        Err(error) => message(StatusCode::BAD_REQUEST, &format!("unknown log level: {error}")),
+    }
+}

@@ -1,0 +1,39 @@
+//! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
+mod config;
+mod endpoints;
+mod flattened;
+mod health;
+mod log_level;
+mod openapi;
+mod root;
+mod schemas;
+mod tags;
+
+use super::answer::Denied;
+use crate::control::Control;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post, put};
+use std::sync::Arc;
+
+/// The routes of the node itself.
+pub(super) fn router() -> Router<Arc<Control>> {
+    Router::new()
+        .route("/", get(root::root))
+        .route("/config", get(config::show).post(config::load).layer(DefaultBodyLimit::max(config::LONGEST)))
+        .route("/debug/node/log-level", get(log_level::show))
+        .route("/debug/node/log-level/{level}", put(log_level::change))
+        .route("/endpoints", get(endpoints::list))
+        .route("/openapi.json", get(openapi::document))
+        .route("/plugins/enabled", get(schemas::enabled_plugins))
+        .route("/plugins/schema/{plugin}", get(schemas::of_plugin_config))
+        .route("/schemas/plugins/{plugin}", get(schemas::of_plugin))
+        .route("/schemas/plugins/validate", post(schemas::validate))
+        .route("/schemas/{entity}", get(schemas::of_entity))
+        .route("/schemas/{entity}/validate", post(schemas::validate))
+        .route("/tags", get(tags::list))
+        .route("/tags/{tag}", get(tags::list_one))
+        .route("/upstreams/{upstream}/health", get(health::of_upstream))
+        .merge(health::of_targets())
+        .method_not_allowed_fallback(|| async { Denied::Method })
+}

@@ -1,0 +1,154 @@
+//! The operations on entities: the same for every kind, at every place where they are found.
+use super::{answer, name_of, operation, path_parameters, response_ref, schema_ref};
+use crate::admin::collection::{Place, places};
+use crate::admin::node::endpoints::kongs;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use weir_model::entity::EntityKind;
+use weir_model::schema::{Choice, JsonMap, Side};
+
+/// An entity of a kind: what its declaration says, and what is written beside its fields.
+pub(super) fn schema(kind: EntityKind, side: Side) -> Value {
+    let mut schema = kind.schema().to_json_schema(side);
+    match kind {
+        EntityKind::Services if side == Side::Written => {
+            schema["properties"]["url"] =
+                json!({ "type": "string", "description": "Protocol, host, port and path at once." });
+            // A URL names the host as well.
+            schema["required"] = json!([]);
+        }
+        EntityKind::Certificates => {
+            schema["properties"]["snis"] = json!({
+                "type": "array", "items": { "type": "string" }, "description": "The server names it is presented for.",
+            });
+        }
+        _ => {}
+    }
+    schema
+}
+
+/// Every path on which entities are found.
+pub(super) fn paths() -> JsonMap {
+    let mut paths = BTreeMap::new();
+    for (path, place) in places() {
+        let path = kongs(&path, place);
+        let described = describe(&path, place);
+        paths.insert(path, described);
+    }
+    paths.into_iter().collect()
+}
+
+fn describe(path: &str, place: Place) -> Value {
+    let on = Operations { path, kind: place.kind() };
+    let mut described = json!({ "parameters": path_parameters(path) });
+    if place.is_collection() {
+        described["get"] = on.list();
+        described["post"] = on.write("post", "Create", "201");
+        return described;
+    }
+    described["get"] = on.get();
+    described["put"] = on.write("put", "Create or replace", "200");
+    described["patch"] = on.write("patch", "Change fields of", "200");
+    if !matches!(place, Place::Named(_)) {
+        described["delete"] = on.delete();
+    }
+    described
+}
+
+/// The operations on one path.
+struct Operations<'p> {
+    path: &'p str,
+    kind: EntityKind,
+}
+
+impl Operations<'_> {
+    fn operation(&self, verb: &str, summary: &str, responses: Value) -> Value {
+        let name: Vec<_> = self
+            .path
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(|part| part.trim_matches(['{', '}']))
+            .collect();
+        let single = if self.path.ends_with('}') { "one-" } else { "" };
+        operation(&format!("{verb}-{single}{}", name.join("-")), summary, responses)
+    }
+
+    fn entity(&self, side: Side) -> Value {
+        schema_ref(&name_of(self.kind, side))
+    }
+
+    fn list(&self) -> Value {
+        let page = json!({
+            "type": "object",
+            "properties": {
+                "data": { "type": "array", "items": self.entity(Side::Answered) },
+                "offset": { "type": ["string", "null"] },
+                "next": { "type": ["string", "null"] },
+            },
+            "required": ["data", "next"],
+        });
+        let responses = json!({
+            "200": answer("A page of them", page),
+            "400": response_ref("Invalid"),
+            "404": response_ref("NotFound"),
+        });
+        let mut list = self.operation("list", &format!("List {}", self.kind.as_str()), responses);
+        list["parameters"] = parameters(&["size", "offset", "tags"]);
+        list
+    }
+
+    fn get(&self) -> Value {
+        let responses = json!({
+            "200": answer("The entity", self.entity(Side::Answered)),
+            "304": { "description": "The entity is the one that If-None-Match names" },
+            "400": response_ref("Invalid"),
+            "404": response_ref("NotFound"),
+        });
+        self.operation("get", &format!("Show one of the {}", self.kind.as_str()), responses)
+    }
+
+    fn delete(&self) -> Value {
+        let mut responses = refusals();
+        responses["204"] = json!({ "description": "There is no such entity any more" });
+        let mut delete =
+            self.operation("delete", &format!("Delete one of the {}", self.kind.as_str()), responses);
+        delete["parameters"] = parameters(&["wait", "if_match"]);
+        delete
+    }
+
+    fn write(&self, verb: &str, does: &str, status: &str) -> Value {
+        let mut responses = refusals();
+        responses[status] = answer("The entity as it is now", self.entity(Side::Answered));
+        let mut write = self.operation(verb, &format!("{does} one of the {}", self.kind.as_str()), responses);
+        let names: &[_] = if verb == "post" { &["wait"] } else { &["wait", "if_match"] };
+        write["parameters"] = parameters(names);
+        let schema = match verb {
+            // What is not sent stays as it is.
+            "patch" => {
+                json!({ "type": "object", "properties": schema(self.kind, Side::Written)["properties"] })
+            }
+            _ => self.entity(Side::Written),
+        };
+        write["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        write
+    }
+}
+
+fn parameters(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })).collect()
+}
+
+/// Why a write may be refused.
+fn refusals() -> Value {
+    let refusals = [
+        ("400", "Invalid"),
+        ("404", "NotFound"),
+        ("409", "Taken"),
+        ("412", "Changed"),
+        ("413", "TooLarge"),
+        ("415", "MediaType"),
+        ("503", "Unavailable"),
+    ];
+    refusals.into_iter().map(|(status, name)| (status.to_owned(), response_ref(name))).collect()
+}

@@ -1,0 +1,122 @@
+//! The operations that are about the node.
+use super::{answer, operation, path_parameters, response_ref, schema_ref};
+use serde_json::{Value, json};
+use weir_model::schema::JsonMap;
+
+/// A path, a verb, the operation's name, and what it does.
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+const ASKED: &[Row] = &[
+    ("/", "get", "root", "What this node is and can do"),
+    ("/config", "get", "get-config", "The whole configuration, where it lives in no database"),
+    ("/debug/node/log-level", "get", "get-log-level", "How much is logged"),
+    ("/endpoints", "get", "list-endpoints", "Every path"),
+    ("/openapi.json", "get", "openapi", "This document"),
+    ("/plugins/enabled", "get", "list-enabled-plugins", "The plugins that may be configured"),
+    ("/plugins/schema/{name}", "get", "get-plugin-config-schema", "The fields of a plugin's configuration"),
+    ("/schemas/{entity}", "get", "get-schema", "The fields of a kind of entity"),
+    ("/schemas/plugins/{name}", "get", "get-plugin-schema", "The fields of a plugin"),
+    ("/status", "get", "status", "How the node fares"),
+    ("/tags", "get", "list-tags", "Which entities have which tags"),
+    ("/tags/{tag}", "get", "list-tag", "Which entities have a tag"),
+    ("/upstreams/{upstreams}/health", "get", "get-upstream-health", "How the targets of an upstream fare"),
+];
+
+const MARKED: &[&str] = &[
+    "/upstreams/{upstreams}/targets/{targets}/healthy",
+    "/upstreams/{upstreams}/targets/{targets}/unhealthy",
+    "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
+    "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
+];
+
+/// Every path that is about no entity.
+pub(super) fn paths() -> JsonMap {
+    let mut paths = json!({});
+    let object = json!({ "type": "object" });
+    for (path, verb, id, summary) in ASKED {
+        let mut responses = json!({ "200": answer(summary, object.clone()), "400": response_ref("Invalid") });
+        if path.contains('{') {
+            responses["404"] = response_ref("NotFound");
+        }
+        add(&mut paths, path, verb, operation(id, summary, responses));
+    }
+    for path in MARKED {
+        let health = path.rsplit('/').next().unwrap_or_default();
+        let whose = if path.contains("{address}") { "an-address" } else { "a-target" };
+        let responses = json!({ "204": { "description": "Noted" }, "404": response_ref("NotFound") });
+        for verb in ["post", "put"] {
+            let id = format!("{verb}-{health}-{whose}");
+            add(&mut paths, path, verb, operation(&id, &format!("Call it {health}"), responses.clone()));
+        }
+    }
+    add(&mut paths, "/config", "post", load());
+    add(&mut paths, "/schemas/{entity}/validate", "post", validate("validate"));
+    add(&mut paths, "/schemas/plugins/validate", "post", validate("validate-plugin"));
+    add(&mut paths, "/debug/node/log-level/{log_level}", "put", log_level());
+    add(&mut paths, "/metrics", "get", metrics());
+    match paths {
+        Value::Object(paths) => paths,
+        _ => JsonMap::new(),
+    }
+}
+
+fn add(paths: &mut Value, path: &str, verb: &str, operation: Value) {
+    let parameters = path_parameters(path);
+    if !parameters.is_empty() {
+        paths[path]["parameters"] = parameters.into();
+    }
+    paths[path][verb] = operation;
+}
+
+fn load() -> Value {
+    let mut load = operation(
+        "post-config",
+        "Replace the whole configuration, where it lives in no database",
+        json!({
+            "201": answer("The entities, by kind and id", json!({ "type": "object" })),
+            "304": { "description": "With `check_hash`: it is the configuration in force" },
+            "400": response_ref("Invalid"),
+            "413": response_ref("TooLarge"),
+            "415": response_ref("MediaType"),
+            "503": response_ref("Unavailable"),
+        }),
+    );
+    let flag = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string", "enum": ["1", "0"] } });
+    load["parameters"] = json!([flag("check_hash"), flag("flatten_errors")]);
+    let config = json!({
+        "type": "object", "properties": { "config": { "type": "string" } }, "required": ["config"],
+    });
+    load["requestBody"] = json!({
+        "required": true,
+        "content": { "application/json": { "schema": config }, "application/yaml": { "schema": { "type": "string" } } },
+    });
+    load
+}
+
+fn validate(id: &str) -> Value {
+    let mut validate = operation(
+        id,
+        "Whether an entity would be accepted, whatever else there is",
+        json!({
+            "200": answer("It would", schema_ref("message")),
+            "400": response_ref("Invalid"),
+            "404": response_ref("NotFound"),
+            "413": response_ref("TooLarge"),
+            "415": response_ref("MediaType"),
+        }),
+    );
+    validate["requestBody"] =
+        json!({ "required": true, "content": { "application/json": { "schema": { "type": "object" } } } });
+    validate
+}
+
+fn log_level() -> Value {
+    let responses = json!({ "200": answer("It is so from now on", schema_ref("message")), "400": response_ref("Invalid") });
+    operation("put-log-level", "Log more or less", responses)
+}
+
+fn metrics() -> Value {
+    let text =
+        json!({ "description": "Metrics", "content": { "text/plain": { "schema": { "type": "string" } } } });
+    operation("metrics", "Metrics for Prometheus", json!({ "200": text }))
+}

@@ -1,0 +1,140 @@
+//! `GET /`: what tools ask first, to learn what they are talking to.
+use crate::admin::answer::json_answer;
+use crate::control::Control;
+use crate::settings::{Database, Listen, Listeners, Settings};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use weir_model::entity::{Entity, EntityKind};
+use weir_proxy::plugins::PLUGINS;
+
+/// The version of Kong whose API is spoken here: by it tools decide what to send.
+pub(super) const KONG_VERSION: &str = "3.9.1";
+
+pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
+    let process = std::process::id();
+    json_answer(
+        StatusCode::OK,
+        &json!({
+            "tagline": "Welcome to Weir",
+            "version": KONG_VERSION,
+            "edition": "community",
+            "hostname": rustix::system::uname().nodename().to_string_lossy(),
+            "node_id": control.node_id(),
+            "lua_version": "none",
+            "timers": { "running": 0, "pending": 0 },
+            "pids": { "master": process, "workers": [process] },
+            "plugins": plugins(&control),
+            "configuration": configuration(&control),
+            "weir": {
+                "version": env!("CARGO_PKG_VERSION"),
+                "database": kept_in(&control),
+                "revision": control.registry().revision().0,
+                "in_force": control.registry().in_force().0,
+            },
+        }),
+    )
+}
+
+fn plugins(control: &Control) -> Value {
+    let available = control.plugins().iter().filter(|plugin| plugin.available);
+    let priority = |name| PLUGINS.iter().find(|plugin| plugin.name == name).map(|plugin| plugin.priority);
+    let on_server: Value = available
+        .map(|plugin| {
+            let about = json!({ "version": KONG_VERSION, "priority": priority(plugin.name) });
+            (plugin.name.to_owned(), about)
+        })
+        .collect();
+    let entities = control.registry().entities();
+    let configured = entities.after(EntityKind::Plugins, None).filter_map(|entity| match entity {
+        Entity::Plugins(plugin) => Some(plugin.name.as_str()),
+        _ => None,
+    });
+    let in_use: BTreeSet<_> = configured.collect();
+    json!({ "available_on_server": on_server, "enabled_in_cluster": in_use, "disabled_on_server": {} })
+}
+
+/// Those of Kong's settings that tools look at.
+fn configuration(control: &Control) -> Value {
+    let settings = control.settings();
+    let names: Vec<_> = control.plugins().iter().filter(|plugin| plugin.available).map(|p| p.name).collect();
+    json!({
+        "database": database(control),
+        "role": "traditional",
+        "router_flavor": "traditional_compatible",
+        "portal": false,
+        "rbac": "off",
+        "anonymous_reports": false,
+        "prefix": settings.prefix,
+        "plugins": settings.plugins,
+        "loaded_plugins": names.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect::<Value>(),
+        "nginx_worker_processes": settings.workers.0.to_string(),
+        "proxy_listen": texts(&settings.proxy_listen),
+        "admin_listen": texts(&settings.admin_listen),
+        "status_listen": texts(&settings.status_listen),
+        "stream_listen": ["off"],
+        "proxy_listeners": proxy_listeners(control, settings),
+        "admin_listeners": listeners(&settings.admin_listen),
+        "status_listeners": listeners(&settings.status_listen),
+        "stream_listeners": [],
+    })
+}
+
+/// Kong knows two ways to keep a configuration: tools write entities to a node that has a database, whichever it is, and
+/// whole files to one that has none.
+fn database(control: &Control) -> &'static str {
+    if control.registry().is_stored() { "postgres" } else { "off" }
+}
+
+/// Where the configuration is kept in truth.
+fn kept_in(control: &Control) -> String {
+    let is_stored = control.registry().is_stored();
+    let otherwise = if is_stored { Database::Sqlite } else { Database::Off };
+    control.settings().database.unwrap_or(otherwise).to_string()
+}
+
+fn texts(listeners: &Listeners) -> Vec<String> {
+    if listeners.0.is_empty() {
+        return vec!["off".to_owned()];
+    }
+    listeners.0.iter().map(text).collect()
+}
+
+fn text(listen: &Listen) -> String {
+    let flag = |set: bool, name: &str| if set { format!(" {name}") } else { String::new() };
+    let backlog = listen.backlog.map(|size| format!(" backlog={size}")).unwrap_or_default();
+    format!("{}{}{}{backlog}", listen.address, flag(listen.ssl, "ssl"), flag(listen.http2, "http2"))
+}
+
+/// Where the proxy really listens, also where the system chose the port.
+fn proxy_listeners(control: &Control, settings: &Settings) -> Vec<Value> {
+    let (plain, tls) = control.addresses();
+    let (mut plain, mut tls) = (plain.into_iter(), tls.into_iter());
+    let mut bound = |listen: &Listen| {
+        let address = if listen.ssl { tls.next() } else { plain.next() };
+        Listen { address: address.unwrap_or(listen.address), ..*listen }
+    };
+    settings.proxy_listen.0.iter().map(|listen| listener(&bound(listen))).collect()
+}
+
+fn listeners(listeners: &Listeners) -> Vec<Value> {
+    listeners.0.iter().map(listener).collect()
+}
+
+fn listener(listen: &Listen) -> Value {
+    json!({
+        "listener": text(listen),
+        "ip": listen.address.ip(),
+        "port": listen.address.port(),
+        "ssl": listen.ssl,
+        "http2": listen.http2,
+        "proxy_protocol": false,
+        "bind": false,
+        "deferred": false,
+        "reuseport": false,
+        "backlog=%d+": listen.backlog.is_some(),
+    })
+}

@@ -1,0 +1,71 @@
+//! `snis` of a certificate: server names that are entities of their own, written and shown with it.
+use super::answer::Denied;
+use super::edit::Writer;
+use crate::registry::Op;
+use std::collections::BTreeSet;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::{Json, JsonMap, Violation};
+use weir_model::{Entities, Uuid};
+
+/// Takes the names out of what is written of a certificate; none where it says nothing of them.
+pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BTreeSet<String>>, Denied> {
+    if kind != EntityKind::Certificates {
+        return Ok(None);
+    }
+    let names = match written.remove("snis") {
+        None => return Ok(None),
+        Some(Json::Null) => Vec::new(),
+        Some(Json::Array(names)) => names,
+        Some(single) => vec![single],
+    };
+    let mut taken = BTreeSet::new();
+    for name in names {
+        let Some(name) = name.as_str() else { return Err(wrong("expected a list of server names")) };
+        if !taken.insert(name.to_owned()) {
+            return Err(wrong(format!("{name} is duplicated")));
+        }
+    }
+    Ok(Some(taken))
+}
+
+fn wrong(message: impl Into<String>) -> Denied {
+    Denied::Schema(vec![Violation::new("snis", message)])
+}
+
+/// What makes a certificate be presented for these names, and no others.
+pub(super) fn ops(
+    certificate: Uuid,
+    names: &BTreeSet<String>,
+    writer: &Writer<'_>,
+    entities: &Entities,
+) -> Result<Vec<Op>, Denied> {
+    let there = entities.naming((EntityKind::Certificates, certificate), EntityKind::Snis, None);
+    let superfluous = there.filter(|sni| sni.name().is_some_and(|name| !names.contains(name)));
+    let mut ops: Vec<Op> = superfluous.map(|sni| Op::Delete(EntityKind::Snis, sni.id())).collect();
+    for name in names {
+        match entities.by_value(EntityKind::Snis, "name", name) {
+            Some(Entity::Snis(sni)) if sni.certificate == certificate => {}
+            Some(Entity::Snis(sni)) => {
+                let other = sni.certificate;
+                return Err(wrong(format!("{name} already associated with existing certificate '{other}'")));
+            }
+            _ => ops.push(Op::Put(new(certificate, name, writer, entities)?)),
+        }
+    }
+    Ok(ops)
+}
+
+fn new(certificate: Uuid, name: &str, writer: &Writer<'_>, entities: &Entities) -> Result<Entity, Denied> {
+    let mut written = JsonMap::new();
+    written.insert("name".to_owned(), name.into());
+    written.insert("certificate".to_owned(), certificate.to_string().into());
+    writer.entity(EntityKind::Snis, written, entities).map_err(|denied| match denied {
+        Denied::Schema(violations) => {
+            let found = violations.into_iter();
+            Denied::Schema(
+                found.map(|violation| Violation { path: "snis".to_owned(), ..violation }).collect(),
+            )
+        }
+        other => other,
+    })
+}

@@ -1,0 +1,114 @@
+//! Violations in Kong's form: an object as deep as the entity, and one line.
+use super::tree::{Step, place};
+use weir_model::schema::{Json, JsonMap, Violation};
+
+/// What is wrong with an entity.
+pub(crate) struct Violations {
+    /// Each message at its field; those on the entity as a whole are a list at `@entity`.
+    pub(crate) fields: Json,
+    /// All messages.
+    pub(crate) message: String,
+}
+
+/// Where messages on the whole entity are.
+const ENTITY: &str = "@entity";
+
+impl Violations {
+    /// Kong's form of violations.
+    pub(crate) fn of(violations: &[Violation]) -> Violations {
+        let mut fields = Json::Object(JsonMap::new());
+        let mut lines = Vec::new();
+        for violation in violations.iter().map(Said::of) {
+            let mut steps = steps(&violation.path);
+            if steps.is_empty() {
+                steps = vec![Step::Name(ENTITY), Step::Element(None)];
+                lines.push((String::new(), violation.message.clone()));
+            } else {
+                let message = format!("{}: {}", violation.path, violation.message);
+                lines.push((violation.path.clone(), message));
+            }
+            place(&mut fields, &steps, violation.at_field.into());
+        }
+        lines.sort();
+        let count = lines.len();
+        let all = lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("; ");
+        let message = match count {
+            1 => format!("schema violation ({all})"),
+            _ => format!("{count} schema violations ({all})"),
+        };
+        Violations { fields, message }
+    }
+}
+
+/// A violation as it is told. Programs compare what Kong says of fields that are missing or unknown; people also read
+/// what to do.
+struct Said {
+    path: String,
+    at_field: String,
+    message: String,
+}
+
+impl Said {
+    fn of(violation: &Violation) -> Said {
+        let Violation { path, message } = violation;
+        if message.starts_with("required: ") {
+            let missing = "required field missing".to_owned();
+            return Said { path: path.clone(), at_field: missing.clone(), message: missing };
+        }
+        let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+        if let Some((name, hint)) = unknown {
+            let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            let at_field = "unknown field".to_owned();
+            return Said { path, message: format!("{at_field}{hint}"), at_field };
+        }
+        Said { path: path.clone(), at_field: message.clone(), message: message.clone() }
+    }
+}
+
+/// `a.b[0]` as steps.
+fn steps(path: &str) -> Vec<Step<'_>> {
+    let parts = path.split(['.', '[']).filter(|part| !part.is_empty());
+    parts
+        .map(|part| match part.strip_suffix(']').and_then(|index| index.parse().ok()) {
+            Some(index) => Step::Element(Some(index)),
+            None => Step::Name(part),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn violations_are_told_in_kongs_form() {
+        let found = [
+            Violation::new("port", "too large"),
+            Violation::new("", "needs more"),
+            Violation::new("host", "required: set `host`"),
+            Violation::new("paths[1]", "no slash"),
+            Violation::new("config.redis", "unknown field `prot`; did you mean `port`?"),
+        ];
+        let Violations { fields, message } = Violations::of(&found);
+        let expected = json!({
+            "@entity": ["needs more"],
+            "config": { "redis": { "prot": "unknown field" } },
+            "host": "required field missing",
+            "paths": [null, "no slash"],
+            "port": "too large",
+        });
+        assert_eq!(fields, expected);
+        assert_eq!(
+            message,
+            "5 schema violations (needs more; config.redis.prot: unknown field; did you mean `port`?; \
+             host: required field missing; paths[1]: no slash; port: too large)"
+        );
+    }
+
+    #[test]
+    fn one_violation_is_not_counted() {
+        let Violations { message, .. } = Violations::of(&[Violation::new("host", "required: set `host`")]);
+        assert_eq!(message, "schema violation (host: required field missing)");
+    }
+}

@@ -1,0 +1,156 @@
+//! Who may use the Admin API: tokens, of which only hashes are kept.
+use super::value::Value;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::fs;
+use subtle::ConstantTimeEq;
+use weir_model::Uuid;
+
+/// The tokens that open the Admin API; none where it asks for none.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(crate) struct AdminAuth {
+    tokens: Vec<Token>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Token {
+    name: String,
+    sha256: [u8; 32],
+}
+
+impl AdminAuth {
+    /// Whether the Admin API is open to those who can reach it.
+    pub(crate) fn is_off(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The name of a token; none if it opens nothing. The time taken says nothing about the hashes.
+    pub(crate) fn name_of(&self, token: &str) -> Option<&str> {
+        let shown: [u8; 32] = Sha256::digest(token).into();
+        let mut found = None;
+        for token in &self.tokens {
+            if bool::from(token.sha256.ct_eq(&shown)) {
+                found = Some(token.name.as_str());
+            }
+        }
+        found
+    }
+}
+
+/// A token that nobody can guess, and the setting that makes it valid.
+pub(crate) fn new_token() -> String {
+    let token = format!("weir_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    format!("token:      {token}\nadmin_auth: {}\n", hash(&token))
+}
+
+/// What the setting holds in place of a token.
+fn hash(token: &str) -> String {
+    let digest = Sha256::digest(token);
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{digits}")
+}
+
+impl Value for AdminAuth {
+    const KIND: &'static str =
+        "`sha256:…` hashes, each perhaps with a name as in `ci=sha256:…`, or a file of such lines";
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains("sha256:") || text.is_empty() {
+            return Ok(AdminAuth { tokens: tokens(text.split(','))? });
+        }
+        // The value may be a token that was written here by mistake, so no message repeats it.
+        let lines = fs::read_to_string(text).map_err(|error| {
+            format!("holds neither `sha256:…`, as `weir admin token` prints it, nor the path of a readable file: {error}")
+        })?;
+        match tokens(lines.lines().filter(|line| !line.trim_start().starts_with('#')))? {
+            tokens if tokens.is_empty() => {
+                Err("the file holds no token: add a line, as `weir admin token` prints it".to_owned())
+            }
+            tokens => Ok(AdminAuth { tokens }),
+        }
+    }
+}
+
+fn tokens<'t>(texts: impl Iterator<Item = &'t str>) -> Result<Vec<Token>, String> {
+    let texts = texts.map(str::trim).filter(|text| !text.is_empty()).enumerate();
+    texts.map(|(index, text)| token(index + 1, text)).collect()
+}
+
+fn token(number: usize, text: &str) -> Result<Token, String> {
+    let (name, hash) = match text.split_once('=') {
+        Some((name, hash)) => (name.trim().to_owned(), hash.trim()),
+        None => (format!("token {number}"), text),
+    };
+    let sha256 = hash.strip_prefix("sha256:").and_then(digest).ok_or_else(|| {
+        format!("entry {number} is not `sha256:` and 64 hexadecimal digits: `weir admin token` makes one")
+    })?;
+    Ok(Token { name, sha256 })
+}
+
+fn digest(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if digits.len() != 64 || !digits.is_ascii() {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+impl fmt::Debug for AdminAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.tokens.iter().map(|token| &token.name)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_opens_under_its_name() {
+        let text = format!("ci={}, {}", hash("one"), hash("two"));
+        let auth = AdminAuth::parse(&text).unwrap();
+        assert_eq!(auth.name_of("one"), Some("ci"));
+        assert_eq!(auth.name_of("two"), Some("token 2"));
+        assert_eq!(auth.name_of("three"), None);
+        assert_eq!(auth.name_of(""), None);
+        assert!(!auth.is_off());
+        assert!(AdminAuth::parse("").unwrap().is_off());
+    }
+
+    #[test]
+    fn a_new_token_is_opened_by_what_is_printed_with_it() {
+        let printed = new_token();
+        let value = |name: &str| printed.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        let auth = AdminAuth::parse(value("admin_auth:")).unwrap();
+        assert!(auth.name_of(value("token:")).is_some());
+        assert_ne!(printed, new_token());
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_standard() {
+        let expected = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash("abc"), expected);
+    }
+
+    #[test]
+    fn tokens_may_stand_in_a_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        assert!(AdminAuth::parse(path).unwrap_err().contains("no token"));
+        fs::write(path, format!("# who\nci={}\n\n{}\n", hash("one"), hash("two"))).unwrap();
+        let auth = AdminAuth::parse(path).unwrap();
+        assert_eq!((auth.name_of("one"), auth.name_of("two")), (Some("ci"), Some("token 2")));
+    }
+
+    #[test]
+    fn a_token_in_place_of_its_hash_is_not_repeated() {
+        for text in ["hunter2", "ci=sha256:hunter2", "sha256:hunter2"] {
+            let error = AdminAuth::parse(text).unwrap_err();
+            assert!(error.contains("weir admin token") && !error.contains("hunter2"), "{error}");
+        }
+        let auth = AdminAuth::parse(&hash("hunter2")).unwrap();
+        assert!(!format!("{auth:?}").contains(&hash("hunter2")));
+    }
+}

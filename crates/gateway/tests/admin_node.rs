@@ -1,0 +1,294 @@
+//! What the Admin API tells of the node: its schemas, its tags, its targets' health, its whole configuration.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{Gateway, Message, Peer};
+use serde_json::{Value, json};
+
+const SAMPLE: &str = r#"
+_format_version: "3.0"
+services:
+- name: orders
+  url: http://orders.test
+  tags: [shop, beta]
+  routes:
+  - name: orders
+    paths: [/orders]
+    tags: [shop]
+upstreams:
+- name: orders.test
+  targets:
+  - target: 10.0.0.1:80
+    weight: 70
+  - target: backend.test:80
+plugins:
+- name: rate-limiting
+  config: { minute: 5 }
+"#;
+
+#[track_caller]
+fn send(gateway: &Gateway, method: &str, path: &str, content_type: &str, body: &str) -> Message {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    Peer::connect(gateway.admin_addresses()[0]).send(format!("{head}{body}")).response()
+}
+
+#[track_caller]
+fn get(gateway: &Gateway, path: &str) -> Value {
+    let answer = gateway.admin(path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    answer.json()
+}
+
+#[test]
+fn the_root_says_what_tools_ask_for() {
+    let gateway = Gateway::start(SAMPLE);
+    let root = get(&gateway, "/");
+    assert_eq!(root["version"], "3.9.1");
+    assert_eq!(root["edition"], "community");
+    assert_eq!(root["configuration"]["database"], "off");
+    assert_eq!(root["plugins"]["enabled_in_cluster"], json!(["rate-limiting"]));
+    assert_eq!(root["plugins"]["available_on_server"]["key-auth"]["priority"], 1250);
+    assert_eq!(root["pids"]["master"], gateway.pid());
+    assert!(root["node_id"].as_str().is_some_and(|id| id.len() == 36), "{root}");
+    let [plain, tls] = &root["configuration"]["proxy_listeners"].as_array().unwrap()[..] else {
+        panic!("two listeners are set: {root}")
+    };
+    assert_eq!((&plain["port"], &plain["ssl"]), (&json!(gateway.proxy().port()), &json!(false)));
+    assert_eq!((&tls["port"], &tls["ssl"]), (&json!(gateway.proxy_ssl().port()), &json!(true)));
+}
+
+#[test]
+fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
+    let gateway = Gateway::start(SAMPLE);
+    let fields = |path: &str| get(&gateway, path)["fields"].as_array().unwrap().clone();
+    let find = |path: &str, name: &str| {
+        fields(path)
+            .iter()
+            .find_map(|field| field.get(name))
+            .cloned()
+            .unwrap_or_else(|| panic!("{path}: {name}"))
+    };
+    assert_eq!(find("/schemas/services", "retries")["default"], 5);
+    assert_eq!(find("/schemas/routes", "protocols")["default"], json!(["http", "https"]));
+    assert_eq!(find("/schemas/upstreams", "healthchecks")["type"], "record");
+    assert_eq!(find("/schemas/targets", "weight")["default"], 100);
+    assert_eq!(find("/schemas/keyauth_credentials", "consumer")["reference"], "consumers");
+    assert_eq!(
+        find("/schemas/plugins/key-auth", "config")["fields"][0]["key_names"]["default"],
+        json!(["apikey"])
+    );
+    assert_eq!(find("/plugins/schema/key-auth", "key_names")["default"], json!(["apikey"]));
+    assert_eq!(
+        get(&gateway, "/plugins/enabled")["enabled_plugins"].as_array().unwrap().contains(&json!("key-auth")),
+        true
+    );
+    for (path, message) in [
+        ("/schemas/vaults", "No entity named 'vaults'"),
+        ("/schemas/plugins/teleport", "No plugin named 'teleport'"),
+        ("/plugins/schema/teleport", "No plugin named 'teleport'"),
+    ] {
+        let answer = gateway.admin(path);
+        assert_eq!((answer.status, answer.json()), (404, json!({ "message": message })));
+    }
+}
+
+#[test]
+fn entities_are_validated_without_being_made() {
+    let gateway = Gateway::start(SAMPLE);
+    let validate = |entity: &str, body: Value| {
+        let path = format!("/schemas/{entity}/validate");
+        send(&gateway, "POST", &path, "application/json", &body.to_string())
+    };
+    let new = "5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4";
+    for (entity, body) in [
+        ("services", json!({ "name": "a", "host": "example.com" })),
+        ("routes", json!({ "paths": ["/x"], "service": { "id": new } })),
+        ("plugins", json!({ "name": "key-auth", "config": { "hide_credentials": true } })),
+    ] {
+        let answer = validate(entity, body);
+        assert_eq!(
+            (answer.status, answer.json()["message"].as_str()),
+            (200, Some("schema validation successful"))
+        );
+    }
+    let refused = validate("services", json!({ "retries": -1 }));
+    let body = refused.json();
+    assert_eq!((refused.status, &body["code"], &body["name"]), (400, &json!(2), &json!("schema violation")));
+    assert_eq!(body["fields"]["host"], "required field missing");
+    assert!(body["fields"]["retries"].is_string(), "{body}");
+    assert_eq!(validate("plugins", json!({ "name": "teleport" })).status, 400);
+    assert_eq!(validate("vaults", json!({})).status, 404);
+}
+
+#[test]
+fn tags_are_listed_page_by_page() {
+    let gateway = Gateway::start(SAMPLE);
+    let all = get(&gateway, "/tags");
+    assert_eq!(all["data"].as_array().unwrap().len(), 3);
+    assert_eq!(all["next"], Value::Null);
+    let shop = get(&gateway, "/tags/shop");
+    let kinds: Vec<_> = shop["data"].as_array().unwrap().iter().map(|entry| &entry["entity_name"]).collect();
+    assert_eq!(kinds, ["services", "routes"]);
+    assert_eq!(get(&gateway, "/tags/none")["data"], json!([]));
+    let (mut path, mut seen) = ("/tags?size=2".to_owned(), 0);
+    loop {
+        let page = get(&gateway, &path);
+        seen += page["data"].as_array().unwrap().len();
+        match page["next"].as_str() {
+            Some(next) => path = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, 3);
+    for (query, code) in [("size=0", 9), ("size=1001", 9), ("size=x", 9), ("offset=x", 7)] {
+        let answer = gateway.admin(&format!("/tags?{query}"));
+        assert_eq!((answer.status, answer.json()["code"].as_u64()), (400, Some(code)), "{query}");
+    }
+}
+
+#[test]
+fn targets_are_shown_and_marked() {
+    let gateway = Gateway::start(SAMPLE);
+    let health = get(&gateway, "/upstreams/orders.test/health");
+    let data = health["data"].as_array().unwrap();
+    assert_eq!(data.len(), 2);
+    let first = data.iter().find(|target| target["target"] == "10.0.0.1:80").unwrap();
+    assert_eq!(first["health"], "HEALTHCHECKS_OFF");
+    assert_eq!(first["data"]["weight"], json!({ "total": 70, "available": 70, "unavailable": 0 }));
+    assert_eq!(first["data"]["addresses"][0]["ip"], "10.0.0.1");
+    assert!(first["upstream"]["id"].is_string());
+    assert_eq!(
+        get(&gateway, "/upstreams/orders.test/health?balancer_health=1")["data"]["health"],
+        "HEALTHCHECKS_OFF"
+    );
+    for (path, status) in [
+        ("/upstreams/orders.test/targets/10.0.0.1:80/healthy", 204),
+        (&format!("/upstreams/orders.test/targets/{}/unhealthy", first["id"].as_str().unwrap()), 204),
+        ("/upstreams/orders.test/targets/10.0.0.1:80/10.0.0.1:80/unhealthy", 204),
+        ("/upstreams/orders.test/targets/10.0.0.9:80/healthy", 404),
+        ("/upstreams/nobody.test/targets/10.0.0.1:80/healthy", 404),
+    ] {
+        assert_eq!(send(&gateway, "POST", path, "application/json", "").status, status, "{path}");
+    }
+    assert_eq!(gateway.admin("/upstreams/nobody.test/health").status, 404);
+}
+
+#[test]
+fn a_configuration_can_be_taken_out_and_put_in() {
+    let gateway = Gateway::start(SAMPLE);
+    let text = get(&gateway, "/config")["config"].as_str().unwrap().to_owned();
+    for (content_type, body) in [
+        ("application/yaml", text.clone()),
+        ("application/json", json!({ "config": text }).to_string()),
+        (
+            "multipart/form-data; boundary=b",
+            format!("--b\r\nContent-Disposition: form-data; name=\"config\"\r\n\r\n{text}\r\n--b--\r\n"),
+        ),
+    ] {
+        let answer = send(&gateway, "POST", "/config", content_type, &body);
+        assert_eq!(answer.status, 201, "{content_type}: {}", answer.text());
+        assert_eq!(answer.json()["services"].as_object().unwrap().len(), 1);
+        assert_eq!(get(&gateway, "/config")["config"], text);
+    }
+}
+
+#[test]
+fn a_configuration_that_is_put_in_is_served() {
+    let gateway = Gateway::start(SAMPLE);
+    let config = json!({
+        "_format_version": "3.0",
+        "routes": [{ "name": "r", "paths": ["/new"] }],
+        "plugins": [{ "name": "request-termination", "route": "r", "config": { "status_code": 418 } }],
+    });
+    assert_eq!(gateway.get("/new").status, 404);
+    let load = |path: &str| send(&gateway, "POST", path, "application/json", &config.to_string());
+    assert_eq!(load("/config?check_hash=1").status, 201);
+    assert_eq!(gateway.get("/new").status, 418);
+    assert_eq!(load("/config?check_hash=1").status, 304);
+    assert_eq!(load("/config").status, 201);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_entity_by_entity() {
+    let gateway = Gateway::builder(SAMPLE).env("SECRET", "hush").start();
+    let wrong = "_format_version: '3.0'\nservices:\n- name: s\n  host: a.test\n  retries: -1\n  routes:\n  - id: \
+                 5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4\n    paths: [nope]\n";
+    let answer = send(&gateway, "POST", "/config?flatten_errors=1", "text/yaml", wrong);
+    let body = answer.json();
+    assert_eq!((answer.status, &body["code"]), (400, &json!(14)), "{body}");
+    assert_eq!(body["name"], "invalid declarative configuration");
+    let told = &body["flattened_errors"];
+    assert_eq!((&told[0]["entity_type"], &told[0]["entity_name"]), (&json!("service"), &json!("s")));
+    assert_eq!(told[0]["errors"][0]["field"], "retries");
+    assert_eq!(told[1]["entity_id"], "5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4");
+    assert_eq!(told[1]["errors"][0]["field"], "paths");
+    let deep = send(&gateway, "POST", "/config", "text/yaml", wrong).json();
+    assert!(deep["fields"]["services"][0]["retries"].is_string(), "{deep}");
+    for (content_type, body, status) in [
+        ("text/yaml", "", 400),
+        ("text/yaml", "services: [", 400),
+        ("application/json", "{}", 400),
+        ("application/json", "{", 400),
+        ("image/png", "x", 415),
+    ] {
+        assert_eq!(
+            send(&gateway, "POST", "/config", content_type, body).status,
+            status,
+            "{content_type} {body}"
+        );
+    }
+    let reads = "_format_version: '3.0'\nservices:\n- host: a.test\n  name: ${SECRET}\n";
+    let answer = send(&gateway, "POST", "/config", "text/yaml", reads);
+    assert!(answer.status == 400 && !answer.text().contains("hush"), "{}", answer.text());
+    assert_eq!(
+        get(&gateway, "/")["plugins"]["enabled_in_cluster"],
+        json!(["rate-limiting"]),
+        "nothing has changed"
+    );
+}
+
+#[test]
+fn the_log_level_can_be_changed() {
+    let gateway = Gateway::builder(SAMPLE).set("log_level", "error").start();
+    let put = |level: &str| {
+        send(&gateway, "PUT", &format!("/debug/node/log-level/{level}"), "application/json", "")
+    };
+    assert_eq!(get(&gateway, "/debug/node/log-level")["message"], "log level: error");
+    put("warn");
+    assert!(!gateway.log().contains("/debug/node/log-level"), "{}", gateway.log());
+    assert_eq!(put("info").status, 200);
+    assert_eq!(get(&gateway, "/debug/node/log-level")["message"], "log level: info");
+    assert!(gateway.log().contains("path=/debug/node/log-level/info"), "{}", gateway.log());
+    assert_eq!(put("loud").status, 400);
+}
+
+#[test]
+fn every_endpoint_is_listed() {
+    let gateway = Gateway::start(SAMPLE);
+    let listed = get(&gateway, "/endpoints")["data"].as_array().unwrap().clone();
+    for path in ["/", "/services/{services}/routes", "/consumers/{consumers}/key-auth/{keyauth_credentials}"]
+    {
+        assert!(listed.contains(&json!(path)), "{path} is not among {listed:?}");
+    }
+    let simple = listed.iter().filter_map(Value::as_str).filter(|path| !path.contains('{'));
+    for path in simple {
+        let status = if path.ends_with("/validate") { 405 } else { 200 };
+        assert_eq!(gateway.admin(path).status, status, "{path}");
+    }
+}
+
+#[test]
+fn what_tools_tolerate_to_be_absent_is_absent() {
+    let gateway = Gateway::start(SAMPLE);
+    for path in
+        ["/vaults", "/keys", "/consumer_groups", "/licenses", "/filter-chains", "/workspaces", "/targets"]
+    {
+        let answer = gateway.admin(path);
+        assert_eq!((answer.status, answer.json()), (404, json!({ "message": "Not found" })), "{path}");
+    }
+    let answer = send(&gateway, "DELETE", "/endpoints", "application/json", "");
+    assert_eq!((answer.status, answer.json()), (405, json!({ "message": "Method not allowed" })));
+}

@@ -1,0 +1,43 @@
+//! TLS on the listeners that operators connect to.
+
+use super::{CertifiedKey, Problem, Subject, TlsError, TlsOptions, provider};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
+use std::sync::Arc;
+
+/// What such a listener's connections are accepted with: one certificate for every name and, where authorities are
+/// given, only clients that show a certificate of theirs.
+pub fn server_config(
+    options: &TlsOptions,
+    certificate: Arc<CertifiedKey>,
+    authorities: Option<Vec<CertificateDer<'static>>>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let builder =
+        builder(options, authorities).map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certificate)));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn builder(
+    options: &TlsOptions,
+    authorities: Option<Vec<CertificateDer<'static>>>,
+) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, Problem> {
+    let versions = options.versions();
+    if versions.is_empty() {
+        return Err(Problem::NoProtocol);
+    }
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&versions)
+        .map_err(|error| Problem::Refused(error.to_string()))?;
+    let Some(authorities) = authorities else { return Ok(builder.with_no_client_auth()) };
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority).map_err(|error| Problem::UnusableCertificate(error.to_string()))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+    let verifier = verifier.map_err(|error| Problem::Refused(error.to_string()))?;
+    Ok(builder.with_client_cert_verifier(verifier))
+}
