@@ -272,3 +272,18 @@ fn nothing_of_apisixs_is_there_unless_it_is_asked_for() {
     assert_eq!(gateway.get("/apisix/admin/routes").status, 404);
     assert_eq!(gateway.get("/apisix/prometheus/metrics").status, 404);
 }
+
+/// What APISIX's clients write is there for Kong's, by its tag; the objects themselves are not.
+#[test]
+fn kongs_clients_see_what_follows_from_objects() {
+    let gateway = writable();
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let route = "{\"uri\": \"/a\", \"upstream\": {\"nodes\": {\"a.test:80\": 1}}}";
+    let put = ask(gateway.apisix_admin(), "PUT", "/apisix/admin/routes/1", &key, route);
+    assert_eq!((put.status, put.header("x-weir-revision")), (201, Some("1")));
+    for kind in ["routes", "services", "upstreams"] {
+        let found = gateway.admin(&format!("/{kind}?tags=apisix:routes:1")).json();
+        assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{kind}: {found}");
+    }
+    assert_eq!(gateway.admin("/apisix_objects").status, 404);
+}
