@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
-use harness::{Builder, Gateway, Message, Peer, Upstream, eventually, weir};
+use harness::{Builder, Gateway, Identity, Message, Peer, Upstream, eventually, handshake, weir};
 use serde_json::Value as Json;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -286,4 +286,23 @@ fn kongs_clients_see_what_follows_from_objects() {
         assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{kind}: {found}");
     }
     assert_eq!(gateway.admin("/apisix_objects").status, 404);
+}
+
+#[test]
+fn certificates_are_presented_for_their_names() {
+    let (gateway, identity) = (writable(), Identity::new("one"));
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let pem = |path| std::fs::read_to_string(path).unwrap();
+    let ssl = |status: u8| {
+        let (cert, key) = (pem(identity.cert()), pem(identity.key()));
+        serde_json::json!({ "cert": cert, "key": key, "snis": ["a.test", "*.b.test"], "status": status })
+            .to_string()
+    };
+    let put =
+        |body: &str| ask(gateway.apisix_admin(), "PUT", "/apisix/admin/ssls/1?wait=true", &key, body).status;
+    let presented = |name: &str| handshake(gateway.proxy_ssl(), &["-servername", name]).contains("CN=one");
+    assert_eq!(put(&ssl(1)), 201);
+    assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [true, true, false]);
+    assert_eq!(put(&ssl(0)), 200);
+    assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [false; 3]);
 }
