@@ -8,7 +8,6 @@ CARGO ?= cargo
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster
 BENCH_TOOLS := nginx haproxy
-FIGURES_TOOLS := nginx haproxy wrk python3
 # The Debian packages that bring the tools whose names differ.
 PACKAGE_cc := gcc libc6-dev make
 PACKAGE_nginx := nginx-light
@@ -51,15 +50,21 @@ test: tools-rust ## Check formatting, lints, documentation and licences, and run
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: bench
-bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in some minutes; prints the report's path
+bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in 4 minutes; prints the report's path
 	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite bench --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
 
-.PHONY: bench-quick
-bench-quick: tools-rust ## Measure CPU per request beside nginx and HAProxy, in one interleaved run
-	$(call need,$(BUILD_TOOLS) $(FIGURES_TOOLS) curl openssl)
-	bench/quick.sh
+.PHONY: bench-figures
+bench-figures: tools-rust ## Measure every figure that this project states, in 20 minutes
+	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
+	$(CARGO) build --release --locked --package weir-gateway --package weirlab
+	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite figures --rounds 16 --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
+
+.PHONY: bench-plugins
+bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop without sockets
+	$(call need,$(BUILD_TOOLS))
+	bench/plugins.sh
 
 .PHONY: docs
 docs: tools-rust ## Write the documents that derive from the code

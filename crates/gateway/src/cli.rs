@@ -25,6 +25,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         settings: CheckArgs,
     },
+    /// Tell what would become of a request, and why: its route, plugins and upstream. Nothing is sent.
+    Explain(ExplainArgs),
     /// Make the running node read its declarative file again; fails with the errors when the file is bad.
     Reload(NodeArgs),
     /// Make the running node drain and stop; waits until it has.
@@ -135,6 +137,26 @@ pub(crate) struct CheckArgs {
     set: Vec<(String, String)>,
 }
 
+/// A request to explain.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The declarative file, YAML or JSON; `-` is the standard input.
+    pub(crate) file: PathBuf,
+    /// The method.
+    pub(crate) method: String,
+    /// Where the client would go: `https://host:port/path?query`.
+    pub(crate) url: String,
+    /// A header, as `name: value`; may be given several times.
+    #[arg(short = 'H', long = "header", value_name = "NAME:VALUE", value_parser = name_and_value)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// The client's address.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) client_ip: String,
+    /// Print what `POST /explain` answers.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Which node is meant.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
@@ -194,6 +216,11 @@ impl SettingsArgs {
 fn key_and_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as name: value")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// The environment; what is not UTF-8 is no setting's value.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use weir_model::entity::Target;
 use weir_model::{Document, Entities, PluginSchema, Uuid};
+use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
@@ -172,11 +173,6 @@ impl Control {
         (of(false), of(true))
     }
 
-    /// The proxy's listeners, as they were asked for, and whether TLS is spoken there.
-    pub(crate) fn listeners(&self) -> &[(SocketAddr, bool)] {
-        self.plane.proxy.addresses()
-    }
-
     /// The certificate of listeners that have no other.
     pub(crate) fn default_certificate(&self) -> Arc<CertifiedKey> {
         self.plane.compiler.default_certificate.clone()
@@ -185,6 +181,11 @@ impl Control {
     /// Names this process among the nodes that a monitor sees.
     pub(crate) fn node_id(&self) -> &str {
         &self.node_id
+    }
+
+    /// The proxy's listeners, as they were asked for, and whether TLS is spoken there.
+    pub(crate) fn listeners(&self) -> &[(SocketAddr, bool)] {
+        self.plane.proxy.addresses()
     }
 
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
@@ -212,6 +213,11 @@ impl Control {
             targets: &targets(document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// What would become of a request by the configuration in force. Takes long where there are many routes.
+    pub(crate) fn explain(&self, asked: &Asked) -> Result<Explained, BadQuestion> {
+        explain(&self.plane.proxy.snapshot(), &self.registry.configuration().document, asked)
     }
 
     /// What the node has served so far.

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
 use weir_proxy::tls::{ca_certificates, default_certificate};
-use weir_proxy::{CompileError, Compiler, Proxy, Retained};
+use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
 
 /// The running data plane, and what compiles for it.
 pub(crate) struct DataPlane {
@@ -56,8 +56,13 @@ fn read_trusted(path: &Path) -> Result<String, StartError> {
     })
 }
 
-/// Compiles a configuration as a node with no settings would, for `weir check`.
+/// A configuration that a node with no settings could serve.
 pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
+    compiled(source).map(|(configuration, _)| configuration)
+}
+
+/// The same, as such a node would have it.
+pub(crate) fn compiled(source: &Source) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let system = trusted_certificate_files(&["system".to_owned()]);
@@ -66,7 +71,7 @@ pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
     let retained = Arc::new(Retained::default());
     let compiler = Compiler { workers: 1, default_certificate, trusted_certificates, retained };
     match compiler.compile(&configuration.document) {
-        Ok(_) => Ok(configuration),
+        Ok(snapshot) => Ok((configuration, snapshot)),
         Err(errors) => Err(configuration.refusals(&source.origin, &errors)),
     }
 }

@@ -12,6 +12,7 @@ mod data_plane;
 mod database;
 mod demo;
 mod echo;
+mod explain;
 mod logger;
 mod node;
 mod options;
@@ -50,6 +51,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
                 .map_err(|error| error.to_string())?;
             Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Command::Explain(question) => explain::explain(question, &mut io::stdout()),
         Command::Reload(args) => ask(args.into(), Request::Reload),
         Command::Quit(args) => ask(args.into(), Request::Quit),
         Command::Demo(args) => demo::run(load(args)?),

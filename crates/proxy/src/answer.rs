@@ -54,6 +54,17 @@ impl Answer {
         self
     }
 
+    /// The message in its body, if it has one.
+    pub(crate) fn message_text(&self) -> Option<String> {
+        match &self.body {
+            Body::Template(message) => Some(message.clone()),
+            Body::Raw(_, body) => {
+                let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+                Some(body.get("message")?.as_str()?.to_owned())
+            }
+        }
+    }
+
     /// Makes this the exchange's response, and returns its body.
     pub(crate) fn write(self, exchange: &mut Exchange) -> Vec<u8> {
         exchange.source = Source::Kong;

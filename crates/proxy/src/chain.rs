@@ -4,6 +4,7 @@ use crate::exchange::{ConsumerIndex, Exchange};
 use crate::plugin::{Flow, Hooks};
 use std::collections::HashMap;
 use std::sync::Arc;
+use weir_model::Uuid;
 
 /// The plugins of one route, from the highest priority to the lowest.
 #[derive(Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Step {
 /// One configured plugin and the protocols that it runs on.
 #[derive(Clone)]
 pub(crate) struct Instance {
+    /// The entity that configures it.
+    pub(crate) id: Uuid,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) http: bool,
     pub(crate) https: bool,
@@ -39,18 +42,29 @@ pub(crate) struct Instance {
 
 impl Step {
     fn instance(&self, exchange: &Exchange) -> Option<&dyn Hooks> {
-        let instance = match exchange.consumer {
+        let instance = self.configured(exchange.consumer)?;
+        instance.runs(exchange.tls).then_some(&*instance.hooks)
+    }
+
+    /// The configuration that applies to this consumer, or to nobody in particular.
+    pub(crate) fn configured(&self, consumer: Option<ConsumerIndex>) -> Option<&Instance> {
+        match consumer {
             Some(consumer) => self.for_consumer(consumer),
             None => self.here.as_ref().or(self.base.as_ref()),
-        }?;
-        let runs = if exchange.tls { instance.https } else { instance.http };
-        runs.then_some(&*instance.hooks)
+        }
     }
 
     fn for_consumer(&self, consumer: ConsumerIndex) -> Option<&Instance> {
         let here = self.consumer_here.iter().find_map(|own| own.get(&consumer)).or(self.here.as_ref());
         let anywhere = || self.consumer_anywhere.as_ref().and_then(|own| own.get(&consumer));
         here.or_else(anywhere).or(self.base.as_ref())
+    }
+}
+
+impl Instance {
+    /// Whether it runs for requests that came by this scheme.
+    pub(crate) fn runs(&self, tls: bool) -> bool {
+        if tls { self.https } else { self.http }
     }
 }
 

@@ -167,6 +167,43 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// A request whose head has arrived, on its way from here.
+    pub(crate) fn new(
+        connection: &Rc<Connection>,
+        snapshot: Rc<Held>,
+        (worker, id): (usize, [u8; 32]),
+        (request, response): (RequestHead, ResponseHead),
+    ) -> Exchange {
+        Exchange {
+            source: Source::Kong,
+            peer: connection.peer,
+            client_ip: connection.peer.ip(),
+            tls: connection.tls.is_some(),
+            sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
+            id,
+            worker,
+            timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
+            bytes_in: 0,
+            bytes_out: 0,
+            connection: connection.clone(),
+            body: None,
+            body_is_whole: false,
+            path: NormalPath::AsSent,
+            matched_path: 0,
+            query: None,
+            snapshot,
+            route: None,
+            consumer: None,
+            credential: None,
+            anonymous: false,
+            kept: Vec::new(),
+            failed: false,
+            asked: None,
+            request,
+            response,
+        }
+    }
+
     /// The route that the request matched.
     pub fn route(&self) -> Option<&CompiledRoute> {
         self.route.map(|index| &self.snapshot.routes[index as usize])

@@ -52,9 +52,14 @@ pub struct Proxy {
     addresses: Vec<(SocketAddr, bool)>,
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
-    /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing
-    /// it: that is to be no worker.
-    snapshots: Mutex<Vec<Arc<Snapshot>>>,
+    snapshots: Mutex<Snapshots>,
+}
+
+/// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
+/// that is to be no worker.
+struct Snapshots {
+    in_force: Arc<Snapshot>,
+    earlier: Vec<Arc<Snapshot>>,
 }
 
 /// What a node has served so far.
@@ -92,7 +97,7 @@ impl Proxy {
             addresses,
             closing,
             threads: Vec::new(),
-            snapshots: Mutex::new(vec![snapshot.clone()]),
+            snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
         };
         proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
@@ -136,8 +141,14 @@ impl Proxy {
             let _ = has_it.await;
         }
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        snapshots.retain(|old| Arc::strong_count(old) > 1);
-        snapshots.push(snapshot);
+        let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
+        snapshots.earlier.push(replaced);
+        snapshots.earlier.retain(|old| Arc::strong_count(old) > 1);
+    }
+
+    /// The snapshot in force.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
     }
 
     /// What the node has served so far.

@@ -4,7 +4,7 @@
 use crate::answer::{Answer, Failure};
 use crate::chain::Chain;
 use crate::client::{Client, Http1};
-use crate::exchange::{Connection, Exchange, NormalPath, Source, Timing};
+use crate::exchange::{Connection, Exchange, NormalPath, Source};
 use crate::forward::Ask;
 use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
@@ -22,7 +22,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Framing, Method, Reject, RequestHead, ResponseHead};
+use weir_http1::{Framing, Method, Reject, RequestHead};
 
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
@@ -46,7 +46,8 @@ pub(crate) async fn next(
     if most != 0 && connection.requests.get() >= most {
         client.close_after();
     }
-    let mut exchange = new_exchange(worker, connection, (request, response));
+    let origin = (worker.index, worker.request_id());
+    let mut exchange = Exchange::new(connection, worker.snapshot(), origin, (request, response));
     match read {
         Ok(head_bytes) => {
             exchange.bytes_in = head_bytes as u64;
@@ -123,41 +124,6 @@ async fn read_head(
     }
 }
 
-fn new_exchange(
-    worker: &Worker,
-    connection: &Rc<Connection>,
-    (request, response): (RequestHead, ResponseHead),
-) -> Exchange {
-    Exchange {
-        source: Source::Kong,
-        peer: connection.peer,
-        client_ip: connection.peer.ip(),
-        tls: connection.tls.is_some(),
-        sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
-        id: worker.request_id(),
-        worker: worker.index,
-        timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
-        bytes_in: 0,
-        bytes_out: 0,
-        connection: connection.clone(),
-        body: None,
-        body_is_whole: false,
-        path: NormalPath::AsSent,
-        matched_path: 0,
-        query: None,
-        snapshot: worker.snapshot(),
-        route: None,
-        consumer: None,
-        credential: None,
-        anonymous: false,
-        kept: Vec::new(),
-        failed: false,
-        asked: None,
-        request,
-        response,
-    }
-}
-
 /// Serves one request whose head is in the exchange.
 pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
@@ -209,19 +175,25 @@ fn admit<'s, C: Client>(
     exchange.request.headers.remove_hop_by_hop();
     client_ip::strip_identity(&mut exchange.request.headers);
     client_ip::determine(&worker.options, exchange);
+    route(exchange, snapshot).ok_or_else(|| Failure::NoRoute.answer())
+}
+
+/// Brings the path into its normal form and finds the route.
+pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
     if let Cow::Owned(path) = normalize_path(exchange.request.path()) {
         exchange.path = NormalPath::Rewritten(path);
     }
-    let Some(found) = find(exchange, snapshot) else { return Err(Failure::NoRoute.answer()) };
+    let found = with_query(exchange, |query| snapshot.router.find(query))?;
     exchange.route = Some(found.index);
     exchange.matched_path = found.matched_path;
-    Ok(&snapshot.routes[found.index as usize])
+    Some(&snapshot.routes[found.index as usize])
 }
 
-fn find(exchange: &Exchange, snapshot: &Snapshot) -> Option<crate::route::Match> {
+/// Calls `f` with what routes look at.
+pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T) -> T {
     let header: &HeaderLookup<'_> =
         &|name: &str, visit: &mut dyn FnMut(&[u8]) -> bool| exchange.request.headers.get_all(name).any(visit);
-    snapshot.router.find(&Query {
+    f(&Query {
         method: exchange.request.method_str(),
         host: exchange.request.host().unwrap_or_default(),
         path: exchange.path(),

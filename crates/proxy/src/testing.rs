@@ -1,6 +1,6 @@
 //! A gateway in memory, for the plugins' tests: one configuration, requests as text, no sockets.
 
-use crate::exchange::{Connection, ConsumerIndex, Exchange, NormalPath, Source, Timing};
+use crate::exchange::{Connection, ConsumerIndex, Exchange, Source};
 use crate::plugin::{Build, Flow, Hooks, Json, Shared, Uuid};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
@@ -9,7 +9,6 @@ use crate::tls::{CertifiedKey, default_certificate};
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
 use weir_http1::{Limits, RequestHead, ResponseHead};
 use weir_model::Document;
 use weir_model::entity::Plugin;
@@ -117,34 +116,15 @@ impl Gateway {
             text.push_str(" HTTP/1.1\r\nHost: gateway.test:8000");
         }
         request.parse((text + "\r\n\r\n").as_bytes(), &Limits::default()).unwrap().unwrap();
-        Exchange {
-            request,
-            response: ResponseHead::default(),
-            source: Source::Service,
-            peer: "192.0.2.1:50000".parse().unwrap(),
-            tls: false,
-            sni: None,
-            client_ip: "192.0.2.1".parse().unwrap(),
-            id: *b"0123456789abcdef0123456789abcdef",
-            worker: 0,
-            timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
-            bytes_in: 0,
-            bytes_out: 0,
-            connection: Rc::new(connection()),
-            body: Some(body.as_bytes().to_vec()),
-            body_is_whole: true,
-            query: None,
-            path: NormalPath::AsSent,
-            matched_path: 0,
-            snapshot: Rc::new(Held(Arc::new(self.snapshot()))),
-            route: Some(0),
-            consumer: None,
-            credential: None,
-            anonymous: false,
-            kept: Vec::new(),
-            failed: false,
-            asked: None,
-        }
+        let snapshot = Rc::new(Held(Arc::new(self.snapshot())));
+        let origin = (0, *b"0123456789abcdef0123456789abcdef");
+        let heads = (request, ResponseHead::default());
+        let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);
+        exchange.source = Source::Service;
+        exchange.body = Some(body.as_bytes().to_vec());
+        exchange.body_is_whole = true;
+        exchange.route = Some(0);
+        exchange
     }
 
     /// Runs plugins in their order over a request, to an upstream that answers 200.

@@ -19,6 +19,7 @@ pub mod gate;
 pub mod load;
 pub mod manifest;
 pub mod observe;
+pub mod power;
 pub mod report;
 pub mod result;
 pub mod scenario;

@@ -2,7 +2,9 @@
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weirlab::{capacity, catalogue, compare, flame, floor, front, gate, load, report, session, upstream};
+use weirlab::{
+    capacity, catalogue, compare, flame, floor, front, gate, load, power, report, session, upstream,
+};
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -20,6 +22,8 @@ enum Command {
     Compare(compare::command::Args),
     /// Say whether a version is slower than another: exit 0 pass, 1 regression, 2 cannot tell.
     Gate(gate::command::Args),
+    /// Say how many pairs of blocks an effect takes to show, by the noise that runs recorded.
+    Power(power::command::Args),
     /// Search the highest rate that holds a service level.
     Capacity(capacity::command::Args),
     /// Draw flame graphs of targets under load.
@@ -54,6 +58,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Run(args) => session::command::run(args),
         Command::Compare(args) => compare::command::run(args),
         Command::Gate(args) => gate::command::run(args),
+        Command::Power(args) => power::command::run(args),
         Command::Capacity(args) => capacity::command::run(args),
         Command::Flame(args) => flame::command::run(args),
         Command::Report(args) => report::command::run(args),

@@ -85,8 +85,11 @@ fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
     for file in ["result.txt", "report.html", "configurations"] {
         assert!(folder.join(file).exists(), "{file}");
     }
+    // On a machine that is busy otherwise, no block may count; what was seen is told all the same.
+    let result = std::fs::read_to_string(folder.join("result.txt")).unwrap();
+    assert!(result.contains("### Result for nginx (run 1):"), "{result}");
     let told = text(&output.stdout);
-    assert!(told.contains("nginx") && told.contains("report.html"), "{told}");
+    assert!(told.contains("report.html"), "{told}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Collection {
             Certificates => ("certificates", "certificates", Key::ServerName),
             Snis => ("snis", "snis", Key::Unique("name")),
             CaCertificates => ("ca_certificates", "ca_certificates", Key::Id),
-            // They have an API of their own.
+            // APISIX's Admin API has paths of its own for these.
             ApisixObjects => ("", "apisix_objects", Key::Unique("key")),
         };
         let name = if name.is_empty() { None } else { Some(name) };

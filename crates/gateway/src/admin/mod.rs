@@ -6,6 +6,7 @@ pub(crate) mod client;
 mod collection;
 mod conditions;
 mod edit;
+mod explain;
 mod form;
 pub(crate) mod guard;
 mod item;
@@ -44,7 +45,8 @@ type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    let paths = status::shared().merge(entities()).merge(node::router()).with_state(control);
+    let paths =
+        status::shared().merge(entities()).merge(node::router()).merge(explain::router()).with_state(control);
     // What a path allows is only known around the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }

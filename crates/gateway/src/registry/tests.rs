@@ -280,6 +280,22 @@ async fn what_other_nodes_commit_is_followed() {
 }
 
 #[tokio::test]
+async fn a_store_that_was_put_back_from_a_copy_counts_as_it_is() {
+    let (store, plane, registry) = registry();
+    registry.write(put([service(1)])).await.unwrap();
+    let copy = store.commits().clone();
+    registry.write(put([route_of(2, 1)])).await.unwrap();
+    registry.wait_in_force(Revision(2)).await;
+    *store.commits() = copy;
+    registry.write(put([service(3)])).await.unwrap();
+    assert_eq!(all(&registry), [service(1), service(3)]);
+    while plane.published.lock().unwrap().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(plane.published.lock().unwrap().last(), Some(&0));
+}
+
+#[tokio::test]
 async fn what_is_committed_while_another_configuration_is_compiled_comes_with_the_next() {
     let (_, plane, registry) = registry();
     let (open, gate) = std::sync::mpsc::channel();

@@ -143,11 +143,12 @@ impl Writer {
         let base = self.known.revision();
         match self.store.since(base).await? {
             Since::Changes { revision, .. } if revision == base => {}
-            Since::Changes { revision, changes } => {
+            Since::Changes { revision, changes } if revision > base => {
                 self.draft.follow(&changes);
                 self.known.follow(revision, &changes);
             }
-            Since::Lost => {
+            // A store that is older than what is known was put back from a copy.
+            Since::Changes { .. } | Since::Lost => {
                 let Loaded { revision, entities } = self.store.load().await?;
                 let entities = Entities::from_iter(entities);
                 self.draft = Draft::of(entities.clone());

@@ -7,6 +7,7 @@ use crate::options::trusted_certificate_files;
 use crate::settings::Settings;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
@@ -33,7 +34,7 @@ const FORGET: &str = "\
 /// What nodes that migrate one database at once queue for.
 const MIGRATION_LOCK: i64 = 0x7765_6972;
 
-/// How many times `pg_timeout` everything may take to arrive.
+/// How many times `pg_timeout` entities may take to arrive: it may be all of them.
 const LOAD_PATIENCE: u32 = 12;
 
 /// How the server is reached.
@@ -163,7 +164,7 @@ impl Server {
             ("08" | "25" | "40" | "53" | "55" | "57", _) => {
                 StoreError::Unavailable(format!("{place}: {error}: try again later"))
             }
-            ("", _) if matches!(error, sqlx::Error::Tls(_)) => StoreError::Unavailable(format!(
+            ("", _) if is_of_tls(&error) => StoreError::Unavailable(format!(
                 "{place}: {error}: mend `pg_ssl`, `pg_ssl_verify` or the server's TLS"
             )),
             ("", _) => StoreError::Unavailable(format!(
@@ -268,12 +269,15 @@ impl Store for Postgres {
     }
 
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
-        Box::pin(self.server.in_time(self.server.timeout, self.write(base, rows(changes))))
+        // Large batches may take longer.
+        let patience = self.server.timeout + Duration::from_millis(changes.len() as u64);
+        Box::pin(self.server.in_time(patience, self.write(base, rows(changes))))
     }
 
     fn since(&self, revision: Revision) -> Pending<'_, Since> {
+        let patience = self.server.timeout * LOAD_PATIENCE;
         Box::pin(async move {
-            let selected = self.server.in_time(self.server.timeout, self.after(revision)).await?;
+            let selected = self.server.in_time(patience, self.after(revision)).await?;
             since(revision, selected, &self.plugins)
         })
     }
@@ -289,6 +293,15 @@ impl Store for Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.listening.abort();
+    }
+}
+
+/// Whether it comes from TLS; of a certificate that is refused, rustls tells by way of IO.
+fn is_of_tls(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Tls(_) => true,
+        sqlx::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
     }
 }
 

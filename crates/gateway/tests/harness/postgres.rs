@@ -2,8 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
@@ -16,11 +15,19 @@ PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1):$PATH
 echo "$PASSWORD" > "$folder/password"
 initdb --pgdata="$folder/data" --username=kong --pwfile="$folder/password" --auth=scram-sha-256 \
   --encoding=UTF8 --no-locale --no-sync > "$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+cd "$folder"
+printf '[req]\ndistinguished_name=dn\n[dn]\n' > openssl.cnf
+certify() { openssl req -config openssl.cnf -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 "$@" 2>> log; }
+certify -subj /CN=authority -addext basicConstraints=critical,CA:TRUE -keyout ca.key -out ca.pem
+certify -subj /CN=server -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=IP:127.0.0.1 \
+  -CA ca.pem -CAkey ca.key -keyout server.key -out server.pem
+echo "$folder"
 server=
 while read -r task; do
   case $task in
     start)
-      postgres -D "$folder/data" -p "$PORT" -h 127.0.0.1 -k "$folder" -c fsync=off >> "$folder/log" 2>&1 < /dev/null &
+      postgres -D "$folder/data" -p "$PORT" -h 127.0.0.1 -k "$folder" -c fsync=off \
+        -c ssl=on -c ssl_cert_file="$folder/server.pem" -c ssl_key_file="$folder/server.key" >> "$folder/log" 2>&1 < /dev/null &
       server=$!
       until pg_isready -q -h 127.0.0.1 -p "$PORT"; do
         kill -0 "$server" 2>/dev/null || { cat "$folder/log" >&2; break; }
@@ -32,7 +39,7 @@ while read -r task; do
   esac
 done
 [ -n "$server" ] && kill -INT "$server" 2>/dev/null && wait "$server"
-rm -rf "$folder"
+cd / && rm -rf "$folder"
 "#;
 
 const PASSWORD: &str = "do-not-tell";
@@ -42,6 +49,7 @@ pub struct PostgresServer {
     keeper: Child,
     tell: Option<ChildStdin>,
     answers: Lines<BufReader<ChildStdout>>,
+    folder: PathBuf,
     pub port: u16,
 }
 
@@ -56,16 +64,14 @@ impl PostgresServer {
     /// Starts one.
     pub fn start() -> PostgresServer {
         for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let port = listener.local_addr().unwrap().port();
-            drop(listener);
-            let mut server = PostgresServer::on(port);
-            // Somebody else may have taken the port meanwhile.
+            // Below those that the system gives away, so that none takes it while the server is stopped.
+            let mut server = PostgresServer::on(fastrand::u16(12_000..32_000));
+            // Somebody else may have the port.
             if server.do_task("start") == "started" {
                 return server;
             }
         }
-        panic!("PostgreSQL does not start: is Debian's package `postgresql` installed?");
+        panic!("PostgreSQL does not start");
     }
 
     fn on(port: u16) -> PostgresServer {
@@ -74,8 +80,14 @@ impl PostgresServer {
         command.env("PASSWORD", PASSWORD).env("PORT", port.to_string()).env("LC_ALL", "C");
         let mut keeper =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
-        let answers = BufReader::new(keeper.stdout.take().unwrap()).lines();
-        PostgresServer { tell: keeper.stdin.take(), keeper, answers, port }
+        let mut answers = BufReader::new(keeper.stdout.take().unwrap()).lines();
+        let folder = answers.next().expect("the package `postgresql` is installed").unwrap();
+        PostgresServer { tell: keeper.stdin.take(), keeper, answers, folder: folder.into(), port }
+    }
+
+    /// The certificate of the authority that its own is from.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("ca.pem")
     }
 
     /// Stops it as an operator would.

@@ -38,18 +38,32 @@ pub(super) struct Hit {
 impl Entry {
     /// Whether the candidate matches, and how its path does.
     pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
-        let methods = self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method);
-        let matches = methods
+        let matches = self.matches_method(query)
             && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
-            && (self.snis.is_empty() || self.matches_sni(query))
+            && self.matches_sni(query)
             && self.headers.iter().all(|rule| rule.matches(query));
         if matches { self.path.check(query.path) } else { None }
     }
 
+    pub(super) fn matches_method(&self, query: &Query<'_>) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method)
+    }
+
     /// Over HTTP there is none to match.
-    fn matches_sni(&self, query: &Query<'_>) -> bool {
+    pub(super) fn matches_sni(&self, query: &Query<'_>) -> bool {
         let matches = |sni| self.snis.iter().any(|pattern| pattern.matches(sni));
-        query.scheme == Scheme::Http || query.sni.is_some_and(matches)
+        self.snis.is_empty() || query.scheme == Scheme::Http || query.sni.is_some_and(matches)
+    }
+
+    /// The headers that the route asks for, and whether the request has each.
+    pub(super) fn headers<'e>(&'e self, query: &'e Query<'_>) -> impl Iterator<Item = (&'e str, bool)> {
+        self.headers.iter().map(|rule| (&*rule.name, rule.matches(query)))
+    }
+
+    /// Which of its regexes matches the path.
+    pub(super) fn matching_regex(&self, path: &str) -> Option<usize> {
+        let PathRule::Patterns(patterns) = &self.path else { return None };
+        patterns.iter().position(|pattern| pattern.find(path).is_some())
     }
 
     pub(super) fn to_match(&self, path: &str, hit: Hit) -> Match {
@@ -110,7 +124,7 @@ pub(super) fn lower_case<T>(value: &[u8], f: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 /// A header's name as requests have it: Kong takes an underscore for a dash.
-pub(super) fn header_name(name: &str) -> String {
+pub(crate) fn header_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 

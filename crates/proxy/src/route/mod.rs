@@ -15,6 +15,7 @@
 mod candidates;
 mod entry;
 mod hosts;
+mod judge;
 mod paths;
 mod pattern;
 mod priority;
@@ -23,15 +24,17 @@ mod subroute;
 mod tests;
 mod uri;
 
+pub(crate) use entry::header_name;
+pub(crate) use judge::{Criterion, Decided, Judged};
 pub use pattern::Captures;
 pub(crate) use pattern::Patterns;
 pub use priority::Calculation;
+pub(crate) use priority::Part;
 pub(crate) use uri::push_encoded;
 pub use uri::{normalize_path, upstream_path};
 
 use entry::{Compiler, Entry};
 use hosts::{HostIndex, Name};
-use std::cmp::Reverse;
 use weir_model::Uuid;
 use weir_model::entity::Route;
 
@@ -104,6 +107,7 @@ pub struct Router {
     /// Best first: a position here is a rank.
     entries: Vec<Entry>,
     hosts: HostIndex,
+    calculation: Calculation,
 }
 
 impl Router {
@@ -123,11 +127,7 @@ impl Router {
         calculation: Calculation,
         patterns: &mut Patterns,
     ) -> Result<Router, Vec<RouteError>> {
-        let mut subroutes: Vec<_> = (0u32..)
-            .zip(routes)
-            .flat_map(|(index, route)| subroute::split(index, route, calculation))
-            .collect();
-        subroutes.sort_unstable_by_key(|subroute| Reverse(subroute.order));
+        let subroutes = subroute::ranked(routes, calculation);
         let mut compiler = Compiler::new(patterns);
         let (entries, literals): (Vec<Entry>, Vec<_>) =
             subroutes.iter().map(|subroute| compiler.entry(subroute)).unzip();
@@ -137,7 +137,7 @@ impl Router {
             errors.sort_by_key(|error| error.index);
             return Err(errors);
         }
-        Ok(Router { hosts: HostIndex::build(&subroutes, &literals), entries })
+        Ok(Router { hosts: HostIndex::build(&subroutes, &literals), entries, calculation })
     }
 
     /// The route for a request.

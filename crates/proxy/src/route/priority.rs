@@ -42,15 +42,56 @@ impl Calculation {
 
     /// The priority of a route, or of the part of it that has paths of this kind.
     pub(super) fn priority(self, route: &Route, paths: PathKind) -> u64 {
-        let headers = route.headers.as_ref().map_or(0, |headers| headers.len()).min(MAX_HEADERS);
-        let path = match paths {
-            PathKind::None => 0,
-            PathKind::Prefix(length) => u64::from(length) & LENGTH_MASK,
-            PathKind::Regex => REGEX_PATH | self.place_regex_priority(route.regex_priority),
-        };
-        let plain_hosts = if has_plain_hosts(route) { PLAIN_HOSTS } else { 0 };
-        self.place(criteria(route, paths), 61) | self.place(headers as i32, 52) | plain_hosts | path
+        self.shares(route, paths).iter().fold(0, |priority, share| priority | share.bits)
     }
+
+    /// What its priority is composed of, in the order that is meant.
+    pub(super) fn shares(self, route: &Route, paths: PathKind) -> [Share; 6] {
+        let criteria = criteria(route, paths);
+        let headers = route.headers.as_ref().map_or(0, |headers| headers.len()).min(MAX_HEADERS) as i32;
+        let plain = has_plain_hosts(route);
+        let (regex, regex_priority) = match paths {
+            PathKind::Regex => (REGEX_PATH, self.place_regex_priority(route.regex_priority)),
+            PathKind::None | PathKind::Prefix(_) => (0, 0),
+        };
+        let length = if let PathKind::Prefix(length) = paths { length } else { 0 };
+        let share = |part, value, bits| Share { part, value, bits };
+        [
+            share(Part::Criteria, criteria.into(), self.place(criteria, 61)),
+            share(Part::PlainHosts, plain.into(), if plain { PLAIN_HOSTS } else { 0 }),
+            share(Part::Headers, headers.into(), self.place(headers, 52)),
+            share(Part::RegexPath, (regex != 0).into(), regex),
+            share(Part::RegexPriority, route.regex_priority.into(), regex_priority),
+            share(Part::PathLength, length.into(), u64::from(length) & LENGTH_MASK),
+        ]
+    }
+}
+
+/// A part of a priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// How many criteria the route has.
+    Criteria,
+    /// Whether it has hosts, none with a wildcard.
+    PlainHosts,
+    /// How many headers it asks for.
+    Headers,
+    /// Whether its path is a regex.
+    RegexPath,
+    /// Its `regex_priority`.
+    RegexPriority,
+    /// The length of its prefix.
+    PathLength,
+}
+
+/// One part's share in a priority.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) part: Part,
+    /// The number that it stands for.
+    pub(crate) value: i64,
+    /// What it puts into the priority.
+    pub(crate) bits: u64,
 }
 
 /// How many criteria the route has.

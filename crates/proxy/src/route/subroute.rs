@@ -1,6 +1,7 @@
 //! A route with several paths counts as several routes, each with a priority of its own: one for all its
 //! regexes, one for each length of prefix.
 use super::priority::Calculation;
+use std::cmp::Reverse;
 use uuid::{Uuid, uuid};
 use weir_model::entity::{Protocol, Route};
 
@@ -29,8 +30,16 @@ pub(super) struct Subroute<'a> {
     pub(super) order: (u64, Uuid),
 }
 
+/// The parts of all routes, best first.
+pub(super) fn ranked<'a>(routes: &[&'a Route], calculation: Calculation) -> Vec<Subroute<'a>> {
+    let mut all: Vec<_> =
+        (0..).zip(routes).flat_map(|(index, route)| split(index, route, calculation)).collect();
+    all.sort_unstable_by_key(|subroute| Reverse(subroute.order));
+    all
+}
+
 /// The parts of a route; none of a stream route.
-pub(super) fn split(index: u32, route: &Route, calculation: Calculation) -> Vec<Subroute<'_>> {
+fn split(index: u32, route: &Route, calculation: Calculation) -> Vec<Subroute<'_>> {
     if is_stream(route) {
         return Vec::new();
     }

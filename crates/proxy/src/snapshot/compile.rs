@@ -283,6 +283,7 @@ impl<'d> Compilation<'d> {
             Ok(hooks) => Some(Placed {
                 definition,
                 instance: Instance {
+                    id: entity.id,
                     hooks,
                     http: entity.protocols.contains(&Protocol::Http),
                     https: entity.protocols.contains(&Protocol::Https),

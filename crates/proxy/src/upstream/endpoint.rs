@@ -42,7 +42,7 @@ impl Endpoint {
 }
 
 /// `host`, or `host:port` where the port is not the scheme's own.
-fn authority(protocol: Protocol, host: &str, port: u16) -> String {
+pub(crate) fn authority(protocol: Protocol, host: &str, port: u16) -> String {
     let default = if matches!(protocol, Protocol::Https | Protocol::Grpcs) { 443 } else { 80 };
     let mut text = host.to_owned();
     if port != default {

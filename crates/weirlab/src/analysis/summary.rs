@@ -16,6 +16,8 @@ pub struct Counts {
     pub void: usize,
     /// Blocks with wrong or missing answers where none may be.
     pub invalid: usize,
+    /// Connections that were opened within windows although connections are kept: who closes them costs more.
+    pub reopened: u64,
     /// Why blocks do not count, each reason once.
     pub reasons: Vec<String>,
     /// Errors of all blocks, by class.
@@ -39,6 +41,10 @@ impl Counts {
             Usable::Yes => {
                 self.counted += 1;
                 self.unsteady += usize::from(!block.steady);
+                // Where there is one for about each answer, the case asks for it.
+                if block.connections_opened < block.answers / 2 {
+                    self.reopened += block.connections_opened;
+                }
             }
             Usable::Void(why) => {
                 self.void += 1;

@@ -5,9 +5,8 @@ use crate::analysis::Sample;
 use crate::load::Pace;
 use crate::result::{Block, Capacity, CapacityPoint};
 use crate::session::command::{self, Common};
-use crate::session::contenders;
 use crate::session::{Assignment, Entry, Profile, Session};
-use std::io::{self, Write};
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,12 +69,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
-    let mut say = |line: &str| {
-        // Progress that cannot be shown is no reason to stop.
-        let _ = writeln!(io::stderr(), "{line}");
-    };
-    let named = args.common.named(&args.targets, &args.versions, &catalogue);
-    let contenders = contenders::contenders(&named, &mut say)?;
+    let contenders = args.common.contenders(&args.targets, &args.versions)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
     let cases = command::expand(&args.scenarios, &command::schemes(Some(&args.scheme)), "full", &catalogue)?;
     command::under_load(&cases)?;
@@ -83,16 +77,8 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     let mut profile = Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration;
     profile.restart = false;
-    Ok(Assignment {
-        kind: "capacity",
-        entries: cases.map(|case| Entry { case, contenders: all.clone() }).collect(),
-        contenders,
-        profile,
-        seed: args.common.seed(),
-        out: args.common.out.clone(),
-        driver: args.common.driver()?,
-        workers: args.common.workers[0],
-    })
+    let entries = cases.map(|case| Entry { case, contenders: all.clone() }).collect();
+    args.common.assignment("capacity", contenders, entries, profile)
 }
 
 /// The capacity of one cell; none where it cannot be measured.

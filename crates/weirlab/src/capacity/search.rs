@@ -9,6 +9,8 @@ pub const CURVE: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
 /// A void probe is asked again so often.
 const RETRIES: usize = 1;
+/// So many void probes in a row say that this machine cannot tell.
+const MOST_VOID: usize = 8;
 
 /// A service level, such as `p99=5ms` or `p99=5ms,errors=0.1%`.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +136,8 @@ impl Search {
     /// # Errors
     /// Those of the probes.
     pub fn run<E>(&self, probe: impl FnMut(f64) -> Result<Probe, E>) -> Result<Found, E> {
-        let mut state = State { search: *self, probe, probes: 0, holds: 0.0, fails: None, limited_by: None };
+        let mut state =
+            State { search: *self, probe, probes: 0, void: 0, holds: 0.0, fails: None, limited_by: None };
         state.bracket()?;
         loop {
             state.narrow()?;
@@ -153,6 +156,8 @@ struct State<P> {
     search: Search,
     probe: P,
     probes: usize,
+    /// In a row, up to now.
+    void: usize,
     holds: f64,
     fails: Option<f64>,
     limited_by: Option<String>,
@@ -160,7 +165,7 @@ struct State<P> {
 
 impl<E, P: FnMut(f64) -> Result<Probe, E>> State<P> {
     fn exhausted(&self) -> bool {
-        self.probes >= self.search.most_probes
+        self.probes >= self.search.most_probes || self.void >= MOST_VOID
     }
 
     /// Whether a rate holds. What stays void stands as a bound of the search, though not of the target.
@@ -168,7 +173,9 @@ impl<E, P: FnMut(f64) -> Result<Probe, E>> State<P> {
         let mut void = None;
         for _ in 0..=RETRIES {
             self.probes += 1;
-            match (self.probe)(rate)? {
+            let outcome = (self.probe)(rate)?;
+            self.void = if matches!(outcome, Probe::Void(_)) { self.void + 1 } else { 0 };
+            match outcome {
                 Probe::Holds => return Ok(true),
                 Probe::Fails => {
                     // A target that fails below is what limits, whatever the generator can do.

@@ -2,8 +2,8 @@
 use super::{FlameError, Profile, differential, record, write};
 use crate::result::Flame;
 use crate::session::command::{self, Common};
-use crate::session::{self, Assignment, Entry, Session, contenders};
-use std::io::{self, Write};
+use crate::session::{self, Assignment, Entry, Session};
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -109,28 +109,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
-    let mut say = |line: &str| {
-        // Progress that cannot be shown is no reason to stop.
-        let _ = writeln!(io::stderr(), "{line}");
-    };
     let targets = if args.versions.is_empty() { args.targets.as_slice() } else { &[] };
-    let contenders =
-        contenders::contenders(&args.common.named(targets, &args.versions, &catalogue), &mut say)?;
+    let contenders = args.common.contenders(targets, &args.versions)?;
     let schemes = command::schemes(Some(&args.scheme));
     let case = command::single(&args.scenario, &schemes, &catalogue)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
     let mut profile = session::Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration + AROUND;
-    Ok(Assignment {
-        kind: "flame",
-        entries: vec![Entry { case, contenders: all }],
-        contenders,
-        profile,
-        seed: args.common.seed(),
-        out: args.common.out.clone(),
-        driver: args.common.driver()?,
-        workers: args.common.workers[0],
-    })
+    args.common.assignment("flame", contenders, vec![Entry { case, contenders: all }], profile)
 }
 
 #[cfg(test)]

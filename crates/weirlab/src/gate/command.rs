@@ -75,27 +75,15 @@ const HEAD: usize = 2;
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
     let versions = [args.base.clone(), args.head.clone()];
-    let mut say = |line: &str| {
-        // Progress that cannot be shown is no reason to stop.
-        let _ = writeln!(io::stderr(), "{line}");
-    };
-    let mut contenders = contenders::contenders(&args.common.named(&[], &versions, &catalogue), &mut say)?;
+    let mut contenders = args.common.contenders(&[], &versions)?;
     contenders.insert(CONTROL, contenders::control(&contenders[BASE]));
     if contenders[BASE].label == contenders[HEAD].label {
         contenders[HEAD].label.push_str(" (in question)");
     }
     let case = command::single(&args.scenario, &command::schemes(Some(&args.scheme)), &catalogue)?;
     let profile = Profile::named("quick").ok_or("there is no profile quick")?;
-    Ok(Assignment {
-        kind: "gate",
-        entries: vec![Entry { case, contenders: vec![BASE, CONTROL, HEAD] }],
-        contenders,
-        profile,
-        seed: args.common.seed(),
-        out: args.common.out.clone(),
-        driver: args.common.driver()?,
-        workers: args.common.workers[0],
-    })
+    let entries = vec![Entry { case, contenders: vec![BASE, CONTROL, HEAD] }];
+    args.common.assignment("gate", contenders, entries, profile)
 }
 
 /// Adds rounds until the rule decides.
@@ -177,7 +165,7 @@ fn code(finding: &Finding, run: &Run) -> ExitCode {
 }
 
 /// Such as `5%` or `0.05`.
-fn percentage(text: &str) -> Result<f64, String> {
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let value = number.trim().parse::<f64>().map(|value| value / scale);
     value.ok().filter(|value| *value > 0.0 && *value < 1.0).ok_or_else(|| format!("{text}: write 5% or 0.05"))

@@ -1,6 +1,6 @@
 //! A load's outcome as wrk prints it.
 use super::{Outcome, Plan};
-use crate::result::{Block, Histogram};
+use crate::result::{Block, Case, Histogram};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,10 +13,10 @@ const QUANTILES: [f64; 4] = [0.5, 0.75, 0.9, 0.99];
 pub struct Summary<'a> {
     /// What was asked.
     pub url: &'a str,
-    /// Threads of the generator.
+    /// Threads and connections, in words.
+    pub load: String,
+    /// Threads over which the rate is spread.
     pub threads: usize,
-    /// Connections, over all threads.
-    pub connections: usize,
     /// The length of the measured window.
     pub measured: Duration,
     /// Answers, right or wrong.
@@ -44,10 +44,11 @@ pub struct Summary<'a> {
 impl<'a> Summary<'a> {
     /// Of a load.
     pub fn of(url: &'a str, plan: &Plan, outcome: &'a Outcome) -> Summary<'a> {
+        let threads = plan.threads.min(plan.connections);
         Summary {
             url,
-            threads: plan.threads.min(plan.connections),
-            connections: plan.connections,
+            load: format!("{threads} threads and {} connections", plan.connections),
+            threads,
             measured: outcome.measured,
             answers: outcome.answers,
             bytes: outcome.bytes,
@@ -55,34 +56,42 @@ impl<'a> Summary<'a> {
             errors: &outcome.errors,
             response: &outcome.latencies.response,
             service: outcome.offered.map(|_| &outcome.latencies.service),
-            series: &outcome.series,
+            series: whole_tenths(&outcome.series, outcome.measured),
             offered: outcome.offered,
             steady: outcome.steady,
             void: outcome.void.as_deref(),
         }
     }
 
-    /// Of a block of a run.
-    pub fn of_block(url: &'a str, threads: usize, connections: usize, block: &'a Block) -> Summary<'a> {
+    /// Of a block of a run; its rate is that of all threads together.
+    pub fn of_block(case: &'a Case, block: &'a Block) -> Summary<'a> {
         // Statuses have three digits, so that text orders them as numbers.
         let refused = block.statuses.range("400".to_owned()..);
+        let measured = Duration::from_secs_f64(block.measured_s.max(0.0));
         Summary {
-            url,
-            threads,
-            connections,
-            measured: Duration::from_secs_f64(block.measured_s.max(0.0)),
+            url: &case.name,
+            load: case.load.clone(),
+            threads: 1,
+            measured,
             answers: block.answers,
             bytes: block.bytes,
             refusals: refused.map(|(_, count)| count).sum(),
             errors: &block.errors,
             response: &block.latencies.response,
             service: block.offered.map(|_| &block.latencies.service),
-            series: &block.series,
+            series: whole_tenths(&block.series, measured),
             offered: block.offered,
             steady: block.steady,
             void: block.void.as_deref(),
         }
     }
+}
+
+/// A series without the tenth of a second that the window cut short. Of a block in slices each entry is a rate, and all
+/// are kept: there are more of them than tenths.
+fn whole_tenths(series: &[u64], measured: Duration) -> &[u64] {
+    let whole = (measured.as_millis() / 100) as usize;
+    if series.len() == whole + 1 { &series[..whole] } else { series }
 }
 
 /// The outcome in wrk's layout, so that whatever reads wrk's output reads it. What wrk does not know has lines of its
@@ -97,7 +106,7 @@ pub fn wrk(summary: &Summary<'_>) -> String {
 fn write_all(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
     let seconds = summary.measured.as_secs_f64();
     writeln!(out, "Running {} test @ {}", scaled(seconds.round(), 60.0, &["s", "m", "h"], 0), summary.url)?;
-    writeln!(out, "  {} threads and {} connections", summary.threads, summary.connections)?;
+    writeln!(out, "  {}", summary.load)?;
     if let Some(rate) = summary.offered {
         writeln!(out, "  {rate} requests per second offered")?;
     }
@@ -135,9 +144,8 @@ fn latency_row(out: &mut String, histogram: &Histogram) -> std::fmt::Result {
 
 /// Requests per second and thread, over tenths of a second.
 fn rate_row(out: &mut String, summary: &Summary<'_>) -> std::fmt::Result {
-    let whole = (summary.measured.as_millis() / 100) as usize;
     let threads = summary.threads.max(1) as f64;
-    let rates: Vec<f64> = summary.series.iter().take(whole).map(|n| *n as f64 * 10.0 / threads).collect();
+    let rates: Vec<f64> = summary.series.iter().map(|n| *n as f64 * 10.0 / threads).collect();
     let n = rates.len().max(1) as f64;
     let mean = rates.iter().sum::<f64>() / n;
     let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
@@ -223,8 +231,8 @@ mod tests {
     ) -> Summary<'a> {
         Summary {
             url: "http://127.0.0.1:8000/",
+            load: "2 threads and 10 connections".to_owned(),
             threads: 2,
-            connections: 10,
             measured: Duration::from_secs(1),
             answers: 2000,
             bytes: 3 << 20,
@@ -272,6 +280,13 @@ Transfer/sec:      3.00MB
         (0..150).for_each(|_| histogram.record(Duration::from_micros(250)));
         let text = wrk(&summary(&histogram, &BTreeMap::new(), &[]));
         assert!(text.contains("     90%  25") && text.contains("     99%  n too small\n"), "{text}");
+    }
+
+    #[test]
+    fn a_tenth_that_was_cut_short_is_no_rate() {
+        let measured = Duration::from_millis(250);
+        assert_eq!(whole_tenths(&[100, 100, 40], measured), [100, 100]);
+        assert_eq!(whole_tenths(&[100; 10], measured), [100; 10]);
     }
 
     #[test]

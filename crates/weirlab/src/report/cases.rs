@@ -237,10 +237,14 @@ fn blocks(counts: &Counts) -> String {
     let all = counts.counted + counts.void + counts.invalid;
     let unsteady =
         if counts.unsteady > 0 { format!(", {} unsteady", counts.unsteady) } else { String::new() };
+    let reopened = match counts.reopened {
+        0 => String::new(),
+        n => format!(", {n} kept connections opened anew"),
+    };
     if all == counts.counted {
-        format!("{all}{unsteady}")
+        format!("{all}{unsteady}{reopened}")
     } else {
-        format!("{} of {all}{unsteady}", counts.counted)
+        format!("{} of {all}{unsteady}{reopened}", counts.counted)
     }
 }
 

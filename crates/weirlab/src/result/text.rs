@@ -2,13 +2,13 @@
 mod answer;
 mod probe;
 mod table;
-mod wrk;
 
 pub use answer::answer;
 pub use table::table;
 
 use super::{Block, Cell, Run, Status};
-use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Usable, usable};
+use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Sample, Usable, usable};
+use crate::load::text::{Summary, wrk};
 use std::fmt::{self, Write};
 
 /// The content of `result.txt`: for each case the blocks of each target as wrk would print them and what they come to,
@@ -59,7 +59,8 @@ fn write_cell(out: &mut String, case: &CaseAnalysis, cell: &Cell) -> fmt::Result
 }
 
 fn write_block(out: &mut String, case: &CaseAnalysis, block: &Block) -> fmt::Result {
-    out.push_str(&wrk::block(&case.case, block));
+    out.push_str(&wrk(&Summary::of_block(&case.case, block)));
+    writeln!(out, "CPU/request: {:>10.2}us", Sample::of(block).cpu_us)?;
     match usable(block) {
         Usable::Yes => Ok(()),
         Usable::Void(why) => writeln!(out, "Does not count: {why}"),

@@ -106,14 +106,43 @@ impl Common {
         self.seed.unwrap_or_else(|| fastrand::u64(..))
     }
 
-    /// What was named, for [`contenders::contenders`].
-    pub fn named<'a>(
-        &'a self,
-        targets: &'a [String],
-        versions: &'a [String],
-        catalogue: &'a Path,
-    ) -> Named<'a> {
-        Named { targets, versions, weir: self.weir.as_deref(), catalogue, cache: self.cache.as_deref() }
+    /// The targets and versions that were named; what has to be built is built.
+    ///
+    /// # Errors
+    /// When one is unknown or cannot be had.
+    pub fn contenders(&self, targets: &[String], versions: &[String]) -> Result<Vec<Contender>, String> {
+        let catalogue = self.catalogue()?;
+        let (weir, cache) = (self.weir.as_deref(), self.cache.as_deref());
+        contenders::contenders(
+            &Named { targets, versions, weir, catalogue: &catalogue, cache },
+            &mut |line| {
+                // Progress that cannot be shown is no reason to stop.
+                let _ = writeln!(io::stderr(), "{line}");
+            },
+        )
+    }
+
+    /// What a session is to do, with all that is common to commands.
+    ///
+    /// # Errors
+    /// When there is no driver.
+    pub fn assignment(
+        &self,
+        kind: &'static str,
+        contenders: Vec<Contender>,
+        entries: Vec<Entry>,
+        profile: Profile,
+    ) -> Result<Assignment, String> {
+        Ok(Assignment {
+            kind,
+            entries,
+            contenders,
+            profile,
+            seed: self.seed(),
+            out: self.out.clone(),
+            driver: self.driver()?,
+            workers: self.workers[0],
+        })
     }
 }
 
@@ -198,12 +227,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
             names.push(name.clone());
         }
     }
-    let mut say = |line: &str| {
-        // Progress that cannot be shown is no reason to stop.
-        let _ = writeln!(io::stderr(), "{line}");
-    };
-    let mut contenders =
-        contenders::contenders(&args.common.named(&names, &args.versions, &catalogue), &mut say)?;
+    let mut contenders = args.common.contenders(&names, &args.versions)?;
     let baseline = contenders.first().ok_or("name at least one target or version")?;
     if !args.no_control {
         contenders.insert(1, contenders::control(baseline));
@@ -217,16 +241,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
                 .map(|case| Entry { case, contenders: taking.clone() }),
         );
     }
-    Ok(Assignment {
-        kind: "run",
-        entries,
-        contenders,
-        profile: profile(args)?,
-        seed: args.common.seed(),
-        out: args.common.out.clone(),
-        driver: args.common.driver()?,
-        workers: args.common.workers[0],
-    })
+    args.common.assignment("run", contenders, entries, profile(args)?)
 }
 
 fn profile(args: &Args) -> Result<Profile, String> {

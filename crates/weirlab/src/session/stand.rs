@@ -108,7 +108,12 @@ impl Stand {
             instances.push(self.instance(&contender.target, &preparation, layout, &mut first_answer)?);
         }
         let listeners = instances[0].0.clone();
-        let traffic = |listeners: &Listeners| if tls { listeners.https } else { listeners.http };
+        let of_admin = case.needs.contains("admin-load");
+        let traffic = |listeners: &Listeners| match (of_admin, tls) {
+            (true, _) => listeners.admin,
+            (false, true) => listeners.https,
+            (false, false) => listeners.http,
+        };
         let addresses: Vec<SocketAddr> =
             instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
         let running: Vec<Box<dyn Running>> =
@@ -130,7 +135,7 @@ impl Stand {
             upstream: supply.listen[0],
             upstream_pid: supply.pid(),
             document,
-            folder: self.folder.join("0"),
+            folder: self.folder.join(format!("{cell}/0")),
             first_answer,
             _front: front,
         })

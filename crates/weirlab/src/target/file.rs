@@ -26,6 +26,9 @@ pub(super) struct TargetFile {
     pub(super) file: Vec<TemplateFile>,
     #[serde(default)]
     pub(super) command: Vec<String>,
+    /// Commands for cases that need a feature.
+    #[serde(default)]
+    pub(super) command_for: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
     #[serde(default)]

@@ -125,6 +125,11 @@ impl Target {
         self.launch(preparation, listeners, fill)
     }
 
+    /// The command for a case: where one of the features that it needs has a command of its own, that one.
+    fn command(&self, case: &CasePlan) -> &[String] {
+        case.needs.iter().find_map(|need| self.file.command_for.get(need)).unwrap_or(&self.file.command)
+    }
+
     fn launch(
         &self,
         preparation: &Preparation<'_>,
@@ -132,7 +137,7 @@ impl Target {
         fill: impl Fn(&str) -> Result<String, TargetError>,
     ) -> Result<Launch, TargetError> {
         let docker = self.file.docker.as_ref().filter(|_| preparation.container);
-        let command = docker.map_or(&self.file.command, |docker| &docker.command);
+        let command = docker.map_or_else(|| self.command(preparation.case), |docker| &docker.command);
         let of_image = docker.map(|docker| &docker.environment).into_iter().flatten();
         let environment = self.file.environment.iter().chain(of_image);
         Ok(Launch {

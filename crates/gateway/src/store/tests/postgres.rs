@@ -119,8 +119,7 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
         ("pg_password", "swordfish", "`pg_password`"),
         ("pg_user", "nobody", "`pg_user`"),
         ("pg_database", "nothing", "`pg_database`"),
-        ("pg_ssl_required", "on", "`pg_ssl`"),
-        ("pg_ssl_verify", "on", "`pg_ssl`"),
+        ("pg_ssl_verify", "on", "`pg_ssl_verify`"),
     ] {
         let settings = Settings { pg_ssl: key.starts_with("pg_ssl"), ..with(key, value) };
         let error = open(&settings, Vec::new()).await.err().unwrap().to_string();
@@ -134,8 +133,25 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_where_the_server_does() {
-    let place = Place::in_postgres().bootstrapped().await;
-    let settings = Settings { pg_ssl: true, ..place.settings.clone() };
-    assert!(open(&settings, all_plugins()).await.is_ok(), "without `pg_ssl_required`, TLS is not a must");
+async fn tls_proves_who_the_server_is() {
+    let server = PostgresServer::start();
+    let place = Place::on(server.port).bootstrapped().await;
+    let trusted = vec![server.authority().display().to_string()];
+    let verified = Settings {
+        pg_ssl: true,
+        pg_ssl_verify: true,
+        lua_ssl_trusted_certificate: trusted,
+        ..place.settings.clone()
+    };
+    let store = open(&verified, all_plugins()).await.unwrap().unwrap();
+    commit(&*store, Revision(0), &put(&service(1, "host"))).await;
+    changed(&*store).await;
+    let other_name = Settings { pg_host: "localhost".to_owned(), ..verified.clone() };
+    let other_authority = Settings { lua_ssl_trusted_certificate: Vec::new(), ..verified };
+    for settings in [other_name, other_authority] {
+        let error = open(&settings, all_plugins()).await.err().unwrap();
+        assert!(matches!(&error, StoreError::Unavailable(said) if said.contains("certificate")), "{error}");
+    }
+    let unverified = Settings { pg_ssl: true, pg_ssl_required: true, ..place.settings.clone() };
+    assert!(open(&unverified, all_plugins()).await.is_ok());
 }

@@ -2,7 +2,7 @@
 //! collisions, nested prefixes, wildcards and ties are common.
 use super::reference::{Expected, Reference};
 use super::{Request, route};
-use crate::route::{Calculation, Router, normalize_path, upstream_path};
+use crate::route::{Calculation, Decided, Router, normalize_path, upstream_path};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
@@ -178,6 +178,19 @@ fn found(router: &Router, request: &Request) -> Expected {
     Some((found.index as usize, found.matched_path as usize, groups))
 }
 
+/// The first route of those judged that fails at nothing. Those behind it must be told to be behind it.
+fn judged_best(router: &Router, routes: &[Route], request: &Request) -> Option<usize> {
+    let judged = request.query(|query| router.judge(&routes.iter().collect::<Vec<_>>(), query));
+    for pair in judged.windows(2) {
+        let [better, other] = pair else { unreachable!("windows of two") };
+        match better.standing.above(&other.standing) {
+            Decided::Priority(..) => assert!(better.standing.priority > other.standing.priority),
+            Decided::Id => assert_eq!(better.standing.priority, other.standing.priority),
+        }
+    }
+    judged.iter().find(|judged| judged.failed.is_empty()).map(|judged| judged.index as usize)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -192,6 +205,7 @@ proptest! {
         let reference = Reference::new(&routes, calculation);
         for request in &requests {
             let expected = reference.find(request);
+            prop_assert_eq!(judged_best(&router, &routes, request), expected.as_ref().map(|found| found.0));
             prop_assert_eq!(found(&router, request), expected, "for {:?}", request);
         }
     }

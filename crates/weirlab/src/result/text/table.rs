@@ -77,6 +77,9 @@ fn note(cell: &CellAnalysis) -> Option<String> {
     if counts.unsteady > 0 {
         parts.push(format!("{} of {} blocks were not steady", counts.unsteady, counts.counted));
     }
+    if counts.reopened > 0 {
+        parts.push(format!("{} kept connections had to be opened anew", counts.reopened));
+    }
     if let Verdict::CannotTell(why) = &cell.verdict {
         parts.push(why.clone());
     }

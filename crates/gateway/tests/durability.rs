@@ -1,0 +1,185 @@
+//! What the Admin API has acknowledged is kept, however the process ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{PATIENCE, Peer, eventually, weir};
+use serde_json::Value;
+use sqlx::{ConnectOptions, Connection};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Each writes to a service of its own, one request after the other.
+const WRITERS: u64 = 4;
+
+#[test]
+fn what_was_acknowledged_survives_being_killed() {
+    survives(10);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn what_was_acknowledged_survives_being_killed_two_hundred_times() {
+    survives(200);
+}
+
+fn survives(kills: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut services: Vec<_> = (0..WRITERS).map(Service::new).collect();
+    for kill in 0..kills {
+        let node = Node::start(folder.path());
+        let (admin, acknowledged) = (node.admin, AtomicU64::new(0));
+        // At another moment each time, and mostly in the middle of writes.
+        let enough = 1 + fastrand::u64(..80);
+        thread::scope(|scope| {
+            for service in &mut services {
+                scope.spawn(|| {
+                    service.check(admin);
+                    service.write_until_killed(admin, &acknowledged);
+                });
+            }
+            eventually("writes are acknowledged", || acknowledged.load(Ordering::SeqCst) >= enough);
+            drop(node);
+        });
+        assert!(acknowledged.load(Ordering::SeqCst) >= enough, "kill {kill}");
+    }
+    assert_eq!(integrity(&folder.path().join("prefix/weir.sqlite")), "ok");
+    let node = Node::start(folder.path());
+    services.iter_mut().for_each(|service| service.check(node.admin));
+}
+
+/// A node, killed when dropped.
+struct Node {
+    child: Child,
+    admin: SocketAddr,
+}
+
+impl Node {
+    fn start(folder: &Path) -> Node {
+        let mut command = weir();
+        command.arg("run").arg("--prefix").arg(folder.join("prefix"));
+        for setting in [
+            "database=sqlite",
+            "workers=1",
+            "proxy_listen=127.0.0.1:0",
+            "admin_listen=127.0.0.1:0",
+            "status_listen=127.0.0.1:0",
+        ] {
+            command.args(["--set", setting]);
+        }
+        let log = File::options().append(true).create(true).open(folder.join("log")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Ok(start) = serde_json::from_str::<Value>(&line) else {
+            panic!("it does not start: {}", std::fs::read_to_string(folder.join("log")).unwrap())
+        };
+        Node { child, admin: start["admin"][0].as_str().unwrap().parse().unwrap() }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // SIGKILL.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// A service, and how it was written: by the steps 1, 2, 3, …, of which each fifth deletes it.
+struct Service {
+    id: String,
+    /// The last step that was acknowledged.
+    acknowledged: u64,
+    /// The last one that was asked for.
+    asked: u64,
+}
+
+impl Service {
+    fn new(number: u64) -> Service {
+        // Nothing is as good as having been deleted.
+        Service { id: format!("00000000-0000-4000-8000-{number:012}"), acknowledged: 0, asked: 0 }
+    }
+
+    fn write_until_killed(&mut self, admin: SocketAddr, acknowledged: &AtomicU64) {
+        let Ok(mut stream) = TcpStream::connect(admin) else { return };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        loop {
+            self.asked += 1;
+            let (method, body) = match state_after(self.asked) {
+                Some(path) => ("PUT", format!("{{\"host\":\"127.0.0.1\",\"path\":\"{path}\"}}")),
+                None => ("DELETE", String::new()),
+            };
+            let Some(status) = ask(&mut stream, &self.request(method, &body)) else { return };
+            assert!(matches!(status, 200 | 204), "{method}: {status}");
+            self.acknowledged = self.asked;
+            acknowledged.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// It is as the last acknowledged step left it, or as the one after it, had that been asked for.
+    fn check(&mut self, admin: SocketAddr) {
+        let response = Peer::connect(admin).send(self.request("GET", "")).response();
+        let found = match response.status {
+            200 => Some(response.json()["path"].as_str().unwrap().to_owned()),
+            404 => None,
+            status => panic!("{status}: {}", response.text()),
+        };
+        let step = (self.acknowledged..=self.asked).find(|step| state_after(*step) == found);
+        let Some(step) = step else {
+            panic!("{} is {found:?} after step {}", self.id, self.acknowledged);
+        };
+        (self.acknowledged, self.asked) = (step, step);
+    }
+
+    fn request(&self, method: &str, body: &str) -> String {
+        let length = body.len();
+        format!(
+            "{method} /services/{} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}",
+            self.id
+        )
+    }
+}
+
+/// The service's path after a step; none where there is no service.
+fn state_after(step: u64) -> Option<String> {
+    (!step.is_multiple_of(5)).then(|| format!("/{step}"))
+}
+
+/// The status of a response that came whole.
+fn ask(stream: &mut TcpStream, request: &str) -> Option<u16> {
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut received = Vec::new();
+    loop {
+        let mut part = [0; 4096];
+        match stream.read(&mut part).ok()? {
+            0 => return None,
+            length => received.extend_from_slice(&part[..length]),
+        }
+        let text = String::from_utf8_lossy(&received);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.to_ascii_lowercase().split("content-length: ").nth(1).map_or(0, |rest| {
+            rest.split("\r\n").next().and_then(|length| length.parse().ok()).expect("a length")
+        });
+        if body.len() >= length {
+            return head.split(' ').nth(1)?.parse().ok();
+        }
+    }
+}
+
+/// What SQLite says of its own file.
+fn integrity(path: &Path) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+        let mut connection = options.connect().await.unwrap();
+        let said = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        said
+    })
+}

@@ -1,0 +1,155 @@
+//! `weir explain` and `POST /explain`: what is told of a request before anybody sends it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, Message, Peer, Upstream, document, service, weir};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::process::Output;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Runs the binary in the workspace's folder, as the documentation does.
+fn run(arguments: &[&str]) -> Output {
+    weir().current_dir(ROOT).args(arguments).output().expect("the binary runs")
+}
+
+fn ask(gateway: &Gateway, body: &str) -> Message {
+    let request = format!(
+        "POST /explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
+}
+
+/// Each `$ weir …` of the page and the lines below it, up to the end of the block. `WEIR_BLESS=1` writes what is printed.
+#[test]
+fn the_page_shows_what_is_printed() {
+    let page = Path::new(ROOT).join("docs/explain.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let mut written = String::new();
+    let mut commands = 0;
+    for (place, block) in text.split("```").enumerate() {
+        let command = block.strip_prefix("console\n$ weir ").and_then(|block| block.lines().next());
+        match command.filter(|_| place % 2 == 1) {
+            Some(command) => {
+                let arguments = words(command);
+                let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+                assert!(output.status.success(), "{command}: {output:?}");
+                let printed = String::from_utf8(output.stdout).unwrap();
+                assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+                written.push_str(&format!("console\n$ weir {command}\n{printed}"));
+                commands += 1;
+            }
+            None => written.push_str(block),
+        }
+        written.push_str("```");
+    }
+    written.truncate(written.len() - 3);
+    assert!(commands > 0, "the page has no example");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&page, &written).unwrap();
+    }
+    assert_eq!(text, written, "WEIR_BLESS=1 writes the page again");
+}
+
+/// Words as a shell splits them; single quotes hold them together.
+fn words(command: &str) -> Vec<String> {
+    let pieces = command.split('\'').enumerate();
+    pieces
+        .flat_map(|(place, piece)| match place % 2 {
+            0 => piece.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![piece.to_owned()],
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_explained_is_what_happens() {
+    let upstream = Upstream::echoing();
+    let services = [
+        service("/a", upstream.address, "path: /base", ""),
+        service("/a/b", upstream.address, "", "strip_path: false"),
+        service("/key", upstream.address, "plugins: [{name: key-auth}]", ""),
+    ];
+    let gateway = Gateway::start(&document(
+        &services,
+        "consumers: [{username: al, keyauth_credentials: [{key: k}]}]\n",
+    ));
+    for (path, headers) in [("/a/x?q=1", json!({})), ("/a/b/c", json!({})), ("/key", json!({"apikey": "k"}))]
+    {
+        let told =
+            ask(&gateway, &json!({ "host": "localhost", "path": path, "headers": headers }).to_string());
+        assert_eq!(told.status, 200, "{}", told.text());
+        let told = told.json();
+        assert_eq!(told["answer"], Json::Null, "{told}");
+        let lines: String =
+            headers.as_object().unwrap().keys().map(|name| format!("{name}: k\r\n")).collect();
+        let got = gateway.get_with(path, &lines);
+        let line = got.text().lines().next().unwrap();
+        let asked = line.split(' ').nth(1).unwrap();
+        let url = format!("http://{}{asked}", upstream.address);
+        assert_eq!(told["upstream"]["url"], json!(url), "{told}");
+        assert!(
+            got.text()
+                .contains(&format!("Host: {}\n", told["upstream"]["targets"][0]["host"].as_str().unwrap()))
+        );
+    }
+    for path in ["/none", "/key"] {
+        let told = ask(&gateway, &json!({ "host": "localhost", "path": path }).to_string()).json();
+        let got = gateway.get(path);
+        assert_eq!(told["answer"]["status"], got.status, "{told}");
+        assert_eq!(told["answer"]["message"], got.json()["message"], "{told}");
+    }
+}
+
+#[test]
+fn bad_questions_name_the_field() {
+    let gateway = Gateway::start("_format_version: \"3.0\"\n");
+    for (body, status, field) in [
+        (r#"{"path": "/"}"#, 400, "host"),
+        (r#"{"host": "a", "scheme": "gopher"}"#, 400, "scheme"),
+        (r#"{"host": "a", "client_ip": 7}"#, 400, "client_ip"),
+        (r#"{"host": "a", "hots": "b"}"#, 400, "@entity"),
+        (r#"{"host": "a", "headers": {"x": [1]}}"#, 400, "headers.x[0]"),
+        ("[]", 400, "@entity"),
+    ] {
+        let answer = ask(&gateway, body);
+        assert_eq!(answer.status, status, "{body}: {}", answer.text());
+        let answer = answer.json();
+        assert_eq!((&answer["code"], &answer["name"]), (&json!(2), &json!("schema violation")), "{body}");
+        assert!(answer["fields"][field].is_string(), "{body}: {answer}");
+    }
+    assert_eq!(ask(&gateway, "{").status, 400);
+}
+
+#[test]
+fn json_is_the_same_on_the_command_line() {
+    let file = "examples/quickstart/kong.yml";
+    let output =
+        run(&["explain", file, "GET", "https://a.test:8443/key?x=1", "-H", "apikey: demo-key", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    let configuration = std::fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
+    let gateway = Gateway::start(&configuration);
+    let question = json!({
+        "scheme": "https", "host": "a.test:8443", "path": "/key?x=1", "headers": { "apikey": "demo-key" },
+    });
+    assert_eq!(told, ask(&gateway, &question.to_string()).json());
+    assert_eq!(told["consumer"]["name"], "demo");
+}
+
+#[test]
+fn what_cannot_be_explained_is_refused() {
+    let refused = |arguments: &[&str], part: &str| {
+        let output = run(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    };
+    let file = "examples/quickstart/kong.yml";
+    refused(&["explain", file, "GET", "/open"], "write the whole URL");
+    refused(&["explain", file, "GET", "ftp://a/"], "scheme: expected one of http, https");
+    refused(&["explain", file, "GET", "http://a/ b"], "path: ");
+    refused(&["explain", "nowhere.yml", "GET", "http://a/"], "nowhere.yml");
+}

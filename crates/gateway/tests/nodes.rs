@@ -1,0 +1,111 @@
+//! Several nodes on one database, and a database that is not always there.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{Gateway, Message, Peer, PostgresServer, Upstream, eventually, weir};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Nodes on one schema, whose tables are there.
+fn nodes<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
+    let settings = PostgresServer::settings(port, schema);
+    let mut bootstrap = weir();
+    bootstrap.args(["migrations", "bootstrap"]);
+    bootstrap.args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
+    assert!(bootstrap.status().unwrap().success());
+    let builder = || settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
+    [(); COUNT].map(|()| builder().start())
+}
+
+/// Says that it is over, also when a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Asks a node's Admin API.
+fn ask(node: &Gateway, method: &str, path: &str, body: &str) -> Message {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
+         {length}\r\n\r\n{body}"
+    );
+    Peer::connect(node.admin_addresses()[0]).send(request).response()
+}
+
+/// Makes a path lead to an upstream.
+fn route(node: &Gateway, name: &str, upstream: &Upstream) -> u16 {
+    let url = format!("{{\"url\": \"http://{}\"}}", upstream.address);
+    let service = ask(node, "PUT", &format!("/services/{name}"), &url).status;
+    let route = format!("{{\"paths\": [\"/{name}\"], \"service\": {{\"name\": \"{name}\"}}}}");
+    if service == 200 { ask(node, "PUT", &format!("/routes/{name}"), &route).status } else { service }
+}
+
+#[test]
+fn what_one_node_is_told_all_serve() {
+    let upstream = Upstream::answering(HELLO);
+    let [one, other] = nodes(PostgresServer::shared_port(), "several");
+    assert_eq!(route(&one, "first", &upstream), 200);
+    eventually("the other serves it", || other.get("/first").status == 200);
+    assert_eq!(ask(&other, "GET", "/routes/first", "").json()["paths"][0], "/first");
+    assert_eq!(ask(&other, "DELETE", "/routes/first", "").status, 204);
+    eventually("the first no longer does", || one.get("/first").status == 404);
+    // Both at once: neither is told that the other was quicker.
+    thread::scope(|scope| {
+        for (name, node) in [("a", &one), ("b", &other)] {
+            let upstream = &upstream;
+            scope.spawn(move || {
+                for number in 0..20 {
+                    assert_eq!(route(node, &format!("{name}-{number}"), upstream), 200);
+                }
+            });
+        }
+    });
+    for node in [&one, &other] {
+        eventually("both have all", || {
+            ask(node, "GET", "/routes?size=1000", "").json()["data"].as_array().unwrap().len() == 40
+        });
+    }
+}
+
+#[test]
+fn without_their_database_nodes_serve_on() {
+    let mut server = PostgresServer::start();
+    let upstream = Upstream::answering(HELLO);
+    let nodes: [Gateway; 2] = nodes(server.port, "public");
+    assert_eq!(route(&nodes[0], "before", &upstream), 200);
+    nodes.iter().for_each(|node| eventually("it is served", || node.get("/before").status == 200));
+    let (ended, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for node in &nodes {
+            scope.spawn(|| {
+                while !ended.load(Ordering::SeqCst) {
+                    assert_eq!(node.get("/before").status, 200);
+                    served.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let over = Over(&ended);
+        for (round, end) in [PostgresServer::kill, PostgresServer::stop].into_iter().enumerate() {
+            end(&mut server);
+            for node in &nodes {
+                let refused = ask(node, "PUT", "/services/refused", "{\"host\": \"a\"}");
+                assert_eq!(refused.status, 503, "{}", refused.text());
+                assert_eq!(ask(node, "GET", "/services/before", "").status, 200, "reads are answered");
+            }
+            server.restart();
+            let name = format!("after-{round}");
+            eventually("writes are taken again", || route(&nodes[1], &name, &upstream) == 200);
+            eventually("the other serves them", || nodes[0].get(&format!("/{name}")).status == 200);
+            assert_eq!(ask(&nodes[0], "GET", "/services/refused", "").status, 404);
+        }
+        let enough = served.load(Ordering::SeqCst) + 10;
+        eventually("requests are served all the while", || served.load(Ordering::SeqCst) > enough);
+        drop(over);
+    });
+}

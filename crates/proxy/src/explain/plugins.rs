@@ -1,0 +1,130 @@
+//! Which plugins run, with which of their configurations.
+use super::{Answered, Named};
+use crate::exchange::Exchange;
+use crate::plugin::Flow;
+use crate::plugins::PLUGINS;
+use crate::snapshot::CompiledRoute;
+use serde::Serialize;
+use weir_model::entity::Plugin;
+use weir_model::{Document, Uuid};
+
+/// One plugin that runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct PluginStep {
+    /// The plugin's name.
+    pub name: String,
+    /// The configuration that applies.
+    #[serde(flatten)]
+    pub configured: Configured,
+    /// False where its `protocols` leave out how the client came.
+    pub runs: bool,
+    /// Less specific configurations that it takes the place of, the most specific first.
+    pub overrides: Vec<Configured>,
+}
+
+/// One configuration of a plugin, and where it was put.
+#[derive(Debug, Clone, Serialize)]
+pub struct Configured {
+    /// Its id.
+    pub id: Uuid,
+    /// Its own name.
+    pub instance_name: Option<String>,
+    /// The route that it is for.
+    pub route: Option<Named>,
+    /// The service that it is for.
+    pub service: Option<Named>,
+    /// The consumer that it is for.
+    pub consumer: Option<Named>,
+}
+
+impl Configured {
+    fn of(plugin: &Plugin, document: &Document) -> Configured {
+        let name =
+            |id: &Uuid, found: Option<&Option<String>>| Named { id: *id, name: found.cloned().flatten() };
+        let route = |id| document.routes.iter().find(|route| route.id == id).map(|route| &route.name);
+        let service = |id| document.services.iter().find(|service| service.id == id).map(|it| &it.name);
+        let consumer = |id| document.consumers.iter().find(|it| it.id == id).map(|it| &it.username);
+        Configured {
+            id: plugin.id,
+            instance_name: plugin.instance_name.clone(),
+            route: plugin.route.as_ref().map(|id| name(id, route(*id))),
+            service: plugin.service.as_ref().map(|id| name(id, service(*id))),
+            consumer: plugin.consumer.as_ref().map(|id| name(id, consumer(*id))),
+        }
+    }
+
+    /// `global`, or what it is for: `route orders`, `service shop and consumer alice`.
+    pub fn scope(&self) -> String {
+        let parts = [("route", &self.route), ("service", &self.service), ("consumer", &self.consumer)];
+        let parts: Vec<_> = parts
+            .iter()
+            .filter_map(|(kind, named)| Some(format!("{kind} {}", named.as_ref()?.label())))
+            .collect();
+        if parts.is_empty() { "global".to_owned() } else { parts.join(" and ") }
+    }
+}
+
+/// The steps of a route's chain, and the refusal of a plugin that authenticates. Of the hooks only these run, and only
+/// if `authenticate`: they have no other effect than to name the consumer.
+pub(super) fn walk(
+    exchange: &mut Exchange,
+    route: &CompiledRoute,
+    document: &Document,
+    authenticate: bool,
+) -> (Vec<PluginStep>, Option<Answered>) {
+    let (mut steps, mut refusal) = (Vec::new(), None);
+    for step in &route.chain.steps {
+        let Some(instance) = step.configured(exchange.consumer) else { continue };
+        let Some(plugin) = document.plugins.iter().find(|plugin| plugin.id == instance.id) else { continue };
+        let runs = instance.runs(exchange.tls);
+        steps.push(PluginStep {
+            name: plugin.name.clone(),
+            configured: Configured::of(plugin, document),
+            runs,
+            overrides: overridden(plugin, exchange, document),
+        });
+        let asks = runs && authenticate && refusal.is_none() && authenticates(plugin);
+        if asks && let Flow::Respond(answer) = instance.hooks.access(exchange) {
+            refusal = Some(Answered::new(&answer, Some(&plugin.name)));
+        }
+    }
+    (steps, refusal)
+}
+
+/// A plugin that cannot be for one consumer is one that finds out who the consumer is.
+fn authenticates(plugin: &Plugin) -> bool {
+    PLUGINS.iter().any(|definition| definition.name == plugin.name && !definition.schema.for_consumers)
+}
+
+fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<Configured> {
+    let consumer = exchange.consumer().map(|consumer| consumer.entity.id);
+    let route = exchange.route().map(|route| route.entity.id);
+    let service = exchange.route().and_then(|route| route.entity.service);
+    let applies = |plugin: &&Plugin| {
+        let here = |scope: Option<Uuid>, is: Option<Uuid>| scope.is_none() || scope == is;
+        plugin.enabled
+            && plugin.name == chosen.name
+            && plugin.id != chosen.id
+            && here(plugin.route, route)
+            && here(plugin.service, service)
+            && here(plugin.consumer, consumer)
+    };
+    let mut others: Vec<&Plugin> = document.plugins.iter().map(|plugin| &**plugin).filter(applies).collect();
+    others.sort_by_key(|plugin| generality(plugin));
+    others.into_iter().map(|plugin| Configured::of(plugin, document)).collect()
+}
+
+/// Kong's order: the most specific first.
+fn generality(plugin: &Plugin) -> usize {
+    let scope = (plugin.route.is_some(), plugin.service.is_some(), plugin.consumer.is_some());
+    match scope {
+        (true, true, true) => 0,
+        (true, false, true) => 1,
+        (false, true, true) => 2,
+        (true, true, false) => 3,
+        (false, false, true) => 4,
+        (true, false, false) => 5,
+        (false, true, false) => 6,
+        (false, false, false) => 7,
+    }
+}

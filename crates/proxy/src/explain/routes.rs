@@ -1,0 +1,245 @@
+//! Which route is found, and why the others are not.
+use super::Named;
+use crate::exchange::Exchange;
+use crate::route::{self, Criterion, Decided, Judged, Part, Router};
+use crate::serve::with_query;
+use crate::snapshot::Snapshot;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use weir_model::Document;
+use weir_model::entity::{Protocol, Route};
+use weir_model::schema::Choice;
+
+/// So many of the other routes are told.
+pub(super) const MOST: usize = 20;
+
+/// So many values of a criterion are told.
+const FEW: usize = 4;
+
+/// The route that is found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Winner {
+    /// The route.
+    #[serde(flatten)]
+    pub route: Named,
+    /// The criteria that it has, all of them met: `host`, `header x-version`.
+    pub criteria: Vec<String>,
+    /// The one of its paths that matches.
+    pub path: Option<String>,
+    /// The part of the request's path that it matches, which `strip_path` takes off.
+    pub matched_path: String,
+    /// What decides among routes that match.
+    pub priority: Priority,
+}
+
+/// What decides among routes that match.
+#[derive(Debug, Clone, Serialize)]
+pub struct Priority {
+    /// Compared as a number, in hexadecimal: more digits than every reader of JSON keeps.
+    pub value: String,
+    /// What it is composed of; what is 0 is left out.
+    pub parts: Vec<Share>,
+}
+
+/// One part of a priority.
+#[derive(Debug, Clone, Serialize)]
+pub struct Share {
+    /// Which part.
+    pub part: &'static str,
+    /// Its value.
+    pub value: i64,
+}
+
+/// A route that is not found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rival {
+    /// The route.
+    #[serde(flatten)]
+    pub route: Named,
+    /// What kind of reason there is.
+    pub lost: Lost,
+    /// The criteria that are not met, or the part of the priority that decides.
+    pub by: Vec<String>,
+    /// The reason in words.
+    pub reason: String,
+}
+
+/// Why a route is not found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lost {
+    /// The request does not meet all criteria.
+    Criterion,
+    /// Another that matches has a higher priority.
+    Priority,
+    /// Another that matches has the same priority and a higher id.
+    Id,
+}
+
+/// The route that was found, and those that come near, the closest first.
+pub(super) fn judge(
+    exchange: &Exchange,
+    snapshot: &Snapshot,
+    document: &Document,
+) -> (Option<Winner>, Vec<Rival>) {
+    let served: Vec<&Route> = snapshot.routes.iter().map(|route| &*route.entity).collect();
+    let mut judged = closest(with_query(exchange, |query| snapshot.router.judge(&served, query)));
+    let place = judged.iter().position(|judged| Some(judged.index) == exchange.route);
+    let winner = place.map(|place| judged.remove(place));
+    let reason = |judged: &Judged| rival(judged, served[judged.index as usize], exchange, winner.as_ref());
+    let mut rivals: Vec<(usize, Rival)> =
+        judged.iter().map(|judged| (judged.failed.len(), reason(judged))).collect();
+    rivals.extend(unserved(exchange, document, &served));
+    rivals.sort_by_key(|(failed, _)| *failed);
+    let winner = winner.map(|winner| {
+        let route = served[winner.index as usize];
+        self::winner(&winner, route, exchange)
+    });
+    (winner, rivals.into_iter().map(|(_, rival)| rival).collect())
+}
+
+/// Of each route the part that comes closest, if it comes near at all, in order of rank.
+fn closest(judged: Vec<Judged>) -> Vec<Judged> {
+    let mut best: BTreeMap<u32, (usize, Judged)> = BTreeMap::new();
+    for (rank, judged) in judged.into_iter().enumerate() {
+        let near = judged.failed.is_empty() || !judged.met.is_empty();
+        let better = best.get(&judged.index).is_none_or(|(_, best)| judged.failed.len() < best.failed.len());
+        if near && better {
+            best.insert(judged.index, (rank, judged));
+        }
+    }
+    let mut best: Vec<_> = best.into_values().collect();
+    best.sort_by_key(|(rank, _)| *rank);
+    best.into_iter().map(|(_, judged)| judged).collect()
+}
+
+fn winner(judged: &Judged, route: &Route, exchange: &Exchange) -> Winner {
+    let shares = judged.standing.shares.iter().filter(|share| share.bits != 0);
+    Winner {
+        route: Named::new(route.id, &route.name),
+        criteria: judged.met.iter().map(criterion_name).collect(),
+        path: judged.path.clone(),
+        matched_path: exchange.path().get(..exchange.matched_path as usize).unwrap_or_default().to_owned(),
+        priority: Priority {
+            value: format!("{:#x}", judged.standing.priority),
+            parts: shares.map(|share| Share { part: part_name(share.part), value: share.value }).collect(),
+        },
+    }
+}
+
+fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Judged>) -> Rival {
+    let named = Named::new(route.id, &route.name);
+    let decided = winner.filter(|_| judged.failed.is_empty()).map(|it| it.standing.above(&judged.standing));
+    match decided {
+        None => Rival {
+            route: named,
+            lost: Lost::Criterion,
+            by: judged.failed.iter().map(criterion_name).collect(),
+            reason: reasons(&judged.failed, route, exchange),
+        },
+        Some(Decided::Priority(part, better, own)) => Rival {
+            route: named,
+            lost: Lost::Priority,
+            by: vec![part_name(part).to_owned()],
+            reason: format!("matches, but {}", comparison(part, better, own)),
+        },
+        Some(Decided::Id) => Rival {
+            route: named,
+            lost: Lost::Id,
+            by: vec!["id".to_owned()],
+            reason: "matches with the same priority, but its id is smaller".to_owned(),
+        },
+    }
+}
+
+/// Routes that this gateway does not serve, as far as the request meets them.
+fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<(usize, Rival)> {
+    let served: HashSet<_> = served.iter().map(|route| route.id).collect();
+    let unserved: Vec<&Route> =
+        document.routes.iter().map(|route| &**route).filter(|route| !served.contains(&route.id)).collect();
+    let Ok(router) = Router::build(&unserved) else { return Vec::new() };
+    let judged = closest(with_query(exchange, |query| router.judge(&unserved, query)));
+    let rival = |judged: Judged| {
+        let route = unserved[judged.index as usize];
+        let http = route.protocols.iter().any(|it| matches!(it, Protocol::Http | Protocol::Https));
+        let names: Vec<_> = route.protocols.iter().map(Choice::as_str).collect();
+        let (by, mut reason) = match http {
+            true => ("service", "service: disabled".to_owned()),
+            false => ("protocol", format!("protocol: {} not served", names.join(", "))),
+        };
+        if !judged.failed.is_empty() {
+            reason = format!("{reason}; {}", reasons(&judged.failed, route, exchange));
+        }
+        let by = [by.to_owned()].into_iter().chain(judged.failed.iter().map(criterion_name)).collect();
+        let rival = Rival { route: Named::new(route.id, &route.name), lost: Lost::Criterion, by, reason };
+        (judged.failed.len() + 1, rival)
+    };
+    judged.into_iter().map(rival).collect()
+}
+
+fn criterion_name(criterion: &Criterion) -> String {
+    match criterion {
+        Criterion::Method => "method".to_owned(),
+        Criterion::Host => "host".to_owned(),
+        Criterion::Header(name) => format!("header {name}"),
+        Criterion::Path => "path".to_owned(),
+        Criterion::Sni => "sni".to_owned(),
+    }
+}
+
+fn reasons(failed: &[Criterion], route: &Route, exchange: &Exchange) -> String {
+    failed.iter().map(|criterion| reason(criterion, route, exchange)).collect::<Vec<_>>().join("; ")
+}
+
+/// The values of headers are the client's secrets, so they are not repeated.
+fn reason(criterion: &Criterion, route: &Route, exchange: &Exchange) -> String {
+    let name = criterion_name(criterion);
+    match criterion {
+        Criterion::Method => format!("{name}: not {}", list(&route.methods)),
+        Criterion::Host => format!("{name}: not {}", list(&route.hosts)),
+        Criterion::Path => format!("{name}: not below {}", list(&route.paths)),
+        Criterion::Sni if exchange.sni.is_none() => format!("{name}: none given, not {}", list(&route.snis)),
+        Criterion::Sni => format!("{name}: not {}", list(&route.snis)),
+        Criterion::Header(header) if exchange.request.headers.get(header).is_none() => {
+            format!("{name}: absent")
+        }
+        Criterion::Header(header) => format!("{name}: not {}", list(&wanted(route, header))),
+    }
+}
+
+/// The values of a header that a route asks for.
+fn wanted(route: &Route, header: &str) -> Option<Vec<String>> {
+    let mut headers = route.headers.iter().flatten();
+    headers.find(|(name, _)| route::header_name(name) == header).map(|(_, values)| values.clone())
+}
+
+fn list(values: &Option<Vec<String>>) -> String {
+    let values = values.as_deref().unwrap_or_default();
+    let shown = values.iter().take(FEW).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match values.len().saturating_sub(FEW) {
+        0 => shown,
+        more => format!("{shown} ({more} more)"),
+    }
+}
+
+fn part_name(part: Part) -> &'static str {
+    match part {
+        Part::Criteria => "criteria",
+        Part::PlainHosts => "plain_hosts",
+        Part::Headers => "headers",
+        Part::RegexPath => "regex_path",
+        Part::RegexPriority => "regex_priority",
+        Part::PathLength => "path_length",
+    }
+}
+
+fn comparison(part: Part, better: i64, own: i64) -> String {
+    match part {
+        Part::Criteria => format!("has fewer criteria, {own} against {better}"),
+        Part::PlainHosts => "has no hosts, or one with a wildcard".to_owned(),
+        Part::Headers => format!("asks for fewer headers, {own} against {better}"),
+        Part::RegexPath => "its path is no regex".to_owned(),
+        Part::RegexPriority => format!("has regex_priority {own} against {better}"),
+        Part::PathLength => format!("its path is shorter, {own} bytes against {better}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Why a route is found and others are not: the router's criteria and order, one by one. For explanations; requests
+//! go through the index.
+use super::hosts::{Host, HostPattern, Name};
+use super::priority::{Calculation, Part, Share};
+use super::subroute::{self, PathKind, Subroute};
+use super::{Entry, Query, Router, Scheme};
+use weir_model::entity::Route;
+
+/// Something that a route asks of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Criterion {
+    Method,
+    Host,
+    /// The header of this name.
+    Header(String),
+    Path,
+    Sni,
+}
+
+/// A route, or the part of one whose paths share a priority, before one request.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// The route's position in the slice that the router was built of.
+    pub(crate) index: u32,
+    /// What the request meets.
+    pub(crate) met: Vec<Criterion>,
+    /// What it does not.
+    pub(crate) failed: Vec<Criterion>,
+    /// The path of the route that the request's path matches.
+    pub(crate) path: Option<String>,
+    pub(crate) standing: Standing,
+}
+
+/// What decides among routes that match.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub(crate) priority: u64,
+    pub(crate) shares: [Share; 6],
+}
+
+/// Why one standing is above another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decided {
+    /// By this part of the priority: the better value, and the other.
+    Priority(Part, i64, i64),
+    /// By the id alone.
+    Id,
+}
+
+impl Router {
+    /// Judges every route, best first. `routes` are those that the router was built of.
+    pub(crate) fn judge(&self, routes: &[&Route], query: &Query<'_>) -> Vec<Judged> {
+        let mut name = Name::default();
+        let host = name.parse(query.host, query.dst_port);
+        let subroutes = subroute::ranked(routes, self.calculation);
+        let judge = |(subroute, entry)| judge(subroute, entry, query, host, self.calculation);
+        subroutes.iter().zip(&self.entries).map(judge).collect()
+    }
+}
+
+fn judge(
+    subroute: &Subroute<'_>,
+    entry: &Entry,
+    query: &Query<'_>,
+    host: Host<'_>,
+    calculation: Calculation,
+) -> Judged {
+    let route = subroute.route;
+    let (mut met, mut failed) = (Vec::new(), Vec::new());
+    let mut note =
+        |criterion, is_met: bool| if is_met { met.push(criterion) } else { failed.push(criterion) };
+    let asks = |values: &Option<Vec<String>>| values.as_ref().is_some_and(|values| !values.is_empty());
+    if asks(&route.methods) {
+        note(Criterion::Method, entry.matches_method(query));
+    }
+    if asks(&route.hosts) {
+        let hosts = route.hosts.iter().flatten();
+        note(Criterion::Host, hosts.into_iter().any(|pattern| HostPattern::parse(pattern).matches(host)));
+    }
+    for (name, is_met) in entry.headers(query) {
+        note(Criterion::Header(name.to_owned()), is_met);
+    }
+    let path = matching_path(subroute, entry, query.path);
+    if subroute.kind != PathKind::None {
+        note(Criterion::Path, path.is_some());
+    }
+    if asks(&route.snis) && query.scheme == Scheme::Https {
+        note(Criterion::Sni, entry.matches_sni(query));
+    }
+    let standing = Standing { priority: subroute.order.0, shares: calculation.shares(route, subroute.kind) };
+    Judged { index: subroute.index, met, failed, path: path.map(str::to_owned), standing }
+}
+
+fn matching_path<'a>(subroute: &Subroute<'a>, entry: &Entry, path: &str) -> Option<&'a str> {
+    match subroute.kind {
+        PathKind::None => None,
+        PathKind::Prefix(_) => subroute.paths.iter().find(|prefix| path.starts_with(**prefix)).copied(),
+        PathKind::Regex => entry.matching_regex(path).and_then(|at| subroute.paths.get(at).copied()),
+    }
+}
+
+impl Standing {
+    /// Why this standing is above a lower one: by what puts the highest bit that differs into the priority.
+    pub(crate) fn above(&self, lower: &Standing) -> Decided {
+        let difference = self.priority & !lower.priority;
+        let Some(bit) = difference.checked_ilog2() else { return Decided::Id };
+        let decides = |(better, other): &(&Share, &Share)| (better.bits & !other.bits) >> bit & 1 == 1;
+        match self.shares.iter().zip(&lower.shares).find(decides) {
+            Some((better, other)) => Decided::Priority(better.part, better.value, other.value),
+            None => Decided::Id,
+        }
+    }
+}
