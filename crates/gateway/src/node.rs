@@ -176,9 +176,9 @@ impl Node {
         }
         if let Some(apisix) = apisix {
             addresses.apisix_admin = apisix.addresses()?;
-            for (listener, router) in apisix.serve(&control, runtime.handle()) {
-                servers.push((ControlListener::new(listener, None)?, router));
-            }
+            let (listeners, router) = apisix.serve(&control, runtime.handle());
+            let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
+            servers.extend(control_servers(&settings, &control, listeners, &router)?);
         }
         drop(entered);
         let drain_timeout = settings.drain_timeout;
@@ -367,6 +367,16 @@ fn admin_servers<'l>(
         router = admin::logged(router, path)
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
+    control_servers(settings, control, listeners, &router)
+}
+
+/// The same for clients of each listener, over TLS where that is asked for.
+fn control_servers<'l>(
+    settings: &Settings,
+    control: &Control,
+    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    router: &Router,
+) -> Result<Vec<(ControlListener, Router)>, StartError> {
     let mut servers = Vec::new();
     for (listen, listener) in listeners {
         let tls = listen.ssl.then(|| admin_tls(settings, control)).transpose()?;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
-use harness::{Builder, Gateway, Message, Peer, Upstream, eventually, weir};
+use harness::{Builder, Gateway, Identity, Message, Peer, Upstream, eventually, handshake, weir};
 use serde_json::Value as Json;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -271,4 +271,38 @@ fn nothing_of_apisixs_is_there_unless_it_is_asked_for() {
     let gateway = Gateway::start(STANDALONE.replace("UPSTREAM", "a.test:80").as_str());
     assert_eq!(gateway.get("/apisix/admin/routes").status, 404);
     assert_eq!(gateway.get("/apisix/prometheus/metrics").status, 404);
+}
+
+/// What APISIX's clients write is there for Kong's, by its tag; the objects themselves are not.
+#[test]
+fn kongs_clients_see_what_follows_from_objects() {
+    let gateway = writable();
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let route = "{\"uri\": \"/a\", \"upstream\": {\"nodes\": {\"a.test:80\": 1}}}";
+    let put = ask(gateway.apisix_admin(), "PUT", "/apisix/admin/routes/1", &key, route);
+    assert_eq!((put.status, put.header("x-weir-revision")), (201, Some("1")));
+    for kind in ["routes", "services", "upstreams"] {
+        let found = gateway.admin(&format!("/{kind}?tags=apisix:routes:1")).json();
+        assert_eq!(found["data"].as_array().map(Vec::len), Some(1), "{kind}: {found}");
+    }
+    assert_eq!(gateway.admin("/apisix_objects").status, 404);
+}
+
+#[test]
+fn certificates_are_presented_for_their_names() {
+    let (gateway, identity) = (writable(), Identity::new("one"));
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let pem = |path| std::fs::read_to_string(path).unwrap();
+    let ssl = |status: u8| {
+        let (cert, key) = (pem(identity.cert()), pem(identity.key()));
+        serde_json::json!({ "cert": cert, "key": key, "snis": ["a.test", "*.b.test"], "status": status })
+            .to_string()
+    };
+    let put =
+        |body: &str| ask(gateway.apisix_admin(), "PUT", "/apisix/admin/ssls/1?wait=true", &key, body).status;
+    let presented = |name: &str| handshake(gateway.proxy_ssl(), &["-servername", name]).contains("CN=one");
+    assert_eq!(put(&ssl(1)), 201);
+    assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [true, true, false]);
+    assert_eq!(put(&ssl(0)), 200);
+    assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [false; 3]);
 }

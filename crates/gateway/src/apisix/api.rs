@@ -1,6 +1,6 @@
 //! APISIX's Admin API: a request in, an answer out, whichever listener carries them.
 use super::key::AdminKey;
-use super::object::{Invalid, Key, Kind, all, stored};
+use super::object::{Invalid, Key, Kind, all, id_text, stored};
 use super::write::{Moment, Refused, Write, decide};
 use crate::aside::aside;
 use crate::control::Control;
@@ -118,7 +118,7 @@ impl Api {
         let kind = Kind::from_name(name).ok_or_else(unknown)?;
         let key = segments.next().map(|id| Key::new(kind, id)).transpose()?;
         let below: Vec<String> = segments.map(str::to_owned).collect();
-        if request.method() == Method::GET {
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.read(request, kind, key);
         }
         self.write(request, wanted(request, kind, key, below)?).await
@@ -182,18 +182,17 @@ fn wanted(
         let message = format!("not supported `{method}` method for {}", kind.singular().replace(' ', "_"));
         return Err(Answer::error(StatusCode::METHOD_NOT_ALLOWED, message));
     }
-    let body = body(request)?;
     match *method {
         Method::PUT => {
-            let written = || super::object::id_text(&body[kind.id_field()]);
+            let body = body(request)?;
             let key = match key {
                 Some(key) => key,
-                None => Key::new(kind, written().ok_or_else(missing)?)?,
+                None => Key::new(kind, id_text(&body[kind.id_field()]).ok_or_else(missing)?)?,
             };
             Ok(Write::Put(key, body))
         }
-        Method::POST => Ok(Write::Post(kind, body)),
-        Method::PATCH => Ok(Write::Patch(key.ok_or_else(missing)?, below, body)),
+        Method::POST => Ok(Write::Post(kind, body(request)?)),
+        Method::PATCH => Ok(Write::Patch(key.ok_or_else(missing)?, below, body(request)?)),
         _ => Err(Answer::error(StatusCode::NOT_FOUND, "not found")),
     }
 }
@@ -208,11 +207,11 @@ fn body(request: &Request<Bytes>) -> Result<Json, Answer> {
 
 /// The answer to an object that was put.
 fn put(written: &Written) -> Answer {
-    let objects = written.changes.iter().filter_map(|change| match &change.entity {
+    let mut objects = written.changes.iter().filter_map(|change| match &change.entity {
         Some(Entity::ApisixObjects(object)) => Some(object),
         _ => None,
     });
-    let Some(object) = objects.last() else { return Answer::new(StatusCode::OK, json!({})) };
+    let Some(object) = objects.next_back() else { return Answer::new(StatusCode::OK, json!({})) };
     let is_new = object.created_index == object.modified_index;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Answer::new(status, json!({ "key": path(object), "value": object.value }))

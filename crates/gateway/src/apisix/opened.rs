@@ -51,12 +51,11 @@ impl Opened {
     }
 
     /// The listeners with what they serve; from now on the proxy answers as well.
-    pub(crate) fn serve(self, control: &Arc<Control>, runtime: &Handle) -> Vec<(TcpListener, Router)> {
+    pub(crate) fn serve(self, control: &Arc<Control>, runtime: &Handle) -> (Vec<TcpListener>, Router) {
         let api = Arc::new(Api::new(control.clone(), self.key));
         let ports =
             control.listeners().iter().rev().take(self.proxy_listeners).map(|(address, _)| address.port());
         self.on_proxy.connect(api.clone(), ports.collect(), runtime.clone());
-        let router = router(api);
-        self.admin.into_iter().map(|listener| (listener, router.clone())).collect()
+        (self.admin, router(api))
     }
 }

@@ -204,7 +204,7 @@ pub(super) fn object(
         "key": key.to_string(),
         "value": value,
         "created_index": before.map_or(index, |before| before.created_index),
-        "modified_index": index,
+        "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
     });
     let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
     let given = [("id", key.object_uuid())];

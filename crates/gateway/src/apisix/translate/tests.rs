@@ -116,7 +116,7 @@ fn references_lead_from_one_object_to_what_follows_from_another() {
     };
     let id =
         |entities: &[Entity], kind| entities.iter().find(|entity| entity.kind() == kind).unwrap().clone();
-    let upstream = of("upstreams/1", upstream.clone());
+    let upstream = of("upstreams/1", upstream);
     let service = of("services/1", json!({ "upstream_id": "1" }));
     let (through_upstream, through_service) = (
         of("routes/1", json!({ "uri": "/", "upstream_id": "1" })),

@@ -45,16 +45,19 @@ static NAMES: [(&str, Variable); 15] = [
     ("service_id", Variable::ServiceId),
 ];
 
+/// Makes the variable of a family from the rest of its name.
+type Family = fn(String) -> Variable;
+
+const FAMILIES: [(&str, Family); 3] =
+    [("http_", Variable::Header), ("arg_", Variable::Argument), ("cookie_", Variable::Cookie)];
+
 impl Variable {
     /// The variable of this name, or why there is none.
     pub(super) fn named(name: &str) -> Result<Self, String> {
         if let Some((_, variable)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(variable.clone());
         }
-        type Family = (&'static str, fn(String) -> Variable);
-        let families: [Family; 3] =
-            [("http_", Variable::Header), ("arg_", Variable::Argument), ("cookie_", Variable::Cookie)];
-        let family = families.iter().find_map(|(prefix, of)| Some((name.strip_prefix(prefix)?, of)));
+        let family = FAMILIES.iter().find_map(|(prefix, of)| Some((name.strip_prefix(prefix)?, of)));
         match family.filter(|(rest, _)| !rest.is_empty()) {
             Some((rest, of)) => {
                 let is_header = name.starts_with("http_");
