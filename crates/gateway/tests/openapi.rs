@@ -147,8 +147,8 @@ fn valid(value: &Value, schema: &Value, document: &Value) -> Result<(), String> 
         return Err(format!("{value} is out of bounds of {schema}"));
     }
     members(value.as_object(), schema, document)?;
-    let elements = value.as_array().into_iter().flatten();
-    elements.map(|element| valid(element, &schema["items"], document)).collect()
+    let mut elements = value.as_array().into_iter().flatten();
+    elements.try_for_each(|element| valid(element, &schema["items"], document))
 }
 
 fn is_of(value: &Value, name: &str) -> bool {
