@@ -65,8 +65,10 @@ pub(crate) enum MigrationsCommand {
     /// Create the tables where there are none.
     Bootstrap(StoreArgs),
     /// Bring the tables of an older version up to date.
+    #[command(alias = "finish")]
     Up(StoreArgs),
     /// Say what is there; fails unless the tables can be used as they are.
+    #[command(alias = "list")]
     Status(StoreArgs),
 }
 

@@ -5,7 +5,7 @@ use crate::data_plane::try_out;
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
 use crate::store::migrations::{self, Task};
-use crate::store::{self, Store, transfer};
+use crate::store::{self, Store, StoreError, transfer};
 use std::fs::OpenOptions;
 use std::future::Future;
 use std::io::{self, Write};
@@ -43,7 +43,7 @@ fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Res
     let _prefix = take_prefix(settings)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = wait_for(async {
-        let store = open(settings, plugins.clone()).await?;
+        let store = named(store::open(settings, plugins.clone()).await)?;
         let imported = transfer::import(&*store, document, &plugins, now).await;
         imported.map_err(|error| format!("{}: {error}", source.origin))
     })??;
@@ -52,7 +52,7 @@ fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Res
 
 fn export(file: &Path, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
     let loaded = wait_for(async {
-        let store = open(settings, plugins.clone()).await?;
+        let store = named(store::open_to_read(settings, plugins.clone()).await)?;
         store.load().await.map_err(|error| error.to_string())
     })??;
     let text = transfer::export(&loaded.entities, &plugins);
@@ -73,8 +73,8 @@ fn refused(file: &Path, error: &io::Error) -> String {
     }
 }
 
-async fn open(settings: &Settings, plugins: Vec<PluginSchema>) -> Result<Arc<dyn Store>, String> {
-    let store = store::open(settings, plugins).await.map_err(|error| error.to_string())?;
+fn named(opened: Result<Option<Arc<dyn Store>>, StoreError>) -> Result<Arc<dyn Store>, String> {
+    let store = opened.map_err(|error| error.to_string())?;
     store.ok_or_else(|| "database is `off`: set it to `postgres` or `sqlite`".to_owned())
 }
 

@@ -11,7 +11,7 @@ use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
 use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
 use crate::store::StoreError;
-use crate::{admin, apisix, command, logger, status};
+use crate::{admin, apisix, command, logger, status, store};
 use axum::Router;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
@@ -149,7 +149,10 @@ impl Node {
         start_log(&settings)?;
         let (plugins, unknown_plugins) = plugins(&settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
-        warnings.chain(not_in_force(&settings, &given)).for_each(|warning| tracing::warn!("{warning}"));
+        warnings
+            .chain(not_in_force(&settings, &given))
+            .chain(store::unused(&settings, &given))
+            .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
         let source = Source { origin, environment, plugins };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -327,6 +330,11 @@ fn openable(settings: &Settings) -> Listeners {
                  token), or set admin_allow_insecure=on"
             );
             return false;
+        }
+        if settings.admin_ssl_client_ca.is_some() && !listen.ssl {
+            tracing::warn!(
+                "admin_listen {address}: admin_ssl_client_ca asks nobody for a certificate here; add `ssl`"
+            );
         }
         if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
             tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");

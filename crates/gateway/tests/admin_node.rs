@@ -164,8 +164,8 @@ fn targets_are_shown_and_marked() {
     );
     for (path, status) in [
         ("/upstreams/orders.test/targets/10.0.0.1:80/healthy", 204),
-        (&format!("/upstreams/orders.test/targets/{}/unhealthy", first["id"].as_str().unwrap()), 204),
-        ("/upstreams/orders.test/targets/10.0.0.1:80/10.0.0.1:80/unhealthy", 204),
+        (&format!("/upstreams/orders.test/targets/{}/unhealthy", first["id"].as_str().unwrap()), 405),
+        ("/upstreams/orders.test/targets/10.0.0.1:80/10.0.0.1:80/unhealthy", 405),
         ("/upstreams/orders.test/targets/10.0.0.9:80/healthy", 404),
         ("/upstreams/nobody.test/targets/10.0.0.1:80/healthy", 404),
     ] {

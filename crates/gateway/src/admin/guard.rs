@@ -71,7 +71,8 @@ impl Refusal {
             }
             Refusal::WebPage => message(
                 StatusCode::FORBIDDEN,
-                "Requests of web pages are not answered here: set admin_auth, and send the token",
+                "Refused: a web page elsewhere may have sent this, for its Origin or Host is of another site; call the \
+                 Admin API by its address or as localhost, or set admin_auth and send the token",
             ),
         }
     }

@@ -114,10 +114,35 @@ pub(crate) async fn open(
     })
 }
 
+/// Opens what the settings name to read it alone, beside nodes that use it.
+pub(crate) async fn open_to_read(
+    settings: &Settings,
+    plugins: Vec<PluginSchema>,
+) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    match database(settings) {
+        Database::Sqlite => Ok(Some(Arc::new(Sqlite::open_to_read(&sqlite_path(settings)?, plugins).await?))),
+        Database::Off | Database::Postgres => open(settings, plugins).await,
+    }
+}
+
 /// Where the configuration lives: in a declarative file if one is given, otherwise in SQLite.
 pub(crate) fn database(settings: &Settings) -> Database {
     let file = settings.declarative_config.is_some() || settings.declarative_config_string.is_some();
     settings.database.unwrap_or(if file { Database::Off } else { Database::Sqlite })
+}
+
+/// What is to be said where settings of PostgreSQL are given and another database is used: Kong's containers often leave
+/// out `KONG_DATABASE`, for that is PostgreSQL there.
+pub(crate) fn unused(settings: &Settings, given: &[&str]) -> Option<String> {
+    let names: Vec<_> = given.iter().copied().filter(|name| name.starts_with("pg_")).collect();
+    let used = match database(settings) {
+        Database::Postgres => return None,
+        Database::Sqlite => "SQLite",
+        Database::Off => "no database",
+    };
+    (!names.is_empty()).then(|| {
+        format!("{} given, and {used} is used: set database=postgres, or leave them out", names.join(", "))
+    })
 }
 
 fn sqlite_path(settings: &Settings) -> Result<PathBuf, StoreError> {

@@ -153,24 +153,27 @@ impl Server {
     pub(super) fn failure(&self, error: sqlx::Error) -> StoreError {
         let place = &self.place;
         let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned();
+        // The server's message without where in its source it was made.
+        let said =
+            error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned());
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match (code.get(..2).unwrap_or_default(), code.as_str()) {
             (_, "42P01" | "3F000") => not_bootstrapped(place),
-            ("28", _) => StoreError::Broken(format!("{place}: {error}: mend `pg_user` and `pg_password`")),
+            ("28", _) => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
             (_, "3D000") => {
-                StoreError::Broken(format!("{place}: {error}: create it, or name another with `pg_database`"))
+                StoreError::Broken(format!("{place}: {said}: create it, or name another with `pg_database`"))
             }
-            (_, "42501") => StoreError::Broken(format!("{place}: {error}: grant it to the user `pg_user`")),
+            (_, "42501") => StoreError::Broken(format!("{place}: {said}: grant it to the user `pg_user`")),
             ("08" | "25" | "40" | "53" | "55" | "57", _) => {
-                StoreError::Unavailable(format!("{place}: {error}: try again later"))
+                StoreError::Unavailable(format!("{place}: {said}: try again later"))
             }
             ("", _) if is_of_tls(&error) => StoreError::Unavailable(format!(
-                "{place}: {error}: mend `pg_ssl`, `pg_ssl_verify` or the server's TLS"
+                "{place}: {said}: mend `pg_ssl`, `pg_ssl_verify` or the server's TLS"
             )),
             ("", _) => StoreError::Unavailable(format!(
-                "{place}: {error}: see that it runs, and that `pg_host` and `pg_port` are right"
+                "{place}: {said}: see that it runs, and that `pg_host` and `pg_port` are right"
             )),
-            _ => StoreError::Broken(format!("{place}: {error}: see the server's log")),
+            _ => StoreError::Broken(format!("{place}: {said}: see the server's log")),
         }
     }
 }

@@ -2,9 +2,10 @@
 use super::migrations::{Found, Task};
 use super::row::{AFTER, ALL, REMEMBERED, Selected, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
+use rustix::fs::{FlockOperation, flock};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -25,16 +26,33 @@ pub(super) struct Sqlite {
     /// Reads while a commit waits for the disk.
     reader: Mutex<SqliteConnection>,
     pub(super) remembered: u64,
+    /// Keeps others from writing: what they change would not be seen here.
+    _lock: Option<File>,
 }
 
 impl Sqlite {
     /// Opens the file; creates it, and brings its tables up to date, where that is needed.
     pub(super) async fn open(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
         let place = place(path);
+        let lock = lock(path, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
         let (writer, reader) = (Mutex::new(writer), Mutex::new(connect(path, &place).await?));
-        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED })
+        tracing::info!("the configuration is kept in the {place}");
+        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _lock: Some(lock) })
+    }
+
+    /// Opens the file of a node that may be running, to read it alone.
+    pub(super) async fn open_to_read(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
+        let place = place(path);
+        if !path.exists() {
+            return Err(StoreError::Unavailable(format!(
+                "{place}: is not there: name the node's folder with `--prefix`, or the file with `sqlite_path`"
+            )));
+        }
+        let writer = Mutex::new(connect(path, &place).await?);
+        let reader = Mutex::new(connect(path, &place).await?);
+        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _lock: None })
     }
 
     async fn all(&self) -> Result<Vec<Selected>, sqlx::Error> {
@@ -134,14 +152,29 @@ async fn version(connection: &mut SqliteConnection) -> Result<Option<i64>, sqlx:
     }
 }
 
-async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
+/// Holds the file for this process, as long as what is returned is kept. SQLite's own locks are of another kind.
+fn lock(path: &Path, place: &str) -> Result<File, StoreError> {
+    let file = create(path, place)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        StoreError::Unavailable(format!(
+            "{place}: another node uses it: stop that node, or name another with `sqlite_path`"
+        ))
+    })?;
+    Ok(file)
+}
+
+fn create(path: &Path, place: &str) -> Result<File, StoreError> {
     // Credentials are in it, so it is the owner's alone; what SQLite puts beside it has the same mode.
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     file.map_err(|error| {
         StoreError::Unavailable(format!(
             "{place}: {error}: make its folder writable, or name another with `sqlite_path`"
         ))
-    })?;
+    })
+}
+
+async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
+    create(path, place)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)

@@ -122,18 +122,24 @@ fn protocols_agree(route: &Route) -> Vec<Violation> {
     )]
 }
 
+/// An empty list says as little as none.
+fn some<T>(list: &Option<Vec<T>>) -> bool {
+    list.as_ref().is_some_and(|list| !list.is_empty())
+}
+
 /// Every route must say which requests it matches, and by nothing that its protocols do not have.
 fn criteria_given(route: &Route) -> Vec<Violation> {
     let has = |protocol| route.protocols.contains(&protocol);
-    let http = route.methods.is_some() || route.hosts.is_some() || route.paths.is_some();
-    let addresses = route.sources.is_some() || route.destinations.is_some();
+    let http = some(&route.methods) || some(&route.hosts) || some(&route.paths);
+    let addresses = some(&route.sources) || some(&route.destinations);
     let stream =
         [Protocol::Tcp, Protocol::Tls, Protocol::Udp, Protocol::TlsPassthrough].map(has).contains(&true);
     let encrypted =
         [Protocol::Https, Protocol::Grpcs, Protocol::Tls, Protocol::TlsPassthrough].map(has).contains(&true);
-    let given = if stream { addresses } else { http || route.headers.is_some() };
+    let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
+    let given = if stream { addresses } else { http || headers };
     let mut found = Vec::new();
-    if !(given || encrypted && route.snis.is_some()) {
+    if !(given || encrypted && some(&route.snis)) {
         let snis = if encrypted { ", snis" } else { "" };
         let fields = if stream { "sources, destinations" } else { "methods, hosts, paths, headers" };
         found.push(Violation::new(
@@ -142,17 +148,13 @@ fn criteria_given(route: &Route) -> Vec<Violation> {
         ));
     }
     if stream {
-        let set = [
-            ("methods", route.methods.is_some()),
-            ("paths", route.paths.is_some()),
-            ("headers", route.headers.is_some()),
-        ];
+        let set = [("methods", some(&route.methods)), ("paths", some(&route.paths)), ("headers", headers)];
         let set = set.into_iter().filter(|(_, set)| *set);
         found.extend(
             set.map(|(field, _)| Violation::new(field, "has no meaning for a stream route; leave it out")),
         );
     } else if addresses {
-        let field = if route.sources.is_some() { "sources" } else { "destinations" };
+        let field = if some(&route.sources) { "sources" } else { "destinations" };
         found.push(Violation::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
     }
     found

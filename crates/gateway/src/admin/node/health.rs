@@ -5,7 +5,7 @@ use crate::control::Control;
 use axum::Router;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -62,26 +62,39 @@ fn health(target: &Target) -> Value {
     value
 }
 
-/// What operators know of a target; without health checks there is nothing that it would change.
+/// What operators know of a target. Without health checks every target counts as healthy, and none can be taken out so.
 pub(super) fn of_targets() -> Router<Arc<Control>> {
     const TARGET: &str = "/upstreams/{upstream}/targets/{target}";
     let mut router = Router::new();
-    for health in ["healthy", "unhealthy"] {
-        for path in [format!("{TARGET}/{health}"), format!("{TARGET}/{{address}}/{health}")] {
-            router = router.route(&path, post(set).put(set));
-        }
+    for below in [TARGET.to_owned(), format!("{TARGET}/{{address}}")] {
+        let set_healthy = |control, names| set(control, names, StatusCode::NO_CONTENT.into_response());
+        let set_unhealthy = |control, names| set(control, names, unsupported());
+        router = router
+            .route(&format!("{below}/healthy"), post(set_healthy).put(set_healthy))
+            .route(&format!("{below}/unhealthy"), post(set_unhealthy).put(set_unhealthy));
     }
     router
 }
 
-async fn set(State(control): State<Arc<Control>>, names: RawPathParams) -> Result<StatusCode, Denied> {
+fn unsupported() -> Response {
+    let message =
+        "cannot set a target unhealthy: this version has no health checks; set the target's weight to 0";
+    let body = json!({ "code": 12, "name": "operation unsupported", "message": message });
+    json_answer(StatusCode::METHOD_NOT_ALLOWED, &body)
+}
+
+async fn set(
+    State(control): State<Arc<Control>>,
+    names: RawPathParams,
+    answer: Response,
+) -> Result<Response, Denied> {
     let mut names = names.iter().map(|(_, name)| name);
     let entities = control.registry().entities();
     let upstream = upstream(&entities, names.next())?;
     let wanted = names.next().unwrap_or_default();
     let is_wanted = |target: &Target| target.target == wanted || target.id.to_string() == wanted;
     match targets(&entities, upstream).any(is_wanted) {
-        true => Ok(StatusCode::NO_CONTENT),
+        true => Ok(answer),
         false => Err(Denied::NotFound),
     }
 }
