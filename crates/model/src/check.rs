@@ -47,7 +47,9 @@ fn unknown_anonymous(document: &Document) -> impl Iterator<Item = Finding> + '_ 
     let usernames: HashSet<&str> = document.consumers.iter().filter_map(|c| c.username.as_deref()).collect();
     let ids: HashSet<Uuid> = document.consumers.iter().map(|consumer| consumer.id).collect();
     let known = move |name: &str| {
-        name.is_empty() || usernames.contains(name) || Uuid::try_parse(name).is_ok_and(|id| ids.contains(&id))
+        name.is_empty()
+            || usernames.contains(name)
+            || crate::rule::id(name).is_some_and(|id| ids.contains(&id))
     };
     document.plugins.iter().enumerate().filter_map(move |(index, plugin)| {
         plugin.config.get("anonymous")?.as_str().filter(|name| !known(name))?;

@@ -78,7 +78,7 @@ impl Entities {
 
     /// The entity with this id, or this name.
     pub fn find(&self, kind: EntityKind, id_or_name: &str) -> Option<&Entity> {
-        let by_id = Uuid::try_parse(id_or_name).ok().and_then(|id| self.get(kind, id));
+        let by_id = crate::rule::id(id_or_name).and_then(|id| self.get(kind, id));
         by_id.or_else(|| self.by_value(kind, kind.key()?, id_or_name))
     }
 

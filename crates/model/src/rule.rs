@@ -1,12 +1,19 @@
 //! Rules for strings that several fields share; an error says how to mend the value.
 
+use uuid::Uuid;
+
 pub use crate::pem::{ca_certificate, certificates, private_key, public_key};
+
+/// The id that a text is. Other ways to write a UUID, such as 32 digits alone, are names: keys look like that.
+pub fn id(text: &str) -> Option<Uuid> {
+    Uuid::try_parse(text).ok().filter(|_| text.len() == uuid::fmt::Hyphenated::LENGTH)
+}
 
 /// A UUID.
 pub fn uuid(text: &str) -> Result<(), String> {
-    match uuid::Uuid::try_parse(text) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("expected a UUID, got {text:?}")),
+    match id(text) {
+        Some(_) => Ok(()),
+        None => Err(format!("expected a UUID, got {text:?}")),
     }
 }
 

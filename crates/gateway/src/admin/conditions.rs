@@ -1,7 +1,7 @@
 //! Conditions that a client puts on a request: `If-Match` and `If-None-Match`.
 use super::answer::Denied;
 use super::shown::{Shown, etag};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use weir_model::Entities;
 use weir_model::entity::Entity;
 
@@ -22,7 +22,7 @@ enum Tags {
 impl Conditions {
     /// The conditions of a request.
     pub(super) fn of(headers: &HeaderMap) -> Conditions {
-        let tags = |name| headers.get(name)?.to_str().ok().map(Tags::read);
+        let tags = |name: HeaderName| headers.contains_key(&name).then(|| Tags::of(headers, &name));
         Conditions { if_match: tags(header::IF_MATCH), if_none_match: tags(header::IF_NONE_MATCH) }
     }
 
@@ -45,6 +45,19 @@ impl Conditions {
 }
 
 impl Tags {
+    /// What all headers of this name say; one that cannot be read matches nothing.
+    fn of(headers: &HeaderMap, name: &HeaderName) -> Tags {
+        let read = |value: &HeaderValue| value.to_str().ok().map(Tags::read);
+        headers.get_all(name).iter().filter_map(read).fold(Tags::These(Vec::new()), Tags::or)
+    }
+
+    fn or(self, other: Tags) -> Tags {
+        match (self, other) {
+            (Tags::These(some), Tags::These(more)) => Tags::These(some.into_iter().chain(more).collect()),
+            _ => Tags::Any,
+        }
+    }
+
     fn read(written: &str) -> Tags {
         if written.trim() == "*" {
             return Tags::Any;

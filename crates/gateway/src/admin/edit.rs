@@ -107,7 +107,7 @@ impl Edit {
         entities: &Entities,
     ) -> Result<Vec<Op>, Denied> {
         let kind = spot.kind;
-        let id = written.get("id").and_then(Json::as_str).and_then(|id| Uuid::try_parse(id).ok());
+        let id = written.get("id").and_then(Json::as_str).and_then(weir_model::rule::id);
         if let Some(id) = id.filter(|id| spot.found.is_none() && entities.get(kind, *id).is_some()) {
             return Err(Denied::PrimaryKeyTaken(id));
         }
@@ -205,7 +205,7 @@ struct ByIdOrName<'e>(&'e Entities);
 
 impl References for ByIdOrName<'_> {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
-        self.0.resolve(kind, name).or_else(|| Uuid::try_parse(name).ok())
+        self.0.resolve(kind, name).or_else(|| weir_model::rule::id(name))
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {

@@ -163,7 +163,7 @@ pub(crate) fn shown(path: &str) -> Cow<'_, str> {
     let mut segments: Vec<_> = path.split('/').collect();
     for index in 1..segments.len() {
         let is_key = matches!(segments[index - 1], "key-auth" | "key-auths");
-        if is_key && Uuid::try_parse(segments[index]).is_err() && !segments[index].is_empty() {
+        if is_key && weir_model::rule::id(segments[index]).is_none() && !segments[index].is_empty() {
             segments[index] = "…";
             return Cow::Owned(segments.join("/"));
         }

@@ -62,8 +62,8 @@ impl Place {
 
 /// The entity that is called so, by id or as the kind's key allows.
 fn called<'e>(kind: EntityKind, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
-    let (found, given) = match (Uuid::try_parse(text), Collection::of(kind).key) {
-        (Ok(id), _) => (entities.get(kind, id), ("id", id.to_string().into())),
+    let (found, given) = match (weir_model::rule::id(text), Collection::of(kind).key) {
+        (Some(id), _) => (entities.get(kind, id), ("id", id.to_string().into())),
         (_, Key::Unique(field)) => (entities.by_value(kind, field, text), (field, text.into())),
         (_, Key::ServerName) => (presented_for(text, entities), ("snis", vec![Json::from(text)].into())),
         (_, Key::Within(_) | Key::Id) => return Err(Denied::PrimaryKeyInvalid),
@@ -91,8 +91,8 @@ impl Nesting {
 
     fn child<'e>(self, parent: &str, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
         let parent = self.parent(parent, entities)?;
-        let mut spot = match (Uuid::try_parse(text), Collection::of(self.kind).key) {
-            (Err(_), Key::Within(field)) => {
+        let mut spot = match (weir_model::rule::id(text), Collection::of(self.kind).key) {
+            (None, Key::Within(field)) => {
                 let mut siblings = entities.naming((self.parent, parent), self.kind, None);
                 let found = siblings.find(|entity| is_called(entity, text));
                 Spot { found, given: vec![(field, text.into())], ..Spot::empty(self.kind) }

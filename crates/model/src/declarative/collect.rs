@@ -97,13 +97,13 @@ impl<'n, 'a> Items<'n, 'a> {
 
 /// The id that is written, if it is one; if it is not, reading the entity will say so.
 fn written_id(node: &Node<'_>) -> Option<Uuid> {
-    node.get("id").and_then(Node::as_str).and_then(|id| Uuid::try_parse(id).ok())
+    node.get("id").and_then(Node::as_str).and_then(crate::rule::id)
 }
 
 impl References for Items<'_, '_> {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
         let kind = EntityKind::from_name(kind)?;
-        let by_id = || self.by_id.get(&(kind, Uuid::try_parse(name).ok()?));
+        let by_id = || self.by_id.get(&(kind, crate::rule::id(name)?));
         let place = self.by_name.get(&(kind, name)).or_else(by_id)?;
         self.list.get(*place).map(|item| item.id)
     }

@@ -298,7 +298,7 @@ impl FieldType for Uuid {
         match field.foreign {
             Some(kind) => read_reference(kind, node, field, reader),
             None => {
-                let id = node.as_str().and_then(|text| Uuid::try_parse(text).ok());
+                let id = node.as_str().and_then(crate::rule::id);
                 if id.is_none() {
                     reader.report(node.at, format!("expected a UUID, got {}", shown(node, field)));
                 }

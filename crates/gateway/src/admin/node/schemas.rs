@@ -79,7 +79,7 @@ struct AnyId<'e>(&'e Entities);
 
 impl References for AnyId<'_> {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
-        self.0.resolve(kind, name).or_else(|| Uuid::try_parse(name).ok())
+        self.0.resolve(kind, name).or_else(|| weir_model::rule::id(name))
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {
