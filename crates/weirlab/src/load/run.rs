@@ -133,6 +133,9 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// How much longer than the warm-up opening all connections may take: a target that refuses some is measured as it is.
+const OPENING: Duration = Duration::from_secs(1);
+
 /// How the load went, as the coordinator sees it.
 struct Course {
     warm_up: Duration,
@@ -150,6 +153,7 @@ impl Coordinator<'_, '_> {
     fn conduct(&self, observer: &mut dyn FnMut(Edge)) -> Course {
         let started = Instant::now();
         let steady = self.warm_up(started);
+        self.wait_until_open();
         let warm_up = started.elapsed();
         self.shared.begin();
         observer(Edge::Begin);
@@ -185,6 +189,18 @@ impl Coordinator<'_, '_> {
             }
         }
         is_steady(&counts)
+    }
+
+    /// Where connections are kept, opening them is no part of the window, however slow the machine is at that moment.
+    fn wait_until_open(&self) {
+        let at_once = self.plan.pace == Pace::Closed && self.plan.keep_alive;
+        let deadline = Instant::now() + OPENING;
+        let missing = || self.shared.opened() < self.plan.connections as u64;
+        while at_once && missing() && Instant::now() < deadline {
+            if !self.sleep_until(Instant::now() + Duration::from_millis(1)) {
+                return;
+            }
+        }
     }
 
     /// Whether it was reached, rather than cut short.

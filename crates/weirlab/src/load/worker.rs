@@ -19,6 +19,9 @@ use weir_http1::ResponseHead;
 
 /// So long before an arrival is due a thread wakes and then polls, in nanoseconds: about what waking takes.
 const SPIN: u64 = 30_000;
+/// So long after the beginning of a window, in nanoseconds, what has been waited for since before it is stuck at the
+/// earliest.
+const STUCK: u64 = 500_000_000;
 /// What stands for [`Shared::over`] among the events.
 const OVER: u64 = u64::MAX;
 
@@ -97,18 +100,33 @@ impl<'a> Worker<'a> {
         (0..self.slots.len()).for_each(|index| self.revive(index, 0));
         let mut events = Vec::with_capacity(256);
         while self.observe() != Phase::Done {
-            self.attend(self.shared.now());
-            self.wait(&mut events)?;
-            for event in events.drain(..) {
-                let (data, flags) = (event.data.u64(), event.flags);
-                let (generation, index) = ((data >> 32) as u32, data as u32 as usize);
-                if data != OVER && self.slots[index].generation == generation {
-                    self.ready(index, flags);
-                }
-            }
+            self.turn(&mut events)?;
         }
+        self.outlast(&mut events)?;
         self.account_for_outstanding();
         Ok(self.tally)
+    }
+
+    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        self.attend(self.shared.now());
+        self.wait(events)?;
+        for event in events.drain(..) {
+            let (data, flags) = (event.data.u64(), event.flags);
+            let (generation, index) = ((data >> 32) as u32, data as u32 as usize);
+            if data != OVER && self.slots[index].generation == generation {
+                self.ready(index, flags);
+            }
+        }
+        Ok(())
+    }
+
+    /// A window may be so short that a pause of the machine outlasts it; what then still comes was not stuck.
+    fn outlast(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        let (begin, _) = self.shared.window();
+        while self.stuck(begin) > 0 && self.shared.now() < begin + STUCK {
+            self.turn(events)?;
+        }
+        Ok(())
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {

@@ -25,7 +25,8 @@ fn answers_over_tls() {
     assert!(outcome.good > 10 && outcome.errors.is_empty(), "{} {:?}", outcome.good, outcome.errors);
     // HTTP is counted, not TLS.
     assert!(outcome.bytes.abs_diff(outcome.answers * 100_043) <= 4 * 100_043, "{}", outcome.bytes);
-    assert_eq!((server.connections(), outcome.connections_opened), (4, 4));
+    // Connections that are kept are opened before the window.
+    assert_eq!((server.connections(), outcome.connections_opened), (4, 0));
 }
 
 #[test]

@@ -59,10 +59,15 @@ impl Worker<'_> {
         if u128::from(end - begin) < self.plan.duration.as_nanos() {
             return;
         }
-        let stuck = |slot: &&Slot| slot.since < begin && !matches!(slot.stage, Stage::Idle | Stage::Closing);
-        for _ in 0..self.slots.iter().filter(stuck).count() {
+        for _ in 0..self.stuck(begin) {
             self.tally.error(Class::Stuck);
         }
+    }
+
+    /// How many connections are still at what they were at when the window began.
+    pub(super) fn stuck(&self, begin: u64) -> usize {
+        let stuck = |slot: &&Slot| slot.since < begin && !matches!(slot.stage, Stage::Idle | Stage::Closing);
+        self.slots.iter().filter(stuck).count()
     }
 
     /// In a closed loop most requests that are under way at the end are as good as any; those that have waited longer

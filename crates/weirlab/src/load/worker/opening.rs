@@ -88,6 +88,9 @@ impl Worker<'_> {
         let now = self.shared.now();
         let slot = &self.slots[index];
         let (took, assigned) = (now - slot.since, slot.assigned);
+        if slot.generation == 1 {
+            self.shared.note_opened();
+        }
         self.observe();
         if self.within() {
             self.tally.opened += 1;
