@@ -42,7 +42,7 @@ fn the_combined_result_counts_as_many_runs_as_there_are() {
 fn a_capacity_is_told_with_its_reservations() {
     let mut run = sample::plausible();
     run.capacities[2].confirmed = false;
-    let answer = text::answer(&Analysis::of(&run));
+    let answer = text::answer(&run, &Analysis::of(&run));
     for line in [
         "kong/plain-1 http: weir holds p99=5ms up to 42000 requests/s with 1 worker.",
         "kong/plain-1 http: weir holds p99=5ms up to at least 79000 requests/s with 2 workers (limited: generator and \
@@ -55,10 +55,14 @@ fn a_capacity_is_told_with_its_reservations() {
 
 #[test]
 fn the_answer_opens_with_the_baseline_against_each_target() {
-    let answer = text::answer(&Analysis::of(&sample::plausible()));
+    let run = sample::plausible();
+    let answer = text::answer(&run, &Analysis::of(&run));
     let first = answer.lines().next().unwrap();
     assert!(first.starts_with("weir against nginx: 0.6"), "{first}");
     assert!(first.ends_with("less in 5."), "{first}");
     let nothing = sample::run(Vec::new(), Vec::new());
-    assert_eq!(text::answer(&Analysis::of(&nothing)), "Nothing was measured that could be compared.");
+    assert_eq!(
+        text::answer(&nothing, &Analysis::of(&nothing)),
+        "Nothing was measured that could be compared."
+    );
 }

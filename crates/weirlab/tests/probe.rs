@@ -184,5 +184,8 @@ fn probes_stand_beside_requests_and_not_among_them() {
     let text = text::result(&run, &analysis);
     let row = text.lines().find(|line| line.starts_with("| direct")).unwrap();
     assert!(row.contains("skipped"), "{row}");
-    assert!(text::answer(&analysis).contains("weir/start http, exec to first answer: weir 0.03"), "{text}");
+    assert!(
+        text::answer(&run, &analysis).contains("weir/start http, exec to first answer: weir 0.03"),
+        "{text}"
+    );
 }

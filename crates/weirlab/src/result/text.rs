@@ -31,7 +31,7 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
     if !analysis.probes.is_empty() {
         writeln!(out, "### Beside requests\n\n{}\n", probe::table(&analysis.probes))?;
     }
-    writeln!(out, "{}", answer(analysis))
+    writeln!(out, "{}", answer(run, analysis))
 }
 
 fn write_cell(out: &mut String, case: &CaseAnalysis, cell: &Cell) -> fmt::Result {

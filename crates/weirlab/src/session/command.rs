@@ -213,7 +213,7 @@ pub fn conclude(run: &Run, folder: &Path, catalogue: &Path) -> Result<(), String
     std::fs::write(folder.join("result.txt"), text::result(run, &analysis))
         .map_err(|error| format!("{}: {error}", folder.join("result.txt").display()))?;
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{}", text::answer(&analysis));
+    let _ = writeln!(out, "{}", text::answer(run, &analysis));
     let _ = writeln!(out, "{}", page.display());
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! The answer in sentences.
 use super::probe;
-use super::table::interval;
+use super::table::{interval, note};
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Knee, Verdict};
+use crate::result::Run;
 use crate::stats::Estimate;
 
-/// What a run comes to, a line each: first the baseline against each target over all cases, then case by case.
-pub fn answer(analysis: &Analysis) -> String {
+/// What a run comes to, a line each: first the baseline against each target over all cases, then case by case, then
+/// what is missing.
+pub fn answer(run: &Run, analysis: &Analysis) -> String {
     let baseline = &analysis.baseline;
     let mut lines: Vec<String> = Vec::new();
     let told = |case: &&CaseAnalysis| !rivals(case).is_empty();
@@ -15,10 +17,26 @@ pub fn answer(analysis: &Analysis) -> String {
     lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, baseline)));
     lines.extend(analysis.probes.iter().map(probe::sentence));
     lines.extend(analysis.knees.iter().map(capacity));
+    lines.extend(run.flames.iter().map(|flame| format!("{}: {}", flame.file, flame.title)));
     if lines.is_empty() {
         lines.push("Nothing was measured that could be compared.".to_owned());
     }
+    lines.extend(analysis.cases.iter().flat_map(missing));
+    if run.interrupted {
+        lines.push("The run was interrupted: this is of what was measured until then.".to_owned());
+    }
     lines.join("\n")
+}
+
+/// Targets of a case that nothing is known of, with the reason.
+fn missing(case: &CaseAnalysis) -> Vec<String> {
+    let lost = |cell: &&CellAnalysis| {
+        let refused =
+            matches!(cell.verdict, Verdict::NotMeasured(_)) || cell.counts.void + cell.counts.invalid > 0;
+        cell.summary.is_none() && !cell.control && refused
+    };
+    let notes = case.cells.iter().filter(lost).filter_map(note);
+    notes.map(|note| format!("{}: {note}", case.case.name)).collect()
 }
 
 /// Such as `kong/plain-1 http: weir holds p99=5ms up to at least 42000 requests/s with 1 worker (limited: …).`
@@ -32,6 +50,8 @@ fn capacity(knee: &Knee) -> String {
         format!(
             "{case}: {target} holds {slo} up to {bound}{rate:.0} requests/s with {workers}{reservations}."
         )
+    } else if knee.limited_by.is_some() {
+        format!("{case}: at what rate {target} holds {slo} with {workers} could not be told{reservations}.")
     } else {
         format!("{case}: {target} holds {slo} at no rate with {workers}{reservations}.")
     }

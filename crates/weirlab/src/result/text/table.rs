@@ -62,7 +62,7 @@ fn noise(case: &CaseAnalysis) -> String {
 }
 
 /// What keeps a cell or some of its blocks from counting.
-fn note(cell: &CellAnalysis) -> Option<String> {
+pub(super) fn note(cell: &CellAnalysis) -> Option<String> {
     let target = &cell.target;
     if let Verdict::NotMeasured(why) = &cell.verdict {
         return Some(format!("{target}: {why}."));
