@@ -303,6 +303,11 @@ fn certificates_are_presented_for_their_names() {
     let presented = |name: &str| handshake(gateway.proxy_ssl(), &["-servername", name]).contains("CN=one");
     assert_eq!(put(&ssl(1)), 201);
     assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [true, true, false]);
+    for (method, path) in [("GET", "ssls/1"), ("GET", "ssls"), ("PATCH", "ssls/1")] {
+        let answer = ask(gateway.apisix_admin(), method, &format!("/apisix/admin/{path}"), &key, "{}");
+        let text = answer.text();
+        assert!(answer.status == 200 && text.contains("a.test") && !text.contains("PRIVATE KEY"), "{text}");
+    }
     assert_eq!(put(&ssl(0)), 200);
     assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [false; 3]);
 }

@@ -214,7 +214,18 @@ fn put(written: &Written) -> Answer {
     let Some(object) = objects.next_back() else { return Answer::new(StatusCode::OK, json!({})) };
     let is_new = object.created_index == object.modified_index;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Answer::new(status, json!({ "key": path(object), "value": object.value }))
+    Answer::new(status, json!({ "key": path(object), "value": shown(object) }))
+}
+
+/// An object as clients see it: private keys stay here, as with APISIX.
+fn shown(object: &ApisixObject) -> Json {
+    let mut value = object.value.clone();
+    let is_ssl = Key::of(object).is_some_and(|key| key.kind == Kind::Ssls);
+    if let (true, Json::Object(members)) = (is_ssl, &mut value) {
+        members.remove("key");
+        members.remove("keys");
+    }
+    value
 }
 
 fn path(object: &ApisixObject) -> String {
@@ -224,7 +235,7 @@ fn path(object: &ApisixObject) -> String {
 fn item(object: &ApisixObject) -> Json {
     json!({
         "key": path(object),
-        "value": object.value,
+        "value": shown(object),
         "createdIndex": object.created_index,
         "modifiedIndex": object.modified_index,
     })
