@@ -53,6 +53,16 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     }
 }
 
+/// The target of the lines that tell who wrote what. They are a record rather than messages: no level silences them.
+pub(crate) const AUDIT: &str = "audit";
+
+/// The level of these lines.
+const AUDIT_LEVEL: LevelFilter = LevelFilter::INFO;
+
+fn is_audit(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == AUDIT && *metadata.level() <= AUDIT_LEVEL
+}
+
 struct Logger {
     sink: Mutex<Box<dyn Write + Send>>,
 }
@@ -60,11 +70,11 @@ struct Logger {
 /// Events are written; spans are not used here, and go unnoticed.
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= most_verbose()
+        is_audit(metadata) || *metadata.level() <= most_verbose()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(most_verbose())
+        Some(most_verbose().max(AUDIT_LEVEL))
     }
 
     fn event(&self, event: &Event<'_>) {

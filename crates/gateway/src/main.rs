@@ -11,6 +11,7 @@ mod control;
 mod data_plane;
 mod database;
 mod demo;
+mod depth;
 mod echo;
 mod explain;
 mod logger;

@@ -3,6 +3,7 @@
 mod harness;
 
 use harness::{Builder, Gateway, Identity, Message, Peer, Upstream, eventually, handshake, weir};
+use rustix::process::Signal;
 use serde_json::Value as Json;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -302,7 +303,85 @@ fn certificates_are_presented_for_their_names() {
         |body: &str| ask(gateway.apisix_admin(), "PUT", "/apisix/admin/ssls/1?wait=true", &key, body).status;
     let presented = |name: &str| handshake(gateway.proxy_ssl(), &["-servername", name]).contains("CN=one");
     assert_eq!(put(&ssl(1)), 201);
+    for (method, path) in [("GET", "ssls/1"), ("GET", "ssls"), ("PATCH", "ssls/1")] {
+        let answer = ask(gateway.apisix_admin(), method, &format!("/apisix/admin/{path}"), &key, "{}");
+        let text = answer.text();
+        assert!(answer.status == 200 && text.contains("a.test") && !text.contains("PRIVATE KEY"), "{text}");
+    }
     assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [true, true, false]);
     assert_eq!(put(&ssl(0)), 200);
     assert_eq!(["a.test", "x.b.test", "c.test"].map(presented), [false; 3]);
+}
+
+#[test]
+fn the_proxys_port_answers_only_who_is_on_this_machine() {
+    let gateway = writable();
+    let status = |path: &str, host: &str, header: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nX-API-KEY: {KEY}\r\n{header}\r\n");
+        Peer::connect(gateway.apisix_proxy()).send(head).response().status
+    };
+    for path in ["/apisix/admin/routes", "/apisix/prometheus/metrics"] {
+        assert_eq!(status(path, "localhost:9080", ""), 200);
+        assert_eq!(status(path, "127.0.0.1:9080", ""), 200);
+        assert_eq!(status(path, "rebound.example.com", ""), 404);
+        for header in ["X-Forwarded-For: 1.2.3.4", "x-real-ip: 1.2.3.4", "Forwarded: for=1.2.3.4"] {
+            assert_eq!(status(path, "localhost:9080", &line(header)), 404, "{header}");
+        }
+    }
+}
+
+#[test]
+fn the_key_is_not_in_the_access_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let builder = Gateway::empty().set("proxy_access_log", log.to_str().unwrap());
+    let mut gateway = with_apisix(builder).start();
+    let path = format!("/apisix/admin/routes?api_key={KEY}");
+    assert_eq!(ask(gateway.apisix_proxy(), "GET", &path, "", "").status, 200);
+    assert_eq!(ask(gateway.apisix_proxy(), "GET", &path, "X-Real-IP: 1.2.3.4\r\n", "").status, 404);
+    assert_eq!(ask(gateway.apisix_proxy(), "GET", "/other?a=1", "", "").status, 404);
+    gateway.signal(Signal::TERM);
+    assert!(gateway.exit().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(text.matches("GET /apisix/admin/routes HTTP/1.1").count(), 2, "{text}");
+    assert!(text.contains("GET /other?a=1 HTTP/1.1") && !text.contains(KEY), "{text}");
+}
+
+#[test]
+fn each_write_is_told_with_who_made_it_whatever_is_logged() {
+    let gateway = with_apisix(Gateway::empty()).set("log_level", "error").start();
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    for at in [gateway.apisix_proxy(), gateway.apisix_admin()] {
+        let put = |id: &str, body: &str| ask(at, "PUT", &format!("/apisix/admin/routes/{id}"), &key, body);
+        assert_eq!(put("1", "{\"uri\": \"/a\"}").status / 100, 2);
+        assert_eq!(put("2", &"x".repeat(2 << 20)).status, 413);
+    }
+    let address = gateway.admin_addresses()[0];
+    assert_eq!(ask(address, "DELETE", "/routes/none", "", "").status, 204);
+    let log = gateway.log();
+    let count = |text: &str| log.matches(text).count();
+    assert_eq!(
+        count("INFO apisix admin client=127.0.0.1 method=PUT path=/apisix/admin/routes/1 status=20"),
+        2
+    );
+    assert_eq!(
+        count("INFO apisix admin client=127.0.0.1 method=PUT path=/apisix/admin/routes/2 status=413"),
+        2,
+        "{log}"
+    );
+    assert_eq!(count("INFO admin client=127.0.0.1"), 1, "{log}");
+    assert_eq!(log.lines().count(), 5, "{log}");
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused() {
+    let gateway = writable();
+    let key = format!("X-API-KEY: {KEY}\r\n");
+    let metadata = format!("{}{}", "[".repeat(120), "]".repeat(120));
+    let node = format!(r#"{{"host":"127.0.0.1","port":1,"weight":1,"metadata":{metadata}}}"#);
+    let body = format!(r#"{{"nodes":[{node}]}}"#);
+    let refused = ask(gateway.apisix_admin(), "PUT", "/apisix/admin/upstreams/x", &key, &body);
+    assert_eq!(refused.status, 400);
+    let message = refused.json()["error_msg"].as_str().unwrap().to_owned();
+    assert!(message.contains("nested deeper than 64 levels"), "{message}");
 }

@@ -4,7 +4,8 @@
 //! disk: when the thread cannot keep up, records are dropped and counted.
 //!
 //! Lines hold the request's target as it came, query string included. Where clients send secrets there (`?apikey=…`),
-//! the log holds them too: protect it as such, or have clients send them as headers, which are not logged.
+//! the log holds them too: protect it as such, or have clients send them as headers, which are not logged. Only of paths
+//! that the node answers itself is the query left out.
 
 mod date;
 mod format;

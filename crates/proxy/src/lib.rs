@@ -40,7 +40,7 @@ mod worker;
 pub use answer::Answer;
 pub use exchange::{ConsumerIndex, Credential, Exchange, Source, Timing};
 pub use options::{AddedHeaders, Listen, Network, Options};
-pub use own::{Own, OwnPaths, OwnRequest};
+pub use own::{Origin, Own, OwnPaths, OwnRequest};
 pub use proxy::{Proxy, StartError, Totals};
 pub use retained::Retained;
 pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consumer, Snapshot};

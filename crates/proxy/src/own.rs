@@ -11,10 +11,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use weir_http1::Known;
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnRequest {
+    /// Who sent it.
+    pub peer: SocketAddr,
     /// The method.
     pub method: String,
     /// The path and the query, as sent.
@@ -27,10 +30,35 @@ pub struct OwnRequest {
 
 /// Who answers requests to the node itself.
 pub trait OwnPaths: Send + Sync + 'static {
-    /// Whether a request is to the node itself: by the peer, the address that it connected to, and the path as sent.
-    fn owns(&self, peer: SocketAddr, local: SocketAddr, path: &str) -> bool;
+    /// Whether a path, as sent to this address, is the node's own. Its query may hold a key, and is not logged.
+    fn has(&self, local: SocketAddr, path: &str) -> bool;
+    /// Whether a request to such a path is answered; if not, it is one like any other.
+    fn admits(&self, from: &Origin<'_>) -> bool;
     /// Answers it. Runs on a worker: what takes long is to be done elsewhere.
     fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    /// Is told of a request whose body is too long, which is refused.
+    fn too_long(&self, peer: SocketAddr, method: &str, path: &str);
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin<'e> {
+    /// The other end of the connection.
+    pub peer: SocketAddr,
+    /// The host that is asked for, with the port, as sent.
+    pub host: &'e str,
+    /// Whether a proxy says that it passes the request on, so that the peer is not who asks.
+    pub is_forwarded: bool,
+}
+
+impl Origin<'_> {
+    fn of(exchange: &Exchange) -> Origin<'_> {
+        let headers = &exchange.request.headers;
+        let is_forwarded = headers.contains_known(Known::XForwardedFor)
+            || headers.contains_known(Known::XRealIp)
+            || headers.get("Forwarded").is_some();
+        Origin { peer: exchange.peer, host: exchange.request.host().unwrap_or_default(), is_forwarded }
+    }
 }
 
 /// The paths that the node answers itself; by default none.
@@ -47,7 +75,12 @@ impl Own {
     /// Who answers this request, if it is to the node itself.
     pub(crate) fn of(&self, exchange: &Exchange) -> Option<&dyn OwnPaths> {
         let own = self.0.as_deref()?;
-        own.owns(exchange.peer, exchange.local(), exchange.request.path()).then_some(own)
+        (self.has_path(exchange) && own.admits(&Origin::of(exchange))).then_some(own)
+    }
+
+    /// Whether the path is one of the node's own, whoever asks.
+    pub(crate) fn has_path(&self, exchange: &Exchange) -> bool {
+        self.0.as_deref().is_some_and(|own| own.has(exchange.local(), exchange.request.path()))
     }
 }
 
@@ -58,19 +91,26 @@ pub(crate) async fn answer<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
 ) -> Answer {
-    if let Err(failure) = request_body::collect(worker, client, exchange, COLLECTED).await {
-        return failure.answer();
-    }
-    let Some(body) = exchange.body().map(<[u8]>::to_vec) else { return Failure::BodyTooLarge.answer() };
+    let collected = request_body::collect(worker, client, exchange, COLLECTED).await;
+    let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(Failure::BodyTooLarge));
     let request = &exchange.request;
+    let body = match body {
+        Ok(body) => body,
+        Err(failure) => {
+            if matches!(failure, Failure::BodyTooLarge) {
+                own.too_long(exchange.peer, request.method_str(), request.path());
+            }
+            return failure.answer();
+        }
+    };
     let target = match request.query() {
         Some(query) => format!("{}?{query}", request.path()),
         None => request.path().to_owned(),
     };
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let headers = request.headers.iter().map(|field| (text(field.name), field.value.to_vec()));
-    let request =
-        OwnRequest { method: request.method_str().to_owned(), target, headers: headers.collect(), body };
+    let (peer, method) = (exchange.peer, request.method_str().to_owned());
+    let request = OwnRequest { peer, method, target, headers: headers.collect(), body };
     match unless_gone(client, own.answer(request)).await {
         Some(answer) => answer,
         None => Failure::ClientGone.answer(),

@@ -52,6 +52,15 @@ fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
     tracing::warn!(request_id = exchange.id(), service = name, host, address = asked, "{what}");
 }
 
+/// The target as sent; without its query where that may hold the key to the node itself.
+fn logged_target<'e>(worker: &Worker, exchange: &'e Exchange) -> &'e str {
+    let target = exchange.request.target();
+    match target.split_once('?') {
+        Some((path, _)) if worker.options.own.has_path(exchange) => path,
+        _ => target,
+    }
+}
+
 /// Writes the exchange's line, if there is a log.
 pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
     if !worker.access_log.is_on() {
@@ -73,7 +82,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         remote_user: None,
         time: SystemTime::now(),
         method: exchange.request.method_str().as_bytes(),
-        target: exchange.request.target().as_bytes(),
+        target: logged_target(worker, exchange).as_bytes(),
         version: if exchange.request.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),

@@ -4,6 +4,7 @@
 //! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
 use super::client::Client;
 use super::item::REVISION;
+use crate::logger::AUDIT;
 use crate::registry::Written;
 use crate::settings::AdminAuth;
 use crate::status::message;
@@ -117,7 +118,7 @@ fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
 }
 
 /// Whether a name cannot have been made to mean this machine by somebody else's DNS.
-fn is_local(host: &str) -> bool {
+pub(crate) fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
@@ -139,7 +140,7 @@ fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, resp
     let ids = entities.iter().map(|(_, id)| id.to_string());
     let revision = response.headers().get(REVISION).and_then(|revision| revision.to_str().ok());
     tracing::info!(
-        target: "audit",
+        target: AUDIT,
         client = %client.address.ip(),
         token = token.unwrap_or("-"),
         method = %method,

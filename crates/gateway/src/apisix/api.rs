@@ -4,10 +4,12 @@ use super::object::{Invalid, Key, Kind, all, id_text, stored};
 use super::write::{Moment, Refused, Write, decide};
 use crate::aside::aside;
 use crate::control::Control;
+use crate::logger::AUDIT;
 use crate::registry::{WriteError, Written};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_model::Refusal;
@@ -71,7 +73,7 @@ impl Api {
     }
 
     /// Answers a request.
-    pub(crate) async fn answer(&self, request: Request<Bytes>) -> Response<String> {
+    pub(crate) async fn answer(&self, peer: IpAddr, request: Request<Bytes>) -> Response<String> {
         if request.uri().path() == METRICS {
             return self.metrics().await;
         }
@@ -79,7 +81,7 @@ impl Api {
             Err(refusal) => refusal,
             Ok(()) => self.admin(&request).await.unwrap_or_else(|answer| answer),
         };
-        audit(&request, &answer);
+        audit(peer, request.method(), request.uri().path(), answer.status, answer.revision);
         let mut response = text(answer.status, "application/json", answer.body.to_string());
         if let Some(revision) = answer.revision {
             response.headers_mut().insert(REVISION, revision.into());
@@ -214,7 +216,18 @@ fn put(written: &Written) -> Answer {
     let Some(object) = objects.next_back() else { return Answer::new(StatusCode::OK, json!({})) };
     let is_new = object.created_index == object.modified_index;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Answer::new(status, json!({ "key": path(object), "value": object.value }))
+    Answer::new(status, json!({ "key": path(object), "value": shown(object) }))
+}
+
+/// An object as clients see it: private keys stay here, as with APISIX.
+fn shown(object: &ApisixObject) -> Json {
+    let mut value = object.value.clone();
+    let is_ssl = Key::of(object).is_some_and(|key| key.kind == Kind::Ssls);
+    if let (true, Json::Object(members)) = (is_ssl, &mut value) {
+        members.remove("key");
+        members.remove("keys");
+    }
+    value
 }
 
 fn path(object: &ApisixObject) -> String {
@@ -224,7 +237,7 @@ fn path(object: &ApisixObject) -> String {
 fn item(object: &ApisixObject) -> Json {
     json!({
         "key": path(object),
-        "value": object.value,
+        "value": shown(object),
         "createdIndex": object.created_index,
         "modifiedIndex": object.modified_index,
     })
@@ -272,16 +285,18 @@ fn told(refusal: &Refusal) -> String {
     }
 }
 
-fn audit(request: &Request<Bytes>, answer: &Answer) {
-    if request.method().is_safe() {
+/// Logs a line for each write, as Kong's Admin API does.
+pub(super) fn audit(peer: IpAddr, method: &Method, path: &str, status: StatusCode, revision: Option<u64>) {
+    if method.is_safe() {
         return;
     }
     tracing::info!(
-        target: "audit",
-        method = %request.method(),
-        path = request.uri().path(),
-        status = answer.status.as_u16(),
-        revision = answer.revision,
+        target: AUDIT,
+        client = %peer.to_canonical(),
+        method = %method,
+        path,
+        status = status.as_u16(),
+        revision,
         "apisix admin"
     );
 }

@@ -17,10 +17,11 @@ mod write;
 pub(crate) use key::AdminKey;
 pub(crate) use opened::Opened;
 
+use crate::admin::client::Client;
 use api::Api;
 use axum::Router;
 use axum::body::to_bytes;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
@@ -30,10 +31,19 @@ fn router(api: Arc<Api>) -> Router {
     Router::new().fallback(answer).with_state(api)
 }
 
-async fn answer(State(api): State<Arc<Api>>, request: Request) -> Response {
+async fn answer(
+    State(api): State<Arc<Api>>,
+    ConnectInfo(client): ConnectInfo<Client>,
+    request: Request,
+) -> Response {
+    let peer = client.address.ip();
     let (parts, body) = request.into_parts();
     match to_bytes(body, api::LONGEST_BODY).await {
-        Ok(body) => api.answer(Request::from_parts(parts, body)).await.into_response(),
-        Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        Ok(body) => api.answer(peer, Request::from_parts(parts, body)).await.into_response(),
+        Err(_) => {
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            api::audit(peer, &parts.method, parts.uri.path(), status, None);
+            status.into_response()
+        }
     }
 }

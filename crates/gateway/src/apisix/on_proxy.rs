@@ -1,12 +1,13 @@
 //! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
-use super::api::{ADMIN, Api, METRICS};
+use super::api::{ADMIN, Api, METRICS, audit};
+use crate::admin::guard::is_local;
 use axum::body::Bytes;
-use axum::http::{Request, Response, header};
+use axum::http::{Request, Response, StatusCode, header};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
-use weir_proxy::{Answer, OwnPaths, OwnRequest};
+use weir_proxy::{Answer, Origin, OwnPaths, OwnRequest};
 
 /// Answers on the proxy's listeners, once it is connected.
 pub(crate) struct OnProxy {
@@ -35,17 +36,22 @@ impl OnProxy {
         let _ = self.connected.set(Connected { api, ports, runtime });
     }
 
-    fn has(&self, path: &str) -> bool {
+    fn is_own(&self, path: &str) -> bool {
         let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
         path == METRICS || self.admin && path.strip_prefix(ADMIN).is_some_and(below)
     }
 }
 
 impl OwnPaths for OnProxy {
-    fn owns(&self, peer: SocketAddr, local: SocketAddr, path: &str) -> bool {
-        self.has(path)
-            && peer.ip().to_canonical().is_loopback()
+    fn has(&self, local: SocketAddr, path: &str) -> bool {
+        self.is_own(path)
             && self.connected.get().is_some_and(|connected| connected.ports.contains(&local.port()))
+    }
+
+    /// A proxy on this machine connects from it for anybody, and so does a browser for a page whose name was made to mean
+    /// this machine.
+    fn admits(&self, from: &Origin<'_>) -> bool {
+        from.peer.ip().to_canonical().is_loopback() && !from.is_forwarded && is_local(from.host)
     }
 
     fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
@@ -55,16 +61,23 @@ impl OwnPaths for OnProxy {
         };
         let (api, runtime) = (api.clone(), runtime.clone());
         Box::pin(async move {
+            let peer = request.peer.ip();
             let Some(request) = read(request) else { return Answer::error(400, "Bad request") };
             // Not on this worker, which has traffic to serve.
-            let answered = runtime.spawn(async move { api.answer(request).await });
+            let answered = runtime.spawn(async move { api.answer(peer, request).await });
             answered.await.map_or_else(|_| failed(), written)
         })
+    }
+
+    fn too_long(&self, peer: SocketAddr, method: &str, path: &str) {
+        if let Ok(method) = method.parse() {
+            audit(peer.ip(), &method, path, StatusCode::PAYLOAD_TOO_LARGE, None);
+        }
     }
 }
 
 fn read(request: OwnRequest) -> Option<Request<Bytes>> {
-    let OwnRequest { method, target, headers, body } = request;
+    let OwnRequest { method, target, headers, body, .. } = request;
     let builder = Request::builder().method(method.as_str()).uri(target);
     let builder =
         headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value.as_slice()));

@@ -2,12 +2,18 @@
 //! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
 use super::object::{Invalid, Key, Kind, Objects, id_text, naming, stored};
 use super::translate::translate;
+use crate::depth::is_deeper;
 use crate::registry::Op;
 use serde_json::json;
 use std::collections::HashSet;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
+
+/// How deep an object may be nested: deeper than any that means something, and far from what is too deep to be read back.
+const DEEPEST: usize = 64;
+/// How many steps a path below an object may have.
+const MOST_STEPS: usize = 16;
 
 /// What a client asks for.
 #[derive(Clone)]
@@ -91,6 +97,9 @@ fn stamped(
     if !value.is_object() {
         return Err(Invalid::configuration("wrong type: expected object"));
     }
+    if is_deeper(&value, DEEPEST) {
+        return Err(Invalid::configuration(format!("it is nested deeper than {DEEPEST} levels")));
+    }
     let field = key.kind.id_field();
     match &value[field] {
         Json::Null => value[field] = key.id.as_str().into(),
@@ -128,6 +137,9 @@ fn merge(value: &mut Json, patch: &Json) {
 fn set(value: &mut Json, path: &[String], by: Json) -> Result<(), Invalid> {
     let no_such = || Invalid("invalid sub-path: it leads nowhere".to_owned());
     let [parents @ .., last] = path else { return Err(no_such()) };
+    if path.len() > MOST_STEPS {
+        return Err(Invalid(format!("invalid sub-path: it has more than {MOST_STEPS} steps")));
+    }
     let mut at = value;
     for name in parents {
         at = match at {

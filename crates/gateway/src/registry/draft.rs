@@ -1,7 +1,14 @@
 //! The entities as they will be once what is decided now is committed.
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
+use crate::depth::is_deeper;
+use weir_model::entity::Entity;
+use weir_model::schema::Choice;
 use weir_model::{Change, Entities};
+use weir_proxy::CompileError;
+
+/// How deep an entity may be nested: stores write it as JSON, and what reads that gives up at 128 levels.
+const DEEPEST: usize = 100;
 
 /// A write that was decided, and what it changes unless it cannot be done.
 pub(super) struct Staged {
@@ -50,6 +57,7 @@ impl Draft {
     ) -> Result<(), WriteError<()>> {
         match op {
             Op::Put(entity) => {
+                check_depth(&entity).map_err(WriteError::Uncompilable)?;
                 let before = self.entities.put(entity.clone()).map_err(WriteError::Refused)?;
                 let nothing = Change::delete(entity.kind(), entity.id());
                 self.undo.push(before.map_or(nothing, Change::put));
@@ -83,4 +91,13 @@ impl Draft {
     pub(super) fn follow(&mut self, changes: &[Change]) {
         changes.iter().for_each(|change| self.entities.restore(change.clone()));
     }
+}
+
+/// Nothing is stored that could not be loaded.
+fn check_depth(entity: &Entity) -> Result<(), CompileError> {
+    if !is_deeper(&entity.to_value(), DEEPEST) {
+        return Ok(());
+    }
+    let message = format!("it is nested deeper than {DEEPEST} levels");
+    Err(CompileError { entity: format!("{} {}", entity.kind().as_str(), entity.id()), message })
 }

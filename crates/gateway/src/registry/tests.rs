@@ -359,3 +359,21 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     let configuration = registry.configuration();
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
+
+#[tokio::test]
+async fn what_could_not_be_loaded_is_not_stored() {
+    let (store, _, registry) = registry();
+    let object = |depth: usize| {
+        let value = (0..depth).fold(json!([]), |inner, _| json!([inner]));
+        let written = json!({
+            "key": "routes/1", "value": { "a": value }, "created_index": 1, "modified_index": 1
+        });
+        entity(EntityKind::ApisixObjects, 1, written)
+    };
+    let refused = registry.write(put([object(130)])).await;
+    assert!(matches!(refused, Err(WriteError::Uncompilable(error)) if error.message.contains("nested")));
+    assert_eq!(store.commits().len(), 0);
+    registry.write(put([object(90)])).await.unwrap();
+    let stored = all(&registry)[0].to_value().to_string();
+    assert!(serde_json::from_str::<Json>(&stored).is_ok());
+}

@@ -177,3 +177,28 @@ fn times_and_ids_are_filled_in() {
     let object = stored(&node.entities, &key("routes/1")).unwrap();
     assert_eq!((object.created_index, object.modified_index), (1, 2));
 }
+
+/// Lists in one another.
+fn nested(depth: usize) -> Json {
+    (1..depth).fold(json!([]), |inner, _| json!([inner]))
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused() {
+    let mut node = Node::new();
+    // The object itself is a level, and so are its nodes and the one that has the metadata.
+    let upstream =
+        |depth| json!({ "nodes": [{ "host": "a", "port": 1, "weight": 1, "metadata": nested(depth) }] });
+    node.put("upstreams/x", upstream(DEEPEST - 3)).unwrap();
+    let refused = refusal(node.put("upstreams/x", upstream(DEEPEST - 2)));
+    assert!(refused.contains("nested deeper"), "{refused}");
+    let merged = refusal(node.patch("upstreams/x", "", upstream(120)));
+    assert!(merged.contains("nested deeper"), "{merged}");
+    let below = refusal(node.patch("upstreams/x", "nodes/0/metadata/0", nested(DEEPEST)));
+    assert!(below.contains("nested deeper"), "{below}");
+    let path = |steps: usize| format!("nodes/0/metadata{}", "/0".repeat(steps - 3));
+    node.patch("upstreams/x", &path(MOST_STEPS), json!([])).unwrap();
+    node.put("upstreams/x", upstream(DEEPEST - 3)).unwrap();
+    let long = refusal(node.patch("upstreams/x", &path(MOST_STEPS + 1), json!([])));
+    assert!(long.contains("more than 16 steps"), "{long}");
+}

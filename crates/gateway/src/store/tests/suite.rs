@@ -128,6 +128,7 @@ async fn writers_at_once_all_get_through(place: Place) {
 async fn what_no_longer_reads_is_named(place: Place) {
     let store = place.open().await;
     commit(&*store, Revision(0), &puts(&everything())).await;
+    drop(store);
     let switched_off = plugins(&["off".to_owned()]).0;
     let store = open(&place.settings, switched_off).await.unwrap().unwrap();
     let error = store.load().await.unwrap_err();
