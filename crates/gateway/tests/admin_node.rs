@@ -91,6 +91,10 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
         let answer = gateway.admin(path);
         assert_eq!((answer.status, answer.json()), (404, json!({ "message": message })));
     }
+    for path in ["/schemas/%FF", "/schemas/plugins/%FF", "/plugins/schema/%FF"] {
+        let answer = gateway.admin(path);
+        assert_eq!((answer.status, answer.json()), (404, json!({ "message": "Not found" })), "{path}");
+    }
 }
 
 #[test]
@@ -119,6 +123,9 @@ fn entities_are_validated_without_being_made() {
     assert!(body["fields"]["retries"].is_string(), "{body}");
     assert_eq!(validate("plugins", json!({ "name": "teleport" })).status, 400);
     assert_eq!(validate("vaults", json!({})).status, 404);
+    let long = validate("services", json!({ "host": "a", "tags": vec![1; 300_000], "x".repeat(1 << 20): 1 }));
+    assert_eq!(long.status, 400);
+    assert!(long.body.len() < 50_000, "{} bytes", long.body.len());
 }
 
 #[test]
