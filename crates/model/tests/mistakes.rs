@@ -3,9 +3,9 @@
 mod sample;
 
 use serde_json::{Value, json};
-use weir_model::Reading;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Violation;
+use weir_model::{Document, Format, Reading};
 
 fn mistakes(kind: EntityKind, written: &Value) -> Vec<Violation> {
     let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: true };
@@ -38,5 +38,18 @@ fn what_is_long_is_not_repeated_whole() {
         for Violation { path, message } in mistakes(kind, &written) {
             assert!(path.len() + message.len() < 2200, "{} and {} bytes", path.len(), message.len());
         }
+    }
+}
+
+#[test]
+fn a_file_with_long_names_is_not_repeated_whole() {
+    let long = "x".repeat(1 << 20);
+    let service = json!({ "host": "a", "name": long });
+    let twice = json!({ "_format_version": "3.0", "services": [service, service] }).to_string();
+    let keys = format!("{{ \"{long}\": 1, \"{long}\": 2 }}");
+    for text in [twice, keys] {
+        let problems = Document::read(&text, Format::Json, sample::PLUGINS, &|_| None).unwrap_err();
+        assert!(problems.iter().all(|problem| problem.message.len() < 2100));
+        assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not told");
     }
 }

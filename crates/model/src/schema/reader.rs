@@ -1,7 +1,7 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
     Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, did_you_mean, old_names,
-    quoted, suggest,
+    quoted, readable,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
@@ -83,7 +83,7 @@ impl<'r> Reader<'r> {
         if self.is_full() {
             return;
         }
-        let message = suggest::readable(message.into());
+        let message = readable(message.into());
         self.problems.push(Problem { at, path: self.path_of(below), message });
     }
 

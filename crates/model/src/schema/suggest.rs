@@ -41,7 +41,7 @@ pub fn quoted(written: &str) -> Cow<'_, str> {
 }
 
 /// A message, unless it is too long to be read.
-pub(super) fn readable(message: String) -> String {
+pub(crate) fn readable(message: String) -> String {
     if message.len() <= LONGEST_MESSAGE { message } else { shortened(&message, LONGEST_MESSAGE).into_owned() }
 }
 
