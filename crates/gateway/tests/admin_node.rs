@@ -91,6 +91,10 @@ fn schemas_are_shown_by_the_names_of_entities_and_plugins() {
         let answer = gateway.admin(path);
         assert_eq!((answer.status, answer.json()), (404, json!({ "message": message })));
     }
+    for path in ["/schemas/%FF", "/schemas/plugins/%FF", "/plugins/schema/%FF"] {
+        let answer = gateway.admin(path);
+        assert_eq!((answer.status, answer.json()), (404, json!({ "message": "Not found" })), "{path}");
+    }
 }
 
 #[test]
@@ -119,6 +123,9 @@ fn entities_are_validated_without_being_made() {
     assert!(body["fields"]["retries"].is_string(), "{body}");
     assert_eq!(validate("plugins", json!({ "name": "teleport" })).status, 400);
     assert_eq!(validate("vaults", json!({})).status, 404);
+    let long = validate("services", json!({ "host": "a", "tags": vec![1; 300_000], "x".repeat(1 << 20): 1 }));
+    assert_eq!(long.status, 400);
+    assert!(long.body.len() < 50_000, "{} bytes", long.body.len());
 }
 
 #[test]
@@ -223,6 +230,10 @@ fn a_configuration_that_is_wrong_is_refused_entity_by_entity() {
     assert_eq!(told[0]["errors"][0]["field"], "retries");
     assert_eq!(told[1]["entity_id"], "5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4");
     assert_eq!(told[1]["errors"][0]["field"], "paths");
+    let many = json!({ "_format_version": "3.0", "services": vec![1; 100_000] }).to_string();
+    let many = send(&gateway, "POST", "/config?flatten_errors=1", "application/json", &many).json();
+    assert_eq!(many["flattened_errors"].as_array().unwrap().len(), 100);
+    assert!(many["message"].as_str().unwrap().ends_with("; and 99900 more"));
     let deep = send(&gateway, "POST", "/config", "text/yaml", wrong).json();
     assert!(deep["fields"]["services"][0]["retries"].is_string(), "{deep}");
     for (content_type, body, status) in [

@@ -1,6 +1,7 @@
 //! Rules across entities: every violation at once.
 use crate::document::Document;
 use crate::entity::EntityKind::{self, *};
+use crate::schema::quoted;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
@@ -94,7 +95,7 @@ fn unique<K: Hash + Eq>(
 }
 
 fn twice<K: std::fmt::Display>(what: &str) -> impl Fn(&K) -> String + '_ {
-    move |key| format!("the {what} `{key}` is here twice; choose another")
+    move |key| format!("the {what} `{}` is here twice; choose another", quoted(&key.to_string()))
 }
 
 fn ids(document: &Document, found: &mut Vec<Finding>) {

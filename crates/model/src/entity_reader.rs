@@ -4,7 +4,7 @@ use crate::entity::*;
 use crate::node::Node;
 use crate::schema::{
     Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Surroundings, Violation,
-    did_you_mean, find_plugin, read_record,
+    did_you_mean, find_plugin, quoted, read_record,
 };
 use sha1::{Digest, Sha1};
 use std::sync::Arc;
@@ -208,12 +208,13 @@ fn not_available(written: &str, plugins: &[PluginSchema]) -> String {
         plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
     names.sort_unstable();
     let hint = did_you_mean(written, names.iter().copied());
+    let shown = quoted(written);
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     if find_plugin(plugins, written).is_some() {
         return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
     }
     if PLUGINS_OF_KONG.contains(&written) || written.starts_with("ai-") {
-        return format!("Kong's plugin `{written}` is not available yet; available: {names}");
+        return format!("Kong's plugin `{shown}` is not available yet; available: {names}");
     }
-    format!("no such plugin `{written}`; available: {names}{hint}")
+    format!("no such plugin `{shown}`; available: {names}{hint}")
 }

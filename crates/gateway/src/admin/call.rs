@@ -4,6 +4,7 @@ use super::body::Body;
 use crate::control::Control;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::sync::Arc;
 
@@ -60,6 +61,21 @@ impl FromRequest<Arc<Control>> for Call {
             Body::default()
         };
         Ok(Call { control: control.clone(), path, ids, query, headers, body })
+    }
+}
+
+/// The one name in a path.
+pub(super) struct Named(pub(super) String);
+
+impl FromRequestParts<Arc<Control>> for Named {
+    type Rejection = Denied;
+
+    /// Nothing has a name that is not UTF-8 text.
+    async fn from_request_parts(parts: &mut Parts, control: &Arc<Control>) -> Result<Named, Denied> {
+        let names = RawPathParams::from_request_parts(parts, control).await;
+        let names = names.map_err(|_| Denied::NotFound)?;
+        let name = names.iter().next().ok_or(Denied::NotFound)?;
+        Ok(Named(name.1.to_owned()))
     }
 }
 

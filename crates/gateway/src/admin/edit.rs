@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, Json, JsonMap, Kind, References, find_plugin};
+use weir_model::schema::{Choice, Json, JsonMap, Kind, References, find_plugin, quoted};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 use weir_proxy::tls::ca_certificates;
 
@@ -196,7 +196,8 @@ fn unresolved(kind: EntityKind, written: &JsonMap, entities: &Entities) -> Optio
         let named = written.get(field)?.as_object().filter(|named| !named.contains_key("id"))?;
         let (key, value) = named.iter().find(|(_, value)| value.is_string())?;
         let is_there = entities.resolve(kind.as_str(), value.as_str()?).is_some();
-        (!is_there).then(|| Unresolved { field, kind, by: (key.clone(), value.clone()) })
+        let by = || (quoted(key).into_owned(), value.as_str().map(quoted).into());
+        (!is_there).then(|| Unresolved { field, kind, by: by() })
     })
 }
 

@@ -1,6 +1,6 @@
 //! Arguments of forms, such as `config.minute=5` and `paths[]=/a`, as JSON. What forms lack, types, comes from the
 //! declarations of the fields.
-use super::tree::{Step, place};
+use super::tree::{Padding, Step, place};
 use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
@@ -8,10 +8,12 @@ use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
 /// More arguments, or more steps in one, are a mistake.
 const MOST_ARGUMENTS: usize = 1000;
 const MOST_STEPS: usize = 16;
+/// So are more elements that are left out before others.
+const MOST_PADDING: usize = 1000;
 
 /// Puts each argument where its name says.
 pub(super) fn tree(arguments: impl Iterator<Item = (String, Json)>) -> Result<JsonMap, String> {
-    let mut tree = Json::Object(JsonMap::new());
+    let (mut tree, mut padding) = (Json::Object(JsonMap::new()), Padding(MOST_PADDING));
     for (count, (name, value)) in arguments.enumerate() {
         if count == MOST_ARGUMENTS {
             return Err(format!("a form may have {MOST_ARGUMENTS} arguments at most; send JSON"));
@@ -21,7 +23,9 @@ pub(super) fn tree(arguments: impl Iterator<Item = (String, Json)>) -> Result<Js
             return Err(format!("an argument's name may have {MOST_STEPS} parts at most; send JSON"));
         }
         if !steps.is_empty() {
-            place(&mut tree, &steps, value);
+            let too_far =
+                |_| format!("a form may leave out {MOST_PADDING} elements of lists at most; send JSON");
+            place(&mut tree, &steps, value, &mut padding).map_err(too_far)?;
         }
     }
     match tree {
@@ -162,6 +166,9 @@ mod tests {
     fn what_would_take_too_much_is_refused() {
         let many = (0..=MOST_ARGUMENTS).map(|_| ("a[]".to_owned(), json!("1")));
         assert!(tree(many).is_err());
+        let far = (0..300).map(|number| (format!("q{number}{}", "[1000]".repeat(14)), json!("x")));
+        assert!(tree(far).is_err());
+        assert!(tree([("a[1000]".to_owned(), json!("x"))].into_iter()).is_ok());
         assert!(tree([("a.".repeat(MOST_STEPS + 1), json!("1"))].into_iter()).is_err());
     }
 }

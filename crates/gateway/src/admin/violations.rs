@@ -1,5 +1,5 @@
 //! Violations in Kong's form: an object as deep as the entity, and one line.
-use super::tree::{Step, place};
+use super::tree::{Padding, Step, place};
 use weir_model::schema::{Json, JsonMap, Violation};
 
 /// What is wrong with an entity.
@@ -10,6 +10,9 @@ pub(crate) struct Violations {
     pub(crate) message: String,
 }
 
+/// How many elements without messages are put before those with messages.
+const MOST_PADDING: usize = 100_000;
+
 /// Where messages on the whole entity are.
 const ENTITY: &str = "@entity";
 
@@ -17,7 +20,7 @@ impl Violations {
     /// Kong's form of violations.
     pub(crate) fn of(violations: &[Violation]) -> Violations {
         let mut fields = Json::Object(JsonMap::new());
-        let mut lines = Vec::new();
+        let (mut lines, mut padding) = (Vec::new(), Padding(MOST_PADDING));
         for violation in violations.iter().map(Said::of) {
             let mut steps = steps(&violation.path);
             if steps.is_empty() {
@@ -27,7 +30,8 @@ impl Violations {
                 let message = format!("{}: {}", violation.path, violation.message);
                 lines.push((violation.path.clone(), message));
             }
-            place(&mut fields, &steps, violation.at_field.into());
+            // What is too far away to be placed is told in the line all the same.
+            let _ = place(&mut fields, &steps, violation.at_field.into(), &mut padding);
         }
         lines.sort();
         let count = lines.len();

@@ -6,7 +6,9 @@ use crate::document::Document;
 use crate::entity::*;
 use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
-use crate::schema::{Choice, PluginSchema, Problem, Reader, Record, Surroundings, path_text, read_record};
+use crate::schema::{
+    Choice, PluginSchema, Problem, Reader, Record, Surroundings, path_text, read_record, readable,
+};
 
 /// The version of the declarative format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
@@ -105,7 +107,8 @@ fn locate(finding: Finding, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]
     let item =
         |(kind, index): (EntityKind, usize)| places.get(kind as usize).and_then(|items| items.get(index));
     let earlier = finding.earlier.and_then(item).map(|item| item.node.position_of(&finding.path).line);
-    let mut message = finding.message;
+    // It may name what is written, however long that is.
+    let mut message = readable(finding.message);
     if let Some(line) = earlier {
         message.push_str(&format!(" (first at line {line})"));
     }

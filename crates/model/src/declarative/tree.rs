@@ -1,6 +1,6 @@
 //! What the trees of both formats have in common.
 use crate::node::{Entry, Position, Value};
-use crate::schema::Problem;
+use crate::schema::{Problem, quoted};
 use std::collections::HashMap;
 
 /// A problem of the text itself.
@@ -13,8 +13,11 @@ pub(super) fn close_map<'a>(mut entries: Vec<Entry<'a>>, problems: &mut Vec<Prob
     let mut first: HashMap<&str, Position> = HashMap::with_capacity(entries.len());
     for entry in &entries {
         if let Some(earlier) = first.insert(&entry.key, entry.at) {
-            let message =
-                format!("the key `{}` is here twice, first at line {}; remove one", entry.key, earlier.line);
+            let message = format!(
+                "the key `{}` is here twice, first at line {}; remove one",
+                quoted(&entry.key),
+                earlier.line
+            );
             problems.push(syntax(entry.at, message));
         }
     }

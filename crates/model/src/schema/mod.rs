@@ -41,7 +41,8 @@ pub use json_schema::Side;
 pub use plugin::{PluginSchema, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};
-pub use suggest::{closest, did_you_mean};
+pub(crate) use suggest::readable;
+pub use suggest::{closest, did_you_mean, quoted};
 pub use types::Secret;
 pub use weir_model_derive::{Choice, Record};
 

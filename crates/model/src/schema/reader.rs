@@ -1,6 +1,7 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
     Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, did_you_mean, old_names,
+    quoted, readable,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
@@ -59,12 +60,17 @@ pub struct Reader<'r> {
     references: &'r dyn References,
     path: Vec<Step>,
     problems: Vec<Problem>,
+    /// How many problems there were before the entity being read.
+    before: usize,
 }
+
+/// More problems of one entity are not looked for: they have one cause, and nobody reads on.
+const MOST_PROBLEMS: usize = 100;
 
 impl<'r> Reader<'r> {
     /// A reader at the root of a configuration.
     pub fn new(references: &'r dyn References) -> Self {
-        Reader { references, path: Vec::new(), problems: Vec::new() }
+        Reader { references, path: Vec::new(), problems: Vec::new(), before: 0 }
     }
 
     /// Reports a mistake at this position, in the value being read.
@@ -74,8 +80,11 @@ impl<'r> Reader<'r> {
 
     /// Reports a mistake below the value being read.
     fn report_below(&mut self, below: &str, at: Position, message: impl Into<String>) {
-        let problem = Problem { at, path: self.path_of(below), message: message.into() };
-        self.problems.push(problem);
+        if self.is_full() {
+            return;
+        }
+        let message = readable(message.into());
+        self.problems.push(Problem { at, path: self.path_of(below), message });
     }
 
     /// Everything reported.
@@ -104,6 +113,11 @@ impl<'r> Reader<'r> {
         self.problems.len() < 20
     }
 
+    /// Whether so much is wrong with the entity being read that the rest need not be read.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.len() - self.before >= MOST_PROBLEMS
+    }
+
     /// Reads what is one step further down.
     pub(crate) fn within<T>(&mut self, step: Step, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(step);
@@ -112,9 +126,10 @@ impl<'r> Reader<'r> {
         result
     }
 
-    /// Starts at this path.
+    /// Starts at this path, with another entity.
     pub(crate) fn start_at(&mut self, path: Vec<Step>) {
         self.path = path;
+        self.before = self.problems.len();
     }
 
     /// The path of something below the value being read.
@@ -130,7 +145,7 @@ pub(crate) fn path_text(steps: &[Step], below: &str) -> String {
         match step {
             Step::Index(index) => path.push_str(&format!("[{index}]")),
             Step::Field(name) => push_name(&mut path, name),
-            Step::Key(name) => push_name(&mut path, name),
+            Step::Key(name) => push_name(&mut path, &quoted(name)),
         }
     }
     if !below.is_empty() {
@@ -177,6 +192,9 @@ impl<'n, 'a> Fields<'n, 'a> {
     ) -> Self {
         let mut written = vec![None; schema.fields.len()];
         for entry in node.entries() {
+            if reader.is_full() {
+                break;
+            }
             match schema.fields.iter().position(|field| field.name == entry.key) {
                 Some(index) => written[index] = Some(entry),
                 None if around.others.contains(&entry.key.as_ref()) => {}
@@ -272,12 +290,13 @@ fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str
     if NOT_SUPPORTED.contains(&written) {
         return format!("`{written}` is not supported yet; leave it out");
     }
+    let shown = quoted(written);
     match did_you_mean(written, names.clone()) {
         hint if hint.is_empty() => {
             let names: Vec<_> = names.filter(|name| !name.starts_with('_')).collect();
-            format!("unknown field `{written}`; there are: {}", names.join(", "))
+            format!("unknown field `{shown}`; there are: {}", names.join(", "))
         }
-        hint => format!("unknown field `{written}`{hint}"),
+        hint => format!("unknown field `{shown}`{hint}"),
     }
 }
 
@@ -300,6 +319,9 @@ pub fn read_record<T: Record>(
     let record = T::read_fields(&fields, reader)?;
     // With an unknown field, what a check misses is probably what that field was meant to be.
     for violation in record.violations().into_iter().filter(|_| all_known) {
+        if reader.is_full() {
+            break;
+        }
         let at = node.position_of(&violation.path);
         reader.report_below(&violation.path, at, violation.message);
     }

@@ -1,4 +1,5 @@
 //! Did you mean?
+use std::borrow::Cow;
 
 /// What people write, and what it is called here.
 const OTHER_NAMES: &[(&str, &str)] = &[
@@ -25,8 +26,38 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("format_version", "_format_version"),
 ];
 
+/// Text longer than this stands for no name, and would take long to compare.
+const LONGEST_COMPARED: usize = 64;
+
+/// How many bytes of what is written a message repeats.
+const LONGEST_QUOTED: usize = 100;
+
+/// No message is longer: rules that are not declared here may quote what they please.
+const LONGEST_MESSAGE: usize = 2000;
+
+/// What is written, as far as a message repeats it.
+pub fn quoted(written: &str) -> Cow<'_, str> {
+    shortened(written, LONGEST_QUOTED)
+}
+
+/// A message, unless it is too long to be read.
+pub(crate) fn readable(message: String) -> String {
+    if message.len() <= LONGEST_MESSAGE { message } else { shortened(&message, LONGEST_MESSAGE).into_owned() }
+}
+
+fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return text.into();
+    }
+    let end = text.floor_char_boundary(most - '…'.len_utf8());
+    format!("{}…", text.get(..end).unwrap_or_default()).into()
+}
+
 /// The candidate that was probably meant.
 pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    if written.len() > LONGEST_COMPARED {
+        return None;
+    }
     let known = OTHER_NAMES.iter().find(|(other, _)| *other == written).map(|(_, name)| *name);
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates {
@@ -46,4 +77,19 @@ pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>)
 /// `; did you mean `x`?`, or nothing.
 pub fn did_you_mean<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
     closest(written, candidates).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_neither_compared_nor_repeated() {
+        assert_eq!(closest("retrys", ["retries"]), Some("retries"));
+        let long = "retries".repeat(20);
+        assert_eq!(closest(&long, [long.as_str()]), None);
+        assert_eq!(quoted(&long[..100]), long[..100]);
+        assert_eq!(quoted(&"ä".repeat(51)), format!("{}…", "ä".repeat(48)));
+        assert_eq!(readable("x".repeat(2001)).len(), 2000);
+    }
 }

@@ -1,6 +1,6 @@
 //! The Rust types that fields may have.
 use super::reader::{Step, expected_one_of, shown};
-use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader};
+use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, quoted};
 use crate::node::{Node, Origin, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -117,7 +117,7 @@ fn integer(
         let bounds = if most < 9e15 { format!(" between {least} and {most}") } else { String::new() };
         let hint = match &node.value {
             Value::Str(text, Origin::Quoted) if !field.secret && text.parse::<i64>().is_ok() => {
-                format!("; write {text} without quotes")
+                format!("; write {} without quotes", quoted(text))
             }
             _ => String::new(),
         };
@@ -237,6 +237,9 @@ impl<T: FieldType> FieldType for Vec<T> {
         let rules = field.element();
         let mut values = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
+            if reader.is_full() {
+                break;
+            }
             values.extend(reader.within(Step::Index(index), |reader| T::read(item, &rules, reader)));
         }
         (values.len() == items.len()).then_some(values)
@@ -272,6 +275,9 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
         let rules = field.element();
         let mut values = BTreeMap::new();
         for entry in entries {
+            if reader.is_full() {
+                break;
+            }
             let key = entry.key.to_string();
             let value = reader.within(Step::Key(key.clone()), |reader| {
                 let checked = field.key_check.map_or(Ok(()), |check| check(&key));

@@ -50,13 +50,22 @@ pub struct Compiler {
 
 /// Round-robin positions, by the upstream's id.
 #[derive(Default)]
-struct Positions(Mutex<HashMap<Uuid, Arc<Cursors>>>);
+pub(super) struct Positions(pub(super) Mutex<HashMap<Uuid, Arc<Cursors>>>);
+
+impl Positions {
+    /// Forgets upstreams that are no more; balancers still in use keep their own.
+    fn keep_those_of(&self, document: &Document) {
+        let ids: HashSet<Uuid> = document.upstreams.iter().map(|upstream| upstream.id).collect();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| ids.contains(id));
+    }
+}
 
 impl Compiler {
     /// Compiles the document, or says everything that is wrong with it.
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
         let compilation = Compilation::new(self, document);
         let snapshot = compilation.snapshot();
+        self.retained.get::<Positions>().keep_those_of(document);
         match compilation.errors.into_inner() {
             errors if errors.is_empty() => snapshot.ok_or(errors),
             errors => Err(errors),

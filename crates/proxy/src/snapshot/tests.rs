@@ -108,3 +108,18 @@ fn a_service_is_checked_with_the_certificates_that_it_names() {
     assert_eq!(check(&service(1), vec![good.clone(), bad.clone()]), Ok(()));
     assert_eq!(check(&service(2), vec![good, bad]).unwrap_err().entity, "service s");
 }
+
+#[test]
+fn positions_of_upstreams_that_are_no_more_are_forgotten() {
+    let compiler = compiler();
+    let positions = compiler.retained.get::<super::compile::Positions>();
+    for number in 1..=5 {
+        let mut document = Document::default();
+        let upstream = json!({ "id": id(number), "name": "u" });
+        document.upstreams.push(entity(upstream));
+        document.services.push(entity(json!({ "id": id(9), "host": "u" })));
+        compiler.compile(&document).unwrap();
+        let kept: Vec<_> = positions.0.lock().unwrap().keys().copied().collect();
+        assert_eq!(kept, [id(number)]);
+    }
+}

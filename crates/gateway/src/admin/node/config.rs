@@ -62,8 +62,12 @@ pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
     let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
     match aside("weir-config", move || export(&entities, control.plugins())).await {
         Ok(text) => json_answer(StatusCode::OK, &json!({ "config": text })),
-        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+        Err(_) => failed(),
     }
+}
+
+fn failed() -> Response {
+    message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred")
 }
 
 pub(super) async fn load(
@@ -78,7 +82,12 @@ pub(super) async fn load(
     let Ok(body) = body else { return Refused::TooLarge.answer(false) };
     match replace(&control, &headers, body, asked("check_hash")).await {
         Ok(()) => json_answer(StatusCode::CREATED, &entities(&control)),
-        Err(refused) => refused.answer(asked("flatten_errors")),
+        Err(refused) => {
+            let flatten = asked("flatten_errors");
+            // What is wrong with a long configuration takes time to tell.
+            let answer = aside("weir-config", move || refused.answer(flatten)).await;
+            answer.unwrap_or_else(|_| failed())
+        }
     }
 }
 

@@ -4,12 +4,24 @@ use crate::admin::violations::Violations;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{Choice, Problem, Violation};
 
+/// More problems are only counted: a file with so many has one cause, and nobody reads on.
+const MOST_PROBLEMS: usize = 100;
+
 /// Kong's refusal of a configuration. `root` is what was sent, to tell entities by their names.
 pub(super) fn invalid(problems: &[Problem], root: &Value, flatten: bool) -> Response {
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    json_answer(StatusCode::BAD_REQUEST, &told(problems, root, flatten))
+}
+
+fn told(problems: &[Problem], root: &Value, flatten: bool) -> Value {
+    let (problems, further) = problems.split_at(problems.len().min(MOST_PROBLEMS));
+    let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    if !further.is_empty() {
+        lines.push(format!("and {} more", further.len()));
+    }
     let mut body = json!({
         "code": 14,
         "name": "invalid declarative configuration",
@@ -23,7 +35,7 @@ pub(super) fn invalid(problems: &[Problem], root: &Value, flatten: bool) -> Resp
         rest = found.rest;
     }
     body["fields"] = Violations::of(&rest).fields;
-    json_answer(StatusCode::BAD_REQUEST, &body)
+    body
 }
 
 /// Violations, entity by entity.
@@ -43,13 +55,17 @@ struct Faulty<'r> {
 impl<'r> Flattened<'r> {
     fn of(violations: Vec<Violation>, root: &'r Value) -> Self {
         let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
+        // An entity is told by where it is in memory: two may be equal.
+        let mut places: HashMap<*const Value, usize> = HashMap::new();
         for violation in violations {
             let Some((kind, entity, below)) = entity_at(&violation.path, root) else {
                 found.rest.push(violation);
                 continue;
             };
             let violation = Violation::new(below, violation.message);
-            match found.entities.iter_mut().find(|faulty| std::ptr::eq(faulty.entity, entity)) {
+            let next = found.entities.len();
+            let place = *places.entry(std::ptr::from_ref(entity)).or_insert(next);
+            match found.entities.get_mut(place) {
                 Some(faulty) => faulty.violations.push(violation),
                 None => found.entities.push(Faulty { kind, entity, violations: vec![violation] }),
             }
@@ -183,6 +199,25 @@ mod tests {
                 }),
             ]
         );
+    }
+
+    #[test]
+    fn many_problems_are_counted_and_take_no_time() {
+        let root = json!({ "services": vec![1; 300_000] });
+        let problem = |index| Problem {
+            at: Default::default(),
+            path: format!("services[{index}]"),
+            message: "no mapping".to_owned(),
+        };
+        let problems: Vec<_> = (0..300_000).map(problem).collect();
+        let whole = told(&problems, &root, true);
+        assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MOST_PROBLEMS);
+        assert!(whole["message"].as_str().unwrap().ends_with("; and 299900 more"), "{whole}");
+        let unflattened = told(&problems, &root, false);
+        assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MOST_PROBLEMS);
+        assert_eq!(unflattened["message"], whole["message"]);
+        let violations = problems.iter().map(|problem| Violation::new(&problem.path, &problem.message));
+        assert_eq!(Flattened::of(violations.collect(), &root).entities.len(), 300_000);
     }
 
     #[test]

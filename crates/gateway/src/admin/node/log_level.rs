@@ -1,9 +1,9 @@
 //! `/debug/node/log-level`: how much the node logs, while it runs.
 
+use crate::admin::call::Named;
 use crate::logger;
 use crate::settings::{LogLevel, Value};
 use crate::status::message;
-use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -11,7 +11,7 @@ pub(super) async fn show() -> Response {
     message(StatusCode::OK, &format!("log level: {}", logger::level()))
 }
 
-pub(super) async fn change(Path(level): Path<String>) -> Response {
+pub(super) async fn change(Named(level): Named) -> Response {
     match LogLevel::parse(&level) {
         Ok(level) => {
             logger::set_level(level);

@@ -1,17 +1,20 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
+use crate::admin::body::Body;
+use crate::admin::call::{Call, Named};
 use crate::admin::form;
+use crate::aside::aside;
 use crate::control::Control;
 use crate::status::message;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
+use std::cell::OnceCell;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Choice, References, find_plugin};
-use weir_model::{Entities, PluginSchema, Reading, Uuid};
+use weir_model::{PluginSchema, Reading, Uuid};
 
 /// The kinds of entities that Kong has: others are no business of its tools.
 pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
@@ -22,22 +25,19 @@ fn kind_of(name: &str) -> Option<EntityKind> {
     kinds().find(|kind| kind.as_str() == name)
 }
 
-pub(super) async fn of_entity(Path(name): Path<String>) -> Response {
+pub(super) async fn of_entity(Named(name): Named) -> Response {
     match kind_of(&name) {
         Some(kind) => json_answer(StatusCode::OK, &kind.schema().to_json()),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
 }
 
-pub(super) async fn of_plugin(State(control): State<Arc<Control>>, Path(name): Path<String>) -> Response {
+pub(super) async fn of_plugin(State(control): State<Arc<Control>>, Named(name): Named) -> Response {
     plugin(&control, &name, PluginSchema::to_json)
 }
 
 /// As Kong before 2.0: the configuration alone.
-pub(super) async fn of_plugin_config(
-    State(control): State<Arc<Control>>,
-    Path(name): Path<String>,
-) -> Response {
+pub(super) async fn of_plugin_config(State(control): State<Arc<Control>>, Named(name): Named) -> Response {
     plugin(&control, &name, |plugin| plugin.config.to_json())
 }
 
@@ -61,28 +61,52 @@ pub(super) async fn validate(call: Call) -> Result<Response, Denied> {
     let Some(kind) = kind_of(name) else {
         return Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")));
     };
-    let plugins = call.control.plugins();
-    let mut written = call.body.members;
-    if call.body.untyped {
-        let plugin = written.get("name").and_then(Value::as_str).and_then(|name| find_plugin(plugins, name));
-        form::typed(kind, &mut written, plugin);
-    }
-    let entities = call.control.registry().entities();
-    let references = AnyId(&entities);
-    let reading = Reading { plugins, references: &references, hash_passwords: true };
-    Entity::read(kind, &written.into(), &[], reading).map_err(Denied::Schema)?;
+    let (control, body) = (call.control, call.body);
+    // What is long takes long to read, and nothing waits for the answer but who asked.
+    let accepted = aside("weir-validate", move || accept(control, kind, body)).await;
+    accepted.map_err(|error| Denied::Unavailable(error.to_string()))??;
     Ok(message(StatusCode::OK, "schema validation successful"))
 }
 
-/// Finds entities by name, and takes any id for one: who validates may not have created it yet.
-struct AnyId<'e>(&'e Entities);
+fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Denied> {
+    let plugins = control.plugins();
+    let mut written = body.members;
+    if body.untyped {
+        let plugin = written.get("name").and_then(Value::as_str).and_then(|name| find_plugin(plugins, name));
+        form::typed(kind, &mut written, plugin);
+    }
+    let references = AnyId { control: &control, names: OnceCell::new() };
+    let reading = Reading { plugins, references: &references, hash_passwords: true };
+    Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(Denied::Schema)
+}
+
+/// Finds entities by name, and takes any id for one: who validates may not have created it yet. Writes need not wait
+/// until everything is read: each question is asked on its own.
+struct AnyId<'c> {
+    control: &'c Control,
+    /// Every name with its kind, once names are asked for.
+    names: OnceCell<Vec<(&'static str, String)>>,
+}
+
+impl AnyId<'_> {
+    fn all_names(&self) -> Vec<(&'static str, String)> {
+        let entities = self.control.registry().entities();
+        let of = |kind: &EntityKind| {
+            let kind = kind.as_str();
+            entities.names(kind).into_iter().map(|name| (kind, name.to_owned())).collect::<Vec<_>>()
+        };
+        EntityKind::ALL.iter().flat_map(of).collect()
+    }
+}
 
 impl References for AnyId<'_> {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
-        self.0.resolve(kind, name).or_else(|| weir_model::rule::id(name))
+        let found = self.control.registry().entities().resolve(kind, name);
+        found.or_else(|| weir_model::rule::id(name))
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {
-        self.0.names(kind)
+        let all = self.names.get_or_init(|| self.all_names());
+        all.iter().filter(|(of, _)| *of == kind).map(|(_, name)| name.as_str()).collect()
     }
 }

@@ -4,7 +4,7 @@ use super::super::form;
 use crate::plugin::{Exchange, Fingerprint, Fingerprinter, Known};
 use std::borrow::Cow;
 use std::net::IpAddr;
-use weir_model::schema::did_you_mean;
+use weir_model::schema::{did_you_mean, quoted};
 
 /// A variable of a request, by APISIX's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +66,9 @@ impl Variable {
             None => {
                 let names: Vec<_> = NAMES.iter().map(|(known, _)| *known).collect();
                 let hint = did_you_mean(name, names.iter().copied());
-                let names = names.join(", ");
+                let (shown, names) = (quoted(name), names.join(", "));
                 Err(format!(
-                    "there is no variable `{name}`; there are {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
+                    "there is no variable `{shown}`; there are {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
                 ))
             }
         }

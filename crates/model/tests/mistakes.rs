@@ -1,0 +1,55 @@
+//! Many or long mistakes take no time, and are told briefly.
+#![allow(clippy::unwrap_used, missing_docs)]
+mod sample;
+
+use serde_json::{Value, json};
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::Violation;
+use weir_model::{Document, Format, Reading};
+
+fn mistakes(kind: EntityKind, written: &Value) -> Vec<Violation> {
+    let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: true };
+    Entity::read(kind, written, &[], reading).unwrap_err()
+}
+
+#[test]
+fn a_hundred_violations_of_an_entity_are_enough() {
+    let numbers = mistakes(EntityKind::Services, &json!({ "host": "a", "tags": vec![1; 300_000] }));
+    let unknown: Value = (0..300_000).map(|number| (format!("x{number}"), Value::Null)).collect();
+    let unknown = mistakes(EntityKind::Services, &unknown);
+    let headers: Value = (0..300_000).map(|number| (format!("x{number}"), Value::from(1))).collect();
+    let headers = mistakes(EntityKind::Routes, &json!({ "headers": headers }));
+    assert_eq!([numbers.len(), unknown.len(), headers.len()], [100; 3]);
+}
+
+#[test]
+fn what_is_long_is_not_repeated_whole() {
+    let long = "x".repeat(1 << 20);
+    for (kind, written) in [
+        (EntityKind::Services, json!({ "host": "a", long.as_str(): 1 })),
+        (EntityKind::Services, json!({ "host": "a", "protocol": long })),
+        (EntityKind::Services, json!({ "host": "a", "client_certificate": long })),
+        (EntityKind::Services, json!({ "host": "a b".repeat(1 << 20) })),
+        (EntityKind::Services, json!({ "host": "a", "retries": "0".repeat(1 << 20) })),
+        (EntityKind::Routes, json!({ "headers": { long.as_str(): 1 } })),
+        (EntityKind::Routes, json!({ "paths": [long] })),
+        (EntityKind::Plugins, json!({ "name": long })),
+    ] {
+        for Violation { path, message } in mistakes(kind, &written) {
+            assert!(path.len() + message.len() < 2200, "{} and {} bytes", path.len(), message.len());
+        }
+    }
+}
+
+#[test]
+fn a_file_with_long_names_is_not_repeated_whole() {
+    let long = "x".repeat(1 << 20);
+    let service = json!({ "host": "a", "name": long });
+    let twice = json!({ "_format_version": "3.0", "services": [service, service] }).to_string();
+    let keys = format!("{{ \"{long}\": 1, \"{long}\": 2 }}");
+    for text in [twice, keys] {
+        let problems = Document::read(&text, Format::Json, sample::PLUGINS, &|_| None).unwrap_err();
+        assert!(problems.iter().all(|problem| problem.message.len() < 2100));
+        assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not told");
+    }
+}
