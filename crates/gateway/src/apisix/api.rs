@@ -120,6 +120,10 @@ impl Api {
         let kind = Kind::from_name(name).ok_or_else(unknown)?;
         let key = segments.next().map(|id| Key::new(kind, id)).transpose()?;
         let below: Vec<String> = segments.map(str::to_owned).collect();
+        // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
+        if !below.is_empty() && *request.method() != Method::PATCH {
+            return Err(Answer::not_found());
+        }
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.read(request, kind, key);
         }
