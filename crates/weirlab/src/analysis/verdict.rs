@@ -104,7 +104,9 @@ pub(crate) fn judge(effect: &Effect, floor: f64) -> Verdict {
     if within <= SAME {
         return Verdict::Same(within);
     }
-    Verdict::CannotTell(if ratio.contains(1.0) {
+    Verdict::CannotTell(if !effect.detectable.is_finite() {
+        "too few pairs of blocks count to tell noise from anything".to_owned()
+    } else if ratio.contains(1.0) {
         format!("effects below {:.0} % would not have shown", effect.detectable * 100.0)
     } else {
         format!("the same binary differs from itself by up to {:.0} %", floor * 100.0)

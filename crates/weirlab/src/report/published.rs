@@ -31,7 +31,8 @@ pub(super) fn compared(
 ) -> Result<Vec<Compared>, ReportError> {
     let mut all = Vec::new();
     let Some(csv) = csv else { return Ok(all) };
-    for case in &analysis.cases {
+    // Kong's figures are of HTTPS alone.
+    for case in analysis.cases.iter().filter(|case| case.case.scheme == "https") {
         let Some(published) = &case.case.published else { continue };
         let theirs = rows_of(csv, published)?;
         let ours = case.cells.iter().filter(|cell| !cell.control).filter_map(|cell| measured(cell, colours));

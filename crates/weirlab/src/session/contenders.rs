@@ -56,6 +56,8 @@ fn installed(named: &Named<'_>, name: &str) -> Result<Contender, String> {
     let (binary, unavailable) = match target.binary(said) {
         _ if !target.has_process() => (PathBuf::new(), None),
         Ok(binary) => (binary, None),
+        // A program that was named and is none is a mistake; one that is not installed is known to be missing.
+        Err(error) if said.is_some() => return Err(error.to_string()),
         Err(error) => (PathBuf::new(), Some(error.to_string())),
     };
     let manifest = TargetManifest::default();
