@@ -1,7 +1,7 @@
 //! Puts in force what is committed.
 use super::DataPlane;
 use super::known::{InForce, Known, hash};
-use crate::aside::aside;
+use crate::aside::behind;
 use crate::configuration::not_in_force;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Publisher {
             let warning = not_in_force(&document.not_in_force(&plugins));
             Outcome { published, document, warning }
         };
-        match aside("weir-compile", work).await {
+        match behind("weir-compile", work).await {
             Ok(Outcome { published: Ok(()), document, warning }) => {
                 self.known.put_in_force(InForce { revision, hash: hash(revision), document });
                 self.warn(warning);
