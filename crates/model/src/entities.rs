@@ -174,7 +174,7 @@ impl Entities {
         }
     }
 
-    /// The whole configuration, for compiling.
+    /// The whole configuration, for compiling; entities of a kind stand in the order of their ids.
     pub fn document(&self) -> Document {
         let mut document = Document::default();
         self.by_id.values().for_each(|entity| document.push(entity.clone()));

@@ -206,7 +206,7 @@ impl Exchange {
 
     /// The route that the request matched.
     pub fn route(&self) -> Option<&CompiledRoute> {
-        self.route.map(|index| &self.snapshot.routes[index as usize])
+        self.route.map(|index| &*self.snapshot.routes[index as usize])
     }
 
     /// The service that the route leads to.

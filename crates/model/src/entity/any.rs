@@ -1,6 +1,7 @@
 //! An entity of any kind.
 use super::*;
 use crate::document::Document;
+use crate::entities::Change;
 use crate::schema::{Json, Record, RecordSchema};
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,22 @@ macro_rules! any_kind {
             pub fn push(&mut self, entity: Entity) {
                 match entity {
                     $(Entity::$kind(entity) => self.$collection.push(entity)),*
+                }
+            }
+
+            /// Follows a change of a document whose entities stand in the order of their ids.
+            pub fn follow(&mut self, change: &Change) {
+                match change.kind {
+                    $(EntityKind::$kind => {
+                        let list = &mut self.$collection;
+                        let place = list.binary_search_by_key(&change.id, |entity| entity.id);
+                        match (&change.entity, place) {
+                            (Some(Entity::$kind(entity)), Ok(at)) => list[at] = entity.clone(),
+                            (Some(Entity::$kind(entity)), Err(at)) => list.insert(at, entity.clone()),
+                            (_, Ok(at)) => drop(list.remove(at)),
+                            (_, Err(_)) => {}
+                        }
+                    })*
                 }
             }
 

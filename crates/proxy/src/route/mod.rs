@@ -30,6 +30,7 @@ pub use pattern::Captures;
 pub(crate) use pattern::Patterns;
 pub use priority::Calculation;
 pub(crate) use priority::Part;
+pub(crate) use subroute::are_alike;
 pub(crate) use uri::push_encoded;
 pub use uri::{normalize_path, upstream_path};
 

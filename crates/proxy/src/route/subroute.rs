@@ -30,6 +30,13 @@ pub(super) struct Subroute<'a> {
     pub(super) order: (u64, Uuid),
 }
 
+/// Whether two routes match the same requests, with the same priority.
+pub(crate) fn are_alike(a: &Route, b: &Route) -> bool {
+    (a.id, is_stream(a), a.regex_priority) == (b.id, is_stream(b), b.regex_priority)
+        && (&a.hosts, &a.paths, &a.methods, &a.headers) == (&b.hosts, &b.paths, &b.methods, &b.headers)
+        && (&a.snis, &a.sources, &a.destinations) == (&b.snis, &b.sources, &b.destinations)
+}
+
 /// The parts of all routes, best first.
 pub(super) fn ranked<'a>(routes: &[&'a Route], calculation: Calculation) -> Vec<Subroute<'a>> {
     let mut all: Vec<_> =

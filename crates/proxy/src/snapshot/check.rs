@@ -2,8 +2,11 @@
 
 use super::compile::{Compilation, CompileError, Compiler};
 use super::instances::Instances;
+use super::last::Identities;
+use super::users::Users;
 use crate::route::Patterns;
 use crate::tls::{self, Certificates, TlsError, Verify};
+use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind, Service};
 use weir_model::{Document, Entities};
 
@@ -11,7 +14,7 @@ impl Compiler {
     /// Whether an entity can be compiled among these others. What passes here alone passes in every document.
     pub fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
         let document = document(entity, others);
-        let compilation = Compilation::new(self, &document);
+        let compilation = Compilation::new(self, &document, Arc::new(Users::new(&document)));
         match entity {
             Entity::Routes(route) => drop(compilation.router(&[route], &mut Patterns::default())),
             Entity::Plugins(_) => drop(compilation.plugins(&mut Instances::default())),
@@ -31,7 +34,11 @@ impl Compiler {
 
     fn check_tls(&self, compilation: &Compilation<'_>, document: &Document) {
         match Certificates::build(document, self.default_certificate.clone()) {
-            Ok(certificates) => drop(compilation.services(&certificates)),
+            Ok(certificates) => {
+                let of = (document.certificates.clone(), document.snis.clone());
+                let identities = Identities { certificates: Arc::new(certificates), of };
+                drop(compilation.services(&Arc::new(identities), None));
+            }
             Err(errors) => {
                 errors.into_iter().for_each(|error| compilation.fail("certificates".into(), error))
             }

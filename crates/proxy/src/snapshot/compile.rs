@@ -1,21 +1,19 @@
 //! Document to snapshot. Everything that can fail fails here, off the workers' threads, before anything changes.
 
 use super::instances::Instances;
+use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Placed, Scopes};
-use super::{CompiledRoute, CompiledService, Consumer, Destination, Snapshot};
+use super::services::Positions;
+use super::users::Users;
+use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::chain::Instance;
-use crate::exchange::ConsumerIndex;
 use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
-use crate::tls::{self, Certificates, CertifiedKey, Verify};
-use crate::upstream::balance::{Balancer, Cursors};
-use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use crate::tls::{Certificates, CertifiedKey};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, Protocol};
 use weir_model::{Document, Uuid};
 
@@ -48,46 +46,33 @@ pub struct Compiler {
     pub retained: Arc<Retained>,
 }
 
-/// Round-robin positions, by the upstream's id.
-#[derive(Default)]
-pub(super) struct Positions(pub(super) Mutex<HashMap<Uuid, Arc<Cursors>>>);
-
-impl Positions {
-    /// Forgets upstreams that are no more; balancers still in use keep their own.
-    fn keep_those_of(&self, document: &Document) {
-        let ids: HashSet<Uuid> = document.upstreams.iter().map(|upstream| upstream.id).collect();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| ids.contains(id));
-    }
-}
-
 impl Compiler {
-    /// Compiles the document, or says everything that is wrong with it.
+    /// Compiles the document, or says everything that is wrong with it. What depends on nothing that has changed since
+    /// the last time is used again, so that a change costs what it changes.
     pub fn compile(&self, document: &Document) -> Result<Snapshot, Vec<CompileError>> {
-        let compilation = Compilation::new(self, document);
-        let snapshot = compilation.snapshot();
+        let last = self.retained.get::<Last>();
+        let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let compilation = Compilation::new(self, document, last.users(document));
+        let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
-        match compilation.errors.into_inner() {
-            errors if errors.is_empty() => snapshot.ok_or(errors),
-            errors => Err(errors),
+        match (compilation.errors.into_inner(), compiled) {
+            (errors, Some(parts)) if errors.is_empty() => Ok(last.keep(parts)),
+            (errors, _) => Err(errors),
         }
     }
 }
 
 /// One document on its way to a snapshot.
 pub(super) struct Compilation<'d> {
-    compiler: &'d Compiler,
-    document: &'d Document,
-    consumers: HashMap<Uuid, ConsumerIndex>,
-    disabled: HashSet<Uuid>,
+    pub(super) compiler: &'d Compiler,
+    pub(super) document: &'d Document,
+    users: Arc<Users>,
     pub(super) errors: RefCell<Vec<CompileError>>,
 }
 
 impl<'d> Compilation<'d> {
-    pub(super) fn new(compiler: &'d Compiler, document: &'d Document) -> Self {
-        let consumers =
-            document.consumers.iter().zip(0u32..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
-        let disabled = document.services.iter().filter(|service| !service.enabled).map(|s| s.id).collect();
-        Self { compiler, document, consumers, disabled, errors: RefCell::default() }
+    pub(super) fn new(compiler: &'d Compiler, document: &'d Document, users: Arc<Users>) -> Self {
+        Self { compiler, document, users, errors: RefCell::default() }
     }
 
     pub(super) fn fail(&self, entity: String, message: impl ToString) {
@@ -95,26 +80,27 @@ impl<'d> Compilation<'d> {
     }
 
     /// Goes on after an error, so that all are found.
-    fn snapshot(&self) -> Option<Snapshot> {
-        let certificates = self.certificates();
-        let services = self.services(&certificates);
-        let plugins = self.compiler.retained.get::<LastInstances>();
-        let plugins =
-            Scopes::new(self.plugins(&mut plugins.0.lock().unwrap_or_else(PoisonError::into_inner)));
-        let off = |route: &entity::Route| route.service.is_some_and(|id| self.disabled.contains(&id));
+    fn snapshot(&self, last: &mut LastParts) -> Option<Parts> {
+        let identities = last.identities(self.document).unwrap_or_else(|| Arc::new(self.identities(last)));
+        let before = last.parts.as_ref().map(|parts| &*parts.services);
+        let services = last.services(self.document, &identities);
+        let services = services.unwrap_or_else(|| Arc::new(self.services(&identities, before)));
+        let plugins = last.plugins(self.document, &self.users);
+        let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(&mut last.instances)));
+        let off = |route: &entity::Route| route.service.is_some_and(|id| services.disabled.contains(&id));
         let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
-        let routes: Vec<&Arc<entity::Route>> = served.collect();
-        let patterns = self.compiler.retained.get::<LastPatterns>();
-        let router = self.router(&routes, &mut patterns.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let routes = routes.into_iter().map(|route| self.route(route, &services, &plugins)).collect();
-        let consumer = |c: &Arc<entity::Consumer>| Consumer { id_text: text(c.id), entity: c.clone() };
-        Some(Snapshot {
-            router: router?,
-            routes,
-            consumers: self.document.consumers.iter().map(consumer).collect(),
-            global: plugins.chain(None, None),
-            certificates,
-        })
+        let served: Vec<&Arc<entity::Route>> = served.collect();
+        let router = match last.router(&served) {
+            Some(router) => Some(router),
+            None => self.router(&served, &mut last.patterns).map(Arc::new),
+        };
+        let mut known = last.routes(&plugins);
+        let compiled = served.into_iter().map(|route| {
+            let service = route.service.and_then(|id| services.get(id));
+            known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, &plugins)))
+        });
+        let routes = compiled.collect();
+        Some(Parts { identities, services, users: self.users.clone(), plugins, routes, router: router? })
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
@@ -128,153 +114,42 @@ impl<'d> Compilation<'d> {
         Router::rebuild(&routes, Calculation::default(), patterns).map_err(fail).ok()
     }
 
-    fn certificates(&self) -> Arc<Certificates> {
+    /// Parses certificates that have changed.
+    fn identities(&self, last: &LastParts) -> Identities {
         let default = self.compiler.default_certificate.clone();
-        let last = self.compiler.retained.get::<LastCertificates>();
-        let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let built = match &*last {
-            Some(last) => last.rebuild(self.document),
+        let built = match &last.parts {
+            Some(parts) => parts.identities.certificates.rebuild(self.document),
             None => Certificates::build(self.document, default.clone()),
         };
-        let built = built.unwrap_or_else(|errors| {
+        let certificates = built.unwrap_or_else(|errors| {
             errors.into_iter().for_each(|error| self.fail("certificates".into(), error));
             Certificates::only(default)
         });
-        let built = Arc::new(built);
-        *last = Some(built.clone());
-        built
+        let of = (self.document.certificates.clone(), self.document.snis.clone());
+        Identities { certificates: Arc::new(certificates), of }
     }
 
     fn route(
         &self,
         route: &Arc<entity::Route>,
-        services: &HashMap<Uuid, Arc<CompiledService>>,
-        plugins: &Scopes,
+        service: Option<&Arc<CompiledService>>,
+        plugins: &Plugins,
     ) -> CompiledRoute {
         CompiledRoute {
             id_text: text(route.id),
-            service: route.service.and_then(|id| services.get(&id).cloned()),
-            chain: plugins.chain(Some(route.id), route.service),
+            service: service.cloned(),
+            chain: plugins.scopes.chain(Some(route.id), route.service),
             http: route.protocols.contains(&Protocol::Http),
             https: route.protocols.contains(&Protocol::Https),
             entity: route.clone(),
         }
     }
 
-    // ---- services and upstreams ----
-
-    pub(super) fn services(&self, certificates: &Certificates) -> HashMap<Uuid, Arc<CompiledService>> {
-        let upstreams = Upstreams::new(self.document);
-        let http = |s: &&Arc<entity::Service>| matches!(s.protocol, Protocol::Http | Protocol::Https);
-        let compiled = self.document.services.iter().filter(http).filter_map(|service| {
-            let tls = self.service_tls(service, certificates)?;
-            let destination = match upstreams.by_name.get(service.host.as_str()) {
-                Some(upstream) => Destination::Upstream(self.balancer(service, upstream, &upstreams, tls)),
-                None => {
-                    let place = (service.host.as_str(), service.port);
-                    Destination::Host(self.endpoint(service, place, None, &tls))
-                }
-            };
-            let id_text = text(service.id);
-            Some((service.id, Arc::new(CompiledService { entity: service.clone(), id_text, destination })))
-        });
-        compiled.collect()
-    }
-
-    fn balancer(
-        &self,
-        service: &entity::Service,
-        upstream: &entity::Upstream,
-        upstreams: &Upstreams<'_>,
-        tls: Option<ServiceTls>,
-    ) -> Arc<Balancer> {
-        let targets = upstreams.targets.get(&upstream.id).map_or(&[][..], Vec::as_slice);
-        let endpoints = targets.iter().filter_map(|target| {
-            let Some((host, port)) = host_port(&target.target) else {
-                self.fail(format!("target {}", target.target), "write it as host:port");
-                return None;
-            };
-            Some((self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls), target.weight))
-        });
-        let positions = self.compiler.retained.get::<Positions>();
-        let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = || Arc::new(Cursors::new(self.compiler.workers));
-        let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
-        drop(positions);
-        Arc::new(Balancer::new(endpoints.collect(), cursors))
-    }
-
-    fn endpoint(
-        &self,
-        service: &entity::Service,
-        place: (&str, u16),
-        host_header: Option<&str>,
-        tls: &Option<ServiceTls>,
-    ) -> Endpoint {
-        let ids = self.compiler.retained.get::<EndpointIds>();
-        let tls = tls.as_ref().map(|tls| (tls.config.clone(), tls.profile.as_str()));
-        Endpoint::new(&ids, service.protocol, place, host_header, tls)
-    }
-
-    /// How the service's connections are secured; `None` where that cannot be compiled.
-    fn service_tls(
-        &self,
-        service: &entity::Service,
-        certificates: &Certificates,
-    ) -> Option<Option<ServiceTls>> {
-        if service.protocol != Protocol::Https {
-            return Some(None);
-        }
-        let verify = match service.tls_verify {
-            Some(true) => self.verification(service),
-            _ => None,
-        };
-        let identity = service.client_certificate.and_then(|id| certificates.get(id));
-        let profile = self.tls_profile(service);
-        let configs = self.compiler.retained.get::<ClientConfigs>();
-        match configs.get(&profile, || tls::client_config(verify, identity)) {
-            Ok(config) => Some(Some(ServiceTls { config, profile })),
-            Err(error) => {
-                self.fail(named("service", &service.name, service.id), error);
-                None
-            }
-        }
-    }
-
-    /// What to check the upstream's certificate against: the service's certificates, else those of the settings.
-    fn verification(&self, service: &entity::Service) -> Option<Verify> {
-        let pems = self.trusted(service);
-        let mut roots = Vec::new();
-        for pem in pems {
-            match tls::ca_certificates(pem) {
-                Ok(certificates) => roots.extend(certificates),
-                Err(error) => self.fail(named("service", &service.name, service.id), error),
-            }
-        }
-        if roots.is_empty() {
-            roots = self.compiler.trusted_certificates.clone();
-        }
-        Some(Verify { roots, depth: service.tls_verify_depth })
-    }
-
-    fn trusted(&self, service: &entity::Service) -> Vec<&str> {
-        let ids = service.ca_certificates.as_deref().unwrap_or_default();
-        let named = self.document.ca_certificates.iter().filter(|ca| ids.contains(&ca.id));
-        named.map(|ca| ca.cert.as_str()).collect()
-    }
-
-    /// Equal for services whose connections may be shared; changes with the certificates behind the ids.
-    fn tls_profile(&self, service: &entity::Service) -> String {
-        let mut hasher = DefaultHasher::new();
-        (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
-        if let Some(id) = service.client_certificate {
-            let own = self.document.certificates.iter().find(|c| c.id == id);
-            own.map(|c| (&c.cert, &c.key)).hash(&mut hasher);
-        }
-        format!("{:016x}", hasher.finish())
-    }
-
     // ---- plugins ----
+
+    fn scopes(&self, last: &mut Instances) -> Plugins {
+        Plugins { of: self.document.plugins.clone(), scopes: Scopes::new(self.plugins(last)) }
+    }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
         let shared = Shared::default();
@@ -287,7 +162,7 @@ impl<'d> Compilation<'d> {
     fn plugin(&self, entity: &Arc<entity::Plugin>, shared: &Shared, last: &mut Instances) -> Option<Placed> {
         let definition = PLUGINS.iter().find(|definition| definition.name == entity.name)?;
         let retained = &self.compiler.retained;
-        let build = Build::new(self.document, retained, entity, &self.consumers, shared);
+        let build = Build::new(self.document, retained, entity, &self.users.index, shared);
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
                 definition,
@@ -299,7 +174,7 @@ impl<'d> Compilation<'d> {
                 },
                 route: entity.route,
                 service: entity.service,
-                consumer: entity.consumer.and_then(|id| self.consumers.get(&id).copied()),
+                consumer: entity.consumer.and_then(|id| self.users.index.get(&id).copied()),
             }),
             Err(error) => {
                 self.fail(named("plugin", &Some(entity.name.clone()), entity.id), error);
@@ -309,71 +184,11 @@ impl<'d> Compilation<'d> {
     }
 }
 
-/// How one service's connections are secured.
-struct ServiceTls {
-    config: Arc<rustls::ClientConfig>,
-    profile: String,
-}
-
-/// What was compiled last, so that only certificates that changed are parsed.
-#[derive(Default)]
-struct LastCertificates(Mutex<Option<Arc<Certificates>>>);
-
-/// The regexes that were compiled last.
-#[derive(Default)]
-struct LastPatterns(Mutex<Patterns>);
-
-/// The plugins' instances that were built last.
-#[derive(Default)]
-struct LastInstances(Mutex<Instances>);
-
-/// TLS configurations towards upstreams that are in use, so that sessions are resumed over reloads.
-#[derive(Default)]
-struct ClientConfigs(Mutex<HashMap<String, Weak<rustls::ClientConfig>>>);
-
-impl ClientConfigs {
-    fn get(
-        &self,
-        profile: &str,
-        make: impl FnOnce() -> Result<Arc<rustls::ClientConfig>, tls::TlsError>,
-    ) -> Result<Arc<rustls::ClientConfig>, tls::TlsError> {
-        let mut configs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = configs.get(profile).and_then(Weak::upgrade) {
-            return Ok(config);
-        }
-        let config = make()?;
-        configs.retain(|_, config| config.strong_count() > 0);
-        configs.insert(profile.to_owned(), Arc::downgrade(&config));
-        Ok(config)
-    }
-}
-
-/// The document's upstreams by name, and their targets.
-struct Upstreams<'d> {
-    by_name: HashMap<&'d str, &'d Arc<entity::Upstream>>,
-    targets: HashMap<Uuid, Vec<&'d Arc<entity::Target>>>,
-}
-
-impl<'d> Upstreams<'d> {
-    fn new(document: &'d Document) -> Self {
-        let mut targets: HashMap<Uuid, Vec<&Arc<entity::Target>>> = HashMap::new();
-        for target in &document.targets {
-            targets.entry(target.upstream).or_default().push(target);
-        }
-        Self { by_name: document.upstreams.iter().map(|u| (u.name.as_str(), u)).collect(), targets }
-    }
-}
-
 fn is_http(route: &entity::Route) -> bool {
     route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
 }
 
-fn host_port(target: &str) -> Option<(&str, u16)> {
-    let (host, port) = target.rsplit_once(':')?;
-    Some((host, port.parse().ok()?))
-}
-
-fn text(id: Uuid) -> Box<str> {
+pub(super) fn text(id: Uuid) -> Box<str> {
     id.to_string().into()
 }
 

@@ -3,9 +3,12 @@
 mod check;
 mod compile;
 mod instances;
+mod last;
 mod scopes;
+mod services;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use crate::chain::Chain;
 use crate::route::Router;
@@ -20,9 +23,9 @@ pub use compile::{CompileError, Compiler};
 
 /// The configuration in force, compiled.
 pub struct Snapshot {
-    pub(crate) router: Router,
-    pub(crate) routes: Vec<CompiledRoute>,
-    pub(crate) consumers: Vec<Consumer>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) routes: Arc<[Arc<CompiledRoute>]>,
+    pub(crate) consumers: Arc<[Consumer]>,
     /// The plugins of no route: global ones see requests that matched nothing.
     pub(crate) global: Chain,
     /// Handed to the TLS listeners when the snapshot is published.

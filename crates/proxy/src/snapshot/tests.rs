@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::plugin::{Hooks, Json};
+use crate::route::{Query, Scheme};
 use crate::testing::{Gateway, entity, id};
 use crate::tls::default_certificate;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
@@ -33,6 +35,8 @@ fn instances_are_kept_unless_their_configuration_or_what_they_looked_at_may_have
     document.plugins = vec![plugin(2, "key-auth", json!({ "key_names": ["apikey"] })), terminates(503)];
     let compile = |document: &Document| instances(&compiler.compile(document).unwrap());
     let first = compile(&document);
+    assert!(Arc::ptr_eq(&first[0], &compile(&document)[0]), "nothing has changed");
+    document.keyauth_credentials.pop();
     let second = compile(&document);
     assert!(!Arc::ptr_eq(&first[0], &second[0]), "key-auth looks at the credentials");
     assert!(Arc::ptr_eq(&first[1], &second[1]));
@@ -112,7 +116,7 @@ fn a_service_is_checked_with_the_certificates_that_it_names() {
 #[test]
 fn positions_of_upstreams_that_are_no_more_are_forgotten() {
     let compiler = compiler();
-    let positions = compiler.retained.get::<super::compile::Positions>();
+    let positions = compiler.retained.get::<super::services::Positions>();
     for number in 1..=5 {
         let mut document = Document::default();
         let upstream = json!({ "id": id(number), "name": "u" });
@@ -122,4 +126,140 @@ fn positions_of_upstreams_that_are_no_more_are_forgotten() {
         let kept: Vec<_> = positions.0.lock().unwrap().keys().copied().collect();
         assert_eq!(kept, [id(number)]);
     }
+}
+
+/// What a snapshot does, as text: of each route its service, where that leads, and its plugins.
+fn described(snapshot: &Snapshot) -> String {
+    let endpoint =
+        |it: &Endpoint| format!("{}:{} as {} tls {}", it.host, it.port, it.authority, it.tls.is_some());
+    let leads = |service: &CompiledService| match &service.destination {
+        Destination::Host(host) => endpoint(host),
+        Destination::Upstream(balancer) => (0..4)
+            .filter_map(|_| balancer.next(0, &[]))
+            .map(endpoint)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
+    };
+    let chain = |chain: &Chain| -> Vec<String> {
+        let of = |step: &crate::chain::Step| {
+            let base = step.base.as_ref().map(|instance| instance.id);
+            let here = step.here.as_ref().map(|instance| instance.id);
+            let consumers: Vec<_> = step.consumer_here.iter().chain(&step.consumer_anywhere).collect();
+            let of_each =
+                consumers.iter().flat_map(|own| own.iter().map(|(consumer, it)| (consumer.0, it.id)));
+            format!("{base:?} {here:?} {:?}", of_each.collect::<BTreeSet<_>>())
+        };
+        chain.steps.iter().map(of).collect()
+    };
+    let routes = snapshot.routes.iter().map(|route| {
+        let service = route.service.as_ref().map(|service| (&service.entity, leads(service)));
+        format!("{:?} {service:?} {:?}\n", route.entity, chain(&route.chain))
+    });
+    let found = (0..6).map(|n| {
+        let header: &crate::route::HeaderLookup<'_> = &|_, _| false;
+        let query = Query {
+            method: "GET",
+            host: "h.test",
+            path: &format!("/{n}"),
+            scheme: Scheme::Http,
+            sni: None,
+            dst_port: 80,
+            header,
+        };
+        format!("{:?}\n", snapshot.router.find(&query))
+    });
+    let consumers = snapshot.consumers.iter().map(|consumer| format!("{:?}\n", consumer.entity));
+    routes.chain(found).chain(consumers).chain(chain(&snapshot.global)).collect()
+}
+
+/// A change of a small configuration: the `n`th entity of a kind becomes of this shape, or goes.
+fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
+    fn put<T>(list: &mut Vec<Arc<T>>, id_of: impl Fn(&T) -> weir_model::Uuid, new: Arc<T>, gone: bool) {
+        list.retain(|it| id_of(it) != id_of(&new));
+        if !gone {
+            let at = list.partition_point(|it| id_of(it) < id_of(&new));
+            list.insert(at, new);
+        }
+    }
+    let d = document;
+    let own = id(n);
+    match kind {
+        0 => {
+            let service = (shape % 3 < 2).then(|| json!({ "id": id(u128::from(shape % 2)) }));
+            let route = json!({ "id": own, "paths": [format!("/{}", shape % 5)], "tags": [shape.to_string()], "service": service });
+            put(&mut d.routes, |it| it.id, entity(route), gone);
+        }
+        1 => {
+            let host = ["upstream.test", "a.test", "b.test"][usize::from(shape % 3)];
+            let protocol = if shape % 5 == 0 { "https" } else { "http" };
+            let service = json!({ "id": own, "host": host, "protocol": protocol, "enabled": shape % 7 != 0 });
+            put(&mut d.services, |it| it.id, entity(service), gone);
+        }
+        2 => {
+            let name = if n % 2 == 0 { "upstream.test" } else { "a.test" };
+            let upstream = json!({ "id": own, "name": name, "slots": 10 + u32::from(shape) });
+            put(&mut d.upstreams, |it| it.id, entity(upstream), gone);
+        }
+        3 => {
+            let target =
+                json!({ "id": own, "upstream": { "id": id(n % 2) }, "target": format!("t{shape}.test:80") });
+            put(&mut d.targets, |it| it.id, entity(target), gone);
+        }
+        4 => {
+            let route = (shape % 2 == 0).then(|| json!({ "id": id(u128::from(shape % 3)) }));
+            let consumer = (shape % 3 == 0).then(|| json!({ "id": id(u128::from(shape % 2)) }));
+            let config = json!({ "status_code": 500 + u32::from(shape) });
+            let plugin = json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer, "config": config });
+            put(&mut d.plugins, |it| it.id, entity(plugin), gone);
+        }
+        _ => {
+            let consumer = json!({ "id": own, "username": format!("{n}-{shape}") });
+            put(&mut d.consumers, |it| it.id, entity(consumer), gone);
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_used_again_is_what_would_have_been_compiled(
+        changes in proptest::collection::vec((0u8..6, 0u128..4, 0u8..30, proptest::bool::weighted(0.2)), 1..40)
+    ) {
+        let lasting = compiler();
+        let mut document = Document::default();
+        for (kind, n, shape, gone) in changes {
+            changed(&mut document, kind, n, shape, gone);
+            let again = lasting.compile(&document).map(|snapshot| described(&snapshot));
+            let anew = compiler().compile(&document).map(|snapshot| described(&snapshot));
+            proptest::prop_assert_eq!(again, anew);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_one_route_compiles_that_route() {
+    let compiler = compiler();
+    let mut document = Gateway::new().document;
+    document.routes.push(entity(json!({ "id": id(0x62), "paths": ["/other"] })));
+    let first = compiler.compile(&document).unwrap();
+    document.routes[1] = entity(json!({ "id": id(0x62), "paths": ["/other"], "tags": ["new"] }));
+    let second = compiler.compile(&document).unwrap();
+    assert!(Arc::ptr_eq(&first.routes[0], &second.routes[0]));
+    assert_eq!(second.routes[1].entity.tags, Some(vec!["new".to_owned()]));
+    assert!(Arc::ptr_eq(&first.router, &second.router), "it asks for what it asked for");
+    document.routes[1] = entity(json!({ "id": id(0x62), "paths": ["/elsewhere"] }));
+    let third = compiler.compile(&document).unwrap();
+    assert!(Arc::ptr_eq(&second.routes[0], &third.routes[0]));
+    assert!(!Arc::ptr_eq(&second.router, &third.router));
+}
+
+#[test]
+fn what_was_refused_is_refused_again() {
+    let compiler = compiler();
+    let mut document = Gateway::new().document;
+    document.plugins = vec![plugin(2, "request-termination", json!({ "status_code": "many" }))];
+    let refused = |document: &Document| compiler.compile(document).err();
+    let first = refused(&document);
+    assert!(first.is_some());
+    assert_eq!(refused(&document), first);
 }

@@ -1,0 +1,134 @@
+//! What was compiled last. Documents share the entities that did not change, so that lists of the same ones are known by
+//! their addresses, and what was compiled from them is used again.
+
+use super::instances::Instances;
+use super::scopes::Scopes;
+use super::services::Services;
+use super::users::Users;
+use super::{CompiledRoute, CompiledService, Snapshot};
+use crate::route::{Patterns, Router, are_alike};
+use crate::tls::Certificates;
+use std::sync::{Arc, Mutex};
+use weir_model::Document;
+use weir_model::entity;
+
+/// Retained from one compilation to the next.
+#[derive(Default)]
+pub(super) struct Last(pub(super) Mutex<LastParts>);
+
+/// The parts of the last snapshot that could be compiled.
+#[derive(Default)]
+pub(super) struct LastParts {
+    pub(super) parts: Option<Parts>,
+    pub(super) instances: Instances,
+    pub(super) patterns: Patterns,
+}
+
+/// What a snapshot is made of.
+pub(super) struct Parts {
+    pub(super) identities: Arc<Identities>,
+    pub(super) services: Arc<Services>,
+    pub(super) users: Arc<Users>,
+    pub(super) plugins: Arc<Plugins>,
+    pub(super) routes: Arc<[Arc<CompiledRoute>]>,
+    pub(super) router: Arc<Router>,
+}
+
+/// Certificates, and what they were compiled from.
+pub(super) struct Identities {
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) of: (Vec<Arc<entity::Certificate>>, Vec<Arc<entity::Sni>>),
+}
+
+/// Plugins, and what they were compiled from beside users.
+pub(super) struct Plugins {
+    pub(super) scopes: Scopes,
+    pub(super) of: Vec<Arc<entity::Plugin>>,
+}
+
+/// Whether these are the same entities.
+pub(super) fn same<T>(a: &[Arc<T>], b: &[Arc<T>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+}
+
+impl LastParts {
+    /// Makes a snapshot of the parts, which will be the last.
+    pub(super) fn keep(&mut self, parts: Parts) -> Snapshot {
+        let snapshot = Snapshot {
+            router: parts.router.clone(),
+            routes: parts.routes.clone(),
+            consumers: parts.users.consumers.clone(),
+            global: parts.plugins.scopes.chain(None, None),
+            certificates: parts.identities.certificates.clone(),
+        };
+        self.parts = Some(parts);
+        snapshot
+    }
+
+    pub(super) fn users(&self, document: &Document) -> Arc<Users> {
+        let known = self.parts.as_ref().map(|parts| &parts.users).filter(|users| users.are_of(document));
+        known.cloned().unwrap_or_else(|| Arc::new(Users::new(document)))
+    }
+
+    pub(super) fn identities(&self, document: &Document) -> Option<Arc<Identities>> {
+        let known = &self.parts.as_ref()?.identities;
+        let (certificates, snis) = &known.of;
+        let unchanged = same(certificates, &document.certificates) && same(snis, &document.snis);
+        unchanged.then(|| known.clone())
+    }
+
+    pub(super) fn services(
+        &self,
+        document: &Document,
+        identities: &Arc<Identities>,
+    ) -> Option<Arc<Services>> {
+        let known = &self.parts.as_ref()?.services;
+        known.are_of(document, identities).then(|| known.clone())
+    }
+
+    pub(super) fn plugins(&self, document: &Document, users: &Arc<Users>) -> Option<Arc<Plugins>> {
+        let parts = self.parts.as_ref()?;
+        let unchanged = Arc::ptr_eq(&parts.users, users) && same(&parts.plugins.of, &document.plugins);
+        unchanged.then(|| parts.plugins.clone())
+    }
+
+    /// The router, where these routes ask for what those before them asked for.
+    pub(super) fn router(&self, routes: &[&Arc<entity::Route>]) -> Option<Arc<Router>> {
+        let parts = self.parts.as_ref()?;
+        let alike = |(last, route): (&Arc<CompiledRoute>, &&Arc<entity::Route>)| {
+            Arc::ptr_eq(&last.entity, route) || are_alike(&last.entity, route)
+        };
+        let unchanged = parts.routes.len() == routes.len() && parts.routes.iter().zip(routes).all(alike);
+        unchanged.then(|| parts.router.clone())
+    }
+
+    /// The routes, where they have the same plugins.
+    pub(super) fn routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_> {
+        let parts = self.parts.as_ref().filter(|parts| Arc::ptr_eq(&parts.plugins, plugins));
+        KnownRoutes(parts.map_or(&[], |parts| &parts.routes))
+    }
+}
+
+/// Routes that were compiled last, to be asked for in the order of ids: that of documents from a store.
+pub(super) struct KnownRoutes<'l>(&'l [Arc<CompiledRoute>]);
+
+impl KnownRoutes<'_> {
+    /// The compiled route, if neither it nor its service has changed.
+    pub(super) fn take(
+        &mut self,
+        route: &Arc<entity::Route>,
+        service: Option<&Arc<CompiledService>>,
+    ) -> Option<Arc<CompiledRoute>> {
+        while let [first, rest @ ..] = self.0
+            && first.entity.id < route.id
+        {
+            self.0 = rest;
+        }
+        let known = self.0.first().filter(|known| Arc::ptr_eq(&known.entity, route))?;
+        let unchanged = match (&known.service, service) {
+            (Some(known), Some(service)) => Arc::ptr_eq(known, service),
+            (known, service) => known.is_none() && service.is_none(),
+        };
+        unchanged.then(|| known.clone())
+    }
+}

@@ -1,0 +1,285 @@
+//! Services and upstreams: how to reach what a route leads to.
+
+use super::compile::{Compilation, named, text};
+use super::last::{Identities, same};
+use super::{CompiledService, Destination};
+use crate::tls::{self, Certificates, Verify};
+use crate::upstream::balance::{Balancer, Cursors};
+use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use weir_model::entity::{self, Protocol};
+use weir_model::{Document, Uuid};
+
+impl Compilation<'_> {
+    /// Those that are served over HTTP, with what is unchanged of the last.
+    pub(super) fn services(&self, identities: &Arc<Identities>, last: Option<&Services>) -> Services {
+        let mut services = Services::new(self.document, identities.clone());
+        let last = last.filter(|last| last.trust_as(&services));
+        let upstreams = Upstreams::new(self.document);
+        for service in self.document.services.iter().filter(|service| is_http(service)) {
+            let balanced = upstreams.of(&service.host);
+            let known = last.and_then(|last| last.take(service, balanced.as_ref()));
+            let compiled = match known {
+                Some(known) => Some(known),
+                None => self.service(service, balanced.as_ref(), &identities.certificates).map(Arc::new),
+            };
+            if let Some(compiled) = compiled {
+                services.by_id.insert(service.id, (compiled, balanced));
+            }
+        }
+        services
+    }
+
+    fn service(
+        &self,
+        service: &Arc<entity::Service>,
+        balanced: Option<&Balanced>,
+        certificates: &Certificates,
+    ) -> Option<CompiledService> {
+        let tls = self.service_tls(service, certificates)?;
+        let destination = match balanced {
+            Some(balanced) => Destination::Upstream(self.balancer(service, balanced, tls)),
+            None => {
+                let place = (service.host.as_str(), service.port);
+                Destination::Host(self.endpoint(service, place, None, &tls))
+            }
+        };
+        Some(CompiledService { entity: service.clone(), id_text: text(service.id), destination })
+    }
+
+    fn balancer(
+        &self,
+        service: &entity::Service,
+        balanced: &Balanced,
+        tls: Option<ServiceTls>,
+    ) -> Arc<Balancer> {
+        let Balanced { upstream, targets } = balanced;
+        let endpoints = targets.iter().filter_map(|target| {
+            let Some((host, port)) = host_port(&target.target) else {
+                self.fail(format!("target {}", target.target), "write it as host:port");
+                return None;
+            };
+            Some((self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls), target.weight))
+        });
+        let positions = self.compiler.retained.get::<Positions>();
+        let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = || Arc::new(Cursors::new(self.compiler.workers));
+        let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
+        drop(positions);
+        Arc::new(Balancer::new(endpoints.collect(), cursors))
+    }
+
+    fn endpoint(
+        &self,
+        service: &entity::Service,
+        place: (&str, u16),
+        host_header: Option<&str>,
+        tls: &Option<ServiceTls>,
+    ) -> Endpoint {
+        let ids = self.compiler.retained.get::<EndpointIds>();
+        let tls = tls.as_ref().map(|tls| (tls.config.clone(), tls.profile.as_str()));
+        Endpoint::new(&ids, service.protocol, place, host_header, tls)
+    }
+
+    /// How the service's connections are secured; `None` where that cannot be compiled.
+    fn service_tls(
+        &self,
+        service: &entity::Service,
+        certificates: &Certificates,
+    ) -> Option<Option<ServiceTls>> {
+        if service.protocol != Protocol::Https {
+            return Some(None);
+        }
+        let verify = match service.tls_verify {
+            Some(true) => self.verification(service),
+            _ => None,
+        };
+        let identity = service.client_certificate.and_then(|id| certificates.get(id));
+        let profile = self.tls_profile(service);
+        let configs = self.compiler.retained.get::<ClientConfigs>();
+        match configs.get(&profile, || tls::client_config(verify, identity)) {
+            Ok(config) => Some(Some(ServiceTls { config, profile })),
+            Err(error) => {
+                self.fail(named("service", &service.name, service.id), error);
+                None
+            }
+        }
+    }
+
+    /// What to check the upstream's certificate against: the service's certificates, else those of the settings.
+    fn verification(&self, service: &entity::Service) -> Option<Verify> {
+        let pems = self.trusted(service);
+        let mut roots = Vec::new();
+        for pem in pems {
+            match tls::ca_certificates(pem) {
+                Ok(certificates) => roots.extend(certificates),
+                Err(error) => self.fail(named("service", &service.name, service.id), error),
+            }
+        }
+        if roots.is_empty() {
+            roots = self.compiler.trusted_certificates.clone();
+        }
+        Some(Verify { roots, depth: service.tls_verify_depth })
+    }
+
+    fn trusted(&self, service: &entity::Service) -> Vec<&str> {
+        let ids = service.ca_certificates.as_deref().unwrap_or_default();
+        let named = self.document.ca_certificates.iter().filter(|ca| ids.contains(&ca.id));
+        named.map(|ca| ca.cert.as_str()).collect()
+    }
+
+    /// Equal for services whose connections may be shared; changes with the certificates behind the ids.
+    fn tls_profile(&self, service: &entity::Service) -> String {
+        let mut hasher = DefaultHasher::new();
+        (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
+        if let Some(id) = service.client_certificate {
+            let own = self.document.certificates.iter().find(|c| c.id == id);
+            own.map(|c| (&c.cert, &c.key)).hash(&mut hasher);
+        }
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+/// How one service's connections are secured.
+struct ServiceTls {
+    config: Arc<rustls::ClientConfig>,
+    profile: String,
+}
+
+/// TLS configurations towards upstreams that are in use, so that sessions are resumed over reloads.
+#[derive(Default)]
+struct ClientConfigs(Mutex<HashMap<String, Weak<rustls::ClientConfig>>>);
+
+impl ClientConfigs {
+    fn get(
+        &self,
+        profile: &str,
+        make: impl FnOnce() -> Result<Arc<rustls::ClientConfig>, tls::TlsError>,
+    ) -> Result<Arc<rustls::ClientConfig>, tls::TlsError> {
+        let mut configs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = configs.get(profile).and_then(Weak::upgrade) {
+            return Ok(config);
+        }
+        let config = make()?;
+        configs.retain(|_, config| config.strong_count() > 0);
+        configs.insert(profile.to_owned(), Arc::downgrade(&config));
+        Ok(config)
+    }
+}
+
+/// Services as they were compiled, and what they were compiled from.
+pub(super) struct Services {
+    by_id: HashMap<Uuid, (Arc<CompiledService>, Option<Balanced>), RandomState>,
+    pub(super) disabled: HashSet<Uuid>,
+    of: (Vec<Arc<entity::Service>>, Vec<Arc<entity::Upstream>>, Vec<Arc<entity::Target>>),
+    authorities: Vec<Arc<entity::CaCertificate>>,
+    identities: Arc<Identities>,
+}
+
+impl Services {
+    /// None yet of the document.
+    fn new(document: &Document, identities: Arc<Identities>) -> Services {
+        let disabled = document.services.iter().filter(|service| !service.enabled);
+        Services {
+            by_id: HashMap::default(),
+            disabled: disabled.map(|service| service.id).collect(),
+            of: (document.services.clone(), document.upstreams.clone(), document.targets.clone()),
+            authorities: document.ca_certificates.clone(),
+            identities,
+        }
+    }
+
+    pub(super) fn get(&self, id: Uuid) -> Option<&Arc<CompiledService>> {
+        self.by_id.get(&id).map(|(compiled, _)| compiled)
+    }
+
+    /// Whether they are those of this document.
+    pub(super) fn are_of(&self, document: &Document, identities: &Arc<Identities>) -> bool {
+        let (services, upstreams, targets) = &self.of;
+        same(services, &document.services)
+            && same(upstreams, &document.upstreams)
+            && same(targets, &document.targets)
+            && same(&self.authorities, &document.ca_certificates)
+            && Arc::ptr_eq(&self.identities, identities)
+    }
+
+    /// Whether what secures their connections is the same.
+    fn trust_as(&self, other: &Services) -> bool {
+        same(&self.authorities, &other.authorities) && Arc::ptr_eq(&self.identities, &other.identities)
+    }
+
+    /// The compiled service, if neither it nor what it is balanced over has changed.
+    fn take(
+        &self,
+        service: &Arc<entity::Service>,
+        balanced: Option<&Balanced>,
+    ) -> Option<Arc<CompiledService>> {
+        let (known, known_balanced) = self.by_id.get(&service.id)?;
+        let unchanged = Arc::ptr_eq(&known.entity, service)
+            && match (known_balanced, balanced) {
+                (Some(known), Some(balanced)) => known.is(balanced),
+                (known, balanced) => known.is_none() && balanced.is_none(),
+            };
+        unchanged.then(|| known.clone())
+    }
+}
+
+/// An upstream and its targets.
+struct Balanced {
+    upstream: Arc<entity::Upstream>,
+    targets: Vec<Arc<entity::Target>>,
+}
+
+impl Balanced {
+    /// Whether it is what it was.
+    fn is(&self, other: &Balanced) -> bool {
+        Arc::ptr_eq(&self.upstream, &other.upstream) && same(&self.targets, &other.targets)
+    }
+}
+
+/// The document's upstreams by name, and their targets.
+struct Upstreams<'d> {
+    by_name: HashMap<&'d str, &'d Arc<entity::Upstream>>,
+    targets: HashMap<Uuid, Vec<Arc<entity::Target>>>,
+}
+
+impl<'d> Upstreams<'d> {
+    fn new(document: &'d Document) -> Self {
+        let mut targets: HashMap<Uuid, Vec<Arc<entity::Target>>> = HashMap::new();
+        for target in &document.targets {
+            targets.entry(target.upstream).or_default().push(target.clone());
+        }
+        Self { by_name: document.upstreams.iter().map(|u| (u.name.as_str(), u)).collect(), targets }
+    }
+
+    /// What a service with this host is balanced over.
+    fn of(&self, host: &str) -> Option<Balanced> {
+        let upstream = *self.by_name.get(host)?;
+        let targets = self.targets.get(&upstream.id).cloned().unwrap_or_default();
+        Some(Balanced { upstream: upstream.clone(), targets })
+    }
+}
+
+fn is_http(service: &entity::Service) -> bool {
+    matches!(service.protocol, Protocol::Http | Protocol::Https)
+}
+
+fn host_port(target: &str) -> Option<(&str, u16)> {
+    let (host, port) = target.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
+}
+
+/// Round-robin positions, by the upstream's id.
+#[derive(Default)]
+pub(super) struct Positions(pub(super) Mutex<HashMap<Uuid, Arc<Cursors>>>);
+
+impl Positions {
+    /// Forgets upstreams that are no more; balancers still in use keep their own.
+    pub(super) fn keep_those_of(&self, document: &Document) {
+        let ids: HashSet<Uuid> = document.upstreams.iter().map(|upstream| upstream.id).collect();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| ids.contains(id));
+    }
+}
