@@ -74,7 +74,8 @@ impl Control {
                     serve(options(&settings, own), &settings, compiler, &entities.document(), |errors| {
                         errors.iter().map(ToString::to_string).collect()
                     })?;
-                let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins);
+                let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins)
+                    .map_err(StartError::System)?;
                 (plane, registry, Vec::new(), None)
             }
         };

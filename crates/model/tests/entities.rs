@@ -6,7 +6,7 @@ use EntityKind::*;
 use proptest::prelude::*;
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind, OnDelete};
-use weir_model::{Change, Entities, Reading, Refusal, Uuid};
+use weir_model::{Change, Document, Entities, Reading, Refusal, Uuid};
 
 const KINDS: [EntityKind; 7] = [Services, Routes, Consumers, KeyauthCredentials, Plugins, Upstreams, Targets];
 
@@ -160,6 +160,17 @@ proptest! {
                 }
             }
             agree(&entities, &naive)?;
+        }
+    }
+
+    #[test]
+    fn a_document_follows_changes(steps in steps()) {
+        let (mut entities, mut document) = (Entities::default(), Document::default());
+        for step in &steps {
+            for Change { kind, id, .. } in perform(&mut entities, step).unwrap_or_default() {
+                document.follow(&Change { kind, id, entity: entities.get(kind, id).cloned() });
+            }
+            prop_assert_eq!(&document, &entities.document());
         }
     }
 

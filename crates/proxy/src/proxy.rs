@@ -143,7 +143,11 @@ impl Proxy {
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
         snapshots.earlier.push(replaced);
-        snapshots.earlier.retain(|old| Arc::strong_count(old) > 1);
+        let in_use = |old: &mut Arc<Snapshot>| Arc::strong_count(old) > 1;
+        let unused: Vec<_> = snapshots.earlier.extract_if(.., |old| !in_use(old)).collect();
+        // Freeing takes a while, and others ask for the snapshot in force.
+        drop(snapshots);
+        drop(unused);
     }
 
     /// The snapshot in force.

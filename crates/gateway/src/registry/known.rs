@@ -1,7 +1,7 @@
 //! What readers, writer and publisher share.
 use crate::store::Revision;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 use weir_model::{Change, Document, Entities};
 
@@ -16,6 +16,22 @@ pub(crate) struct InForce {
     pub(crate) document: Document,
 }
 
+/// What was committed since it was asked for last.
+pub(super) enum News {
+    /// These changes, in their order.
+    Changes(Vec<Change>),
+    /// A configuration instead of the one before.
+    Whole(Box<Document>),
+}
+
+/// What has not been asked for yet.
+#[derive(Default)]
+struct Unseen {
+    changes: Vec<Change>,
+    /// Whether all was replaced, so that changes say nothing.
+    replaced: bool,
+}
+
 /// Identifies what a store has as of a revision.
 pub(super) fn hash(revision: Revision) -> String {
     format!("{:032x}", revision.0)
@@ -24,6 +40,8 @@ pub(super) fn hash(revision: Revision) -> String {
 /// What is committed, and what of it is in force.
 pub(super) struct Known {
     entities: RwLock<Entities>,
+    /// Changed under the lock of the entities.
+    unseen: Mutex<Unseen>,
     committed: watch::Sender<Revision>,
     in_force: Mutex<Arc<InForce>>,
     /// The newest revision that is in force or cannot be.
@@ -35,6 +53,7 @@ impl Known {
     pub(super) fn new(entities: Entities, in_force: InForce) -> Known {
         Known {
             entities: RwLock::new(entities),
+            unseen: Mutex::default(),
             committed: watch::Sender::new(in_force.revision),
             tried: watch::Sender::new(in_force.revision),
             in_force: Mutex::new(Arc::new(in_force)),
@@ -55,16 +74,26 @@ impl Known {
         self.committed.subscribe()
     }
 
-    /// The newest that is committed; as of which revision, `commits` has seen then.
-    pub(super) fn newest(&self, commits: &mut watch::Receiver<Revision>) -> (Revision, Document) {
+    /// What was committed since the last call; up to which revision, `commits` has seen then.
+    pub(super) fn news(&self, commits: &mut watch::Receiver<Revision>) -> (Revision, News) {
         let entities = self.entities();
-        (*commits.borrow_and_update(), entities.document())
+        let unseen = std::mem::take(&mut *self.unseen());
+        let news = match unseen.replaced {
+            true => News::Whole(Box::new(entities.document())),
+            false => News::Changes(unseen.changes),
+        };
+        (*commits.borrow_and_update(), news)
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, Unseen> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// These changes are committed.
     pub(super) fn follow(&self, revision: Revision, changes: &[Change]) {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         changes.iter().for_each(|change| entities.restore(change.clone()));
+        self.unseen().changes.extend_from_slice(changes);
         self.committed.send_replace(revision);
     }
 
@@ -72,6 +101,7 @@ impl Known {
     pub(super) fn replace(&self, revision: Revision, new: Entities) {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         *entities = new;
+        *self.unseen() = Unseen { replaced: true, ..Unseen::default() };
         self.committed.send_replace(revision);
     }
 
@@ -79,10 +109,14 @@ impl Known {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn put_in_force(&self, in_force: InForce) {
+    /// Returns what was in force before.
+    pub(super) fn put_in_force(&self, in_force: InForce) -> Arc<InForce> {
         let revision = in_force.revision;
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
+        let mut place = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *place, Arc::new(in_force));
+        drop(place);
         self.tried.send_replace(revision);
+        before
     }
 
     /// This revision cannot be in force.

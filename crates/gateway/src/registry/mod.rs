@@ -20,6 +20,7 @@ use crate::store::{Revision, Store};
 use known::Known;
 use publisher::Publisher;
 use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
 use weir_model::entity::{Entity, EntityKind};
@@ -99,13 +100,13 @@ impl Registry {
         revision: Revision,
         entities: Entities,
         plugins: &[PluginSchema],
-    ) -> Registry {
+    ) -> io::Result<Registry> {
         let in_force = InForce { revision, hash: known::hash(revision), document: entities.document() };
         let known = Arc::new(Known::new(entities, in_force));
         let (writes, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(Publisher::new(known.clone(), plane.clone(), plugins).run());
+        tokio::spawn(Publisher::start(known.clone(), plane.clone(), plugins)?.run());
         tokio::spawn(Writer::new(known.clone(), plane.clone(), store).run(queue));
-        Registry { known, plane, writes: Some(writes), turn: Mutex::default() }
+        Ok(Registry { known, plane, writes: Some(writes), turn: Mutex::default() })
     }
 
     /// The entities, as committed. The lock is for moments: never across an await.
@@ -182,7 +183,7 @@ impl Registry {
         let _turn = self.turn.lock().await;
         let plane = self.plane.clone();
         let work = move || plane.publish(&document).map(|()| (Entities::of(document.clone()), document));
-        let ended = |error: std::io::Error| CompileError {
+        let ended = |error: io::Error| CompileError {
             entity: "configuration".to_owned(),
             message: error.to_string(),
         };

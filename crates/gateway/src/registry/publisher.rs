@@ -1,9 +1,10 @@
 //! Puts in force what is committed.
 use super::DataPlane;
-use super::known::{InForce, Known, hash};
-use crate::aside::behind;
+use super::known::{InForce, Known, News, hash};
+use crate::aside::Background;
 use crate::configuration::not_in_force;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use weir_model::{Document, PluginSchema};
@@ -15,24 +16,56 @@ const REST: Duration = Duration::from_millis(20);
 /// Compiles what is newest, again and again: what is committed meanwhile is in the next.
 pub(super) struct Publisher {
     known: Arc<Known>,
-    plane: Arc<dyn DataPlane>,
-    plugins: Arc<[PluginSchema]>,
-    /// The warning of fields without effect, said once for as long as it stays the same.
-    warning: Option<String>,
+    background: Background,
+    state: Arc<Mutex<State>>,
 }
 
-/// What became of a configuration.
-struct Outcome {
-    published: Result<(), Vec<CompileError>>,
+/// What is compiled, and for whom. Built, copied and freed in the background alone: with many entities each of that takes
+/// long enough for a worker to notice.
+struct State {
+    plane: Arc<dyn DataPlane>,
+    plugins: Arc<[PluginSchema]>,
+    /// Everything that is committed, as of the last look.
     document: Document,
+    /// The warning of fields without effect, said once for as long as it stays the same.
     warning: Option<String>,
+    /// No longer in force.
+    before: Option<Arc<InForce>>,
+}
+
+impl State {
+    /// Takes the news over and puts the configuration in force.
+    fn publish(&mut self, news: News) -> Result<Document, Vec<CompileError>> {
+        self.before = None;
+        match news {
+            News::Changes(changes) => changes.iter().for_each(|change| self.document.follow(change)),
+            News::Whole(document) => self.document = *document,
+        }
+        self.plane.publish(&self.document)?;
+        let warning = not_in_force(&self.document.not_in_force(&self.plugins));
+        if self.warning != warning {
+            warning.iter().for_each(|warning| tracing::warn!("{warning}"));
+            self.warning = warning;
+        }
+        Ok(self.document.clone())
+    }
 }
 
 impl Publisher {
-    pub(super) fn new(known: Arc<Known>, plane: Arc<dyn DataPlane>, plugins: &[PluginSchema]) -> Publisher {
-        let warning = not_in_force(&known.in_force().document.not_in_force(plugins));
+    pub(super) fn start(
+        known: Arc<Known>,
+        plane: Arc<dyn DataPlane>,
+        plugins: &[PluginSchema],
+    ) -> io::Result<Publisher> {
+        let document = known.in_force().document.clone();
+        let warning = not_in_force(&document.not_in_force(plugins));
         warning.iter().for_each(|warning| tracing::warn!("{warning}"));
-        Publisher { known, plane, plugins: plugins.into(), warning }
+        let state = State { plane, plugins: plugins.into(), document, warning, before: None };
+        Ok(Publisher {
+            known,
+            background: Background::start("weir-compile")?,
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 
     pub(super) async fn run(mut self) {
@@ -44,19 +77,15 @@ impl Publisher {
     }
 
     async fn publish(&mut self, commits: &mut watch::Receiver<crate::store::Revision>) {
-        let (revision, document) = self.known.newest(commits);
-        let (plane, plugins) = (self.plane.clone(), self.plugins.clone());
-        let work = move || {
-            let published = plane.publish(&document);
-            let warning = not_in_force(&document.not_in_force(&plugins));
-            Outcome { published, document, warning }
-        };
-        match behind("weir-compile", work).await {
-            Ok(Outcome { published: Ok(()), document, warning }) => {
-                self.known.put_in_force(InForce { revision, hash: hash(revision), document });
-                self.warn(warning);
+        let (revision, news) = self.known.news(commits);
+        let state = self.state.clone();
+        let work = move || state.lock().unwrap_or_else(PoisonError::into_inner).publish(news);
+        match self.background.run(work).await {
+            Ok(Ok(document)) => {
+                let before = self.known.put_in_force(InForce { revision, hash: hash(revision), document });
+                self.state.lock().unwrap_or_else(PoisonError::into_inner).before = Some(before);
             }
-            Ok(Outcome { published: Err(errors), .. }) => {
+            Ok(Err(errors)) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
                 tracing::error!(
                     revision = revision.0,
@@ -68,13 +97,6 @@ impl Publisher {
                 tracing::error!(%error, revision = revision.0, "what is committed was not put in force");
                 self.known.give_up(revision);
             }
-        }
-    }
-
-    fn warn(&mut self, warning: Option<String>) {
-        if self.warning != warning {
-            warning.iter().for_each(|warning| tracing::warn!("{warning}"));
-            self.warning = warning;
         }
     }
 }

@@ -130,7 +130,8 @@ fn plane() -> Arc<Plane> {
 fn registry() -> (Arc<Memory>, Arc<Plane>, Registry) {
     let (store, plane) = (Arc::new(Memory::default()), plane());
     let registry =
-        Registry::stored(plane.clone(), store.clone(), Revision::default(), Entities::default(), &[]);
+        Registry::stored(plane.clone(), store.clone(), Revision::default(), Entities::default(), &[])
+            .unwrap();
     (store, plane, registry)
 }
 

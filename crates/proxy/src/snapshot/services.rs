@@ -174,7 +174,9 @@ impl ClientConfigs {
 pub(super) struct Services {
     by_id: HashMap<Uuid, (Arc<CompiledService>, Option<Balanced>), RandomState>,
     pub(super) disabled: HashSet<Uuid>,
-    of: (Vec<Arc<entity::Service>>, Vec<Arc<entity::Upstream>>, Vec<Arc<entity::Target>>),
+    services: Vec<Arc<entity::Service>>,
+    upstreams: Vec<Arc<entity::Upstream>>,
+    targets: Vec<Arc<entity::Target>>,
     authorities: Vec<Arc<entity::CaCertificate>>,
     identities: Arc<Identities>,
 }
@@ -186,7 +188,9 @@ impl Services {
         Services {
             by_id: HashMap::default(),
             disabled: disabled.map(|service| service.id).collect(),
-            of: (document.services.clone(), document.upstreams.clone(), document.targets.clone()),
+            services: document.services.clone(),
+            upstreams: document.upstreams.clone(),
+            targets: document.targets.clone(),
             authorities: document.ca_certificates.clone(),
             identities,
         }
@@ -198,10 +202,9 @@ impl Services {
 
     /// Whether they are those of this document.
     pub(super) fn are_of(&self, document: &Document, identities: &Arc<Identities>) -> bool {
-        let (services, upstreams, targets) = &self.of;
-        same(services, &document.services)
-            && same(upstreams, &document.upstreams)
-            && same(targets, &document.targets)
+        same(&self.services, &document.services)
+            && same(&self.upstreams, &document.upstreams)
+            && same(&self.targets, &document.targets)
             && same(&self.authorities, &document.ca_certificates)
             && Arc::ptr_eq(&self.identities, identities)
     }

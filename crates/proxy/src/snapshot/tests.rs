@@ -192,12 +192,13 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
         }
         1 => {
             let host = ["upstream.test", "a.test", "b.test"][usize::from(shape % 3)];
-            let protocol = if shape % 5 == 0 { "https" } else { "http" };
-            let service = json!({ "id": own, "host": host, "protocol": protocol, "enabled": shape % 7 != 0 });
+            let protocol = if shape.is_multiple_of(5) { "https" } else { "http" };
+            let service =
+                json!({ "id": own, "host": host, "protocol": protocol, "enabled": !shape.is_multiple_of(7) });
             put(&mut d.services, |it| it.id, entity(service), gone);
         }
         2 => {
-            let name = if n % 2 == 0 { "upstream.test" } else { "a.test" };
+            let name = if n.is_multiple_of(2) { "upstream.test" } else { "a.test" };
             let upstream = json!({ "id": own, "name": name, "slots": 10 + u32::from(shape) });
             put(&mut d.upstreams, |it| it.id, entity(upstream), gone);
         }
@@ -207,8 +208,8 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
             put(&mut d.targets, |it| it.id, entity(target), gone);
         }
         4 => {
-            let route = (shape % 2 == 0).then(|| json!({ "id": id(u128::from(shape % 3)) }));
-            let consumer = (shape % 3 == 0).then(|| json!({ "id": id(u128::from(shape % 2)) }));
+            let route = (shape.is_multiple_of(2)).then(|| json!({ "id": id(u128::from(shape % 3)) }));
+            let consumer = (shape.is_multiple_of(3)).then(|| json!({ "id": id(u128::from(shape % 2)) }));
             let config = json!({ "status_code": 500 + u32::from(shape) });
             let plugin = json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer, "config": config });
             put(&mut d.plugins, |it| it.id, entity(plugin), gone);
