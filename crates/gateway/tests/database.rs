@@ -92,9 +92,40 @@ fn sqlite_needs_no_bootstrapping() {
     assert!(!database.folder.path().join("prefix").exists(), "who asks changes nothing");
     database.round_trip();
     assert!(database.succeeds(&["migrations", "status"]).contains("up to date"));
-    let file = fs::metadata(database.folder.path().join("prefix/weir.sqlite")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
-    assert_eq!(mode & 0o777, 0o600, "credentials are in it");
+    assert_eq!(mode(&database.folder.path().join("prefix/weir.sqlite")), 0o600, "credentials are in it");
+}
+
+#[test]
+fn what_a_running_node_keeps_is_its_users_alone() {
+    let gateway = Gateway::empty().start();
+    for name in ["weir.sqlite", "weir.sqlite-wal", "weir.sqlite-shm"] {
+        let mode = mode(&gateway.prefix().join(name));
+        assert_eq!(mode, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn the_file_is_its_users_alone_whatever_the_umask_and_no_link_is_followed() {
+    let database = Database::in_sqlite();
+    let file = database.folder.path().join("prefix/weir.sqlite");
+    for umask in ["000", "077"] {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("umask {umask} && exec \"$@\""), "sh"]).arg(weir().get_program());
+        shell.args(["migrations", "bootstrap", "--set", "database=sqlite", "--prefix", "prefix"]);
+        assert!(shell.current_dir(database.folder.path()).status().unwrap().success());
+        assert_eq!(mode(&file), 0o600);
+        fs::remove_file(&file).unwrap();
+    }
+    std::os::unix::fs::symlink(database.folder.path().join("kong.yml"), &file).unwrap();
+    for command in [["migrations", "bootstrap"].as_slice(), &["config", "db_import", "kong.yml"], &["run"]] {
+        let said = database.fails(command);
+        assert!(said.contains("weir.sqlite: is a symbolic link") && said.contains("`sqlite_path`"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(database.folder.path().join("kong.yml")).unwrap(), FILE);
+}
+
+fn mode(file: &std::path::Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file).unwrap().permissions()) & 0o777
 }
 
 #[test]
