@@ -1,14 +1,11 @@
 //! The entities as they will be once what is decided now is committed.
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
-use crate::depth::is_deeper;
+use crate::depth::{DEEPEST, is_too_deep};
 use weir_model::entity::Entity;
 use weir_model::schema::Choice;
 use weir_model::{Change, Entities};
 use weir_proxy::CompileError;
-
-/// How deep an entity may be nested: stores write it as JSON, and what reads that gives up at 128 levels.
-const DEEPEST: usize = 100;
 
 /// A write that was decided, and what it changes unless it cannot be done.
 pub(super) struct Staged {
@@ -95,7 +92,7 @@ impl Draft {
 
 /// Nothing is stored that could not be loaded.
 fn check_depth(entity: &Entity) -> Result<(), CompileError> {
-    if !is_deeper(&entity.to_value(), DEEPEST) {
+    if !is_too_deep(entity) {
         return Ok(());
     }
     let message = format!("it is nested deeper than {DEEPEST} levels");

@@ -1,6 +1,7 @@
 //! `weir config db_import` and `db_export`: a store and a declarative file.
 use super::yaml::to_yaml;
 use super::{Committed, Loaded, Store, StoreError};
+use crate::depth::{DEEPEST, is_too_deep};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -15,12 +16,21 @@ pub(crate) enum ImportError {
     Store(StoreError),
     /// An entity does not go together with what is kept already.
     Refused(EntityKind, weir_model::Uuid, Refusal),
+    /// An entity is nested too deep to be kept.
+    TooDeep(EntityKind, weir_model::Uuid),
 }
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImportError::Store(error) => error.fmt(f),
+            ImportError::TooDeep(kind, id) => {
+                write!(
+                    f,
+                    "{} {id}: it is nested deeper than {DEEPEST} levels: make it flatter",
+                    kind.as_str()
+                )
+            }
             ImportError::Refused(kind, id, refusal) => {
                 write!(f, "{} {id}: ", kind.as_str())?;
                 match refusal {
@@ -60,6 +70,9 @@ pub(crate) async fn import(
         let mut changes = Vec::with_capacity(entities.len());
         for entity in &entities {
             let (kind, id) = (entity.kind(), entity.id());
+            if is_too_deep(entity) {
+                return Err(ImportError::TooDeep(kind, id));
+            }
             let entity = dated(entity, all.get(kind, id), plugins, now);
             all.put(entity.clone()).map_err(|refusal| ImportError::Refused(kind, id, refusal))?;
             changes.push(Change::put(entity));
