@@ -35,6 +35,19 @@ impl Draft {
         jobs.into_iter().map(stage).collect()
     }
 
+    /// Whether there is something to [`expire`](Self::expire).
+    pub(super) fn have_expired(&self, now: i64) -> bool {
+        self.entities.have_expired(now)
+    }
+
+    /// Deletes what has expired, so that no write finds it.
+    pub(super) fn expire(&mut self, now: i64) -> Vec<Change> {
+        let gone = self.entities.expire(now);
+        let changes = gone.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
+        self.undo.extend(gone.into_iter().map(Change::put));
+        changes
+    }
+
     fn attempt(&mut self, job: &mut dyn Job, plane: &dyn DataPlane) -> Result<Vec<Change>, WriteError<()>> {
         let (before, mut changes) = (self.undo.len(), Vec::new());
         for op in job.decide(&self.entities)? {

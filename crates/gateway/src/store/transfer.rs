@@ -65,9 +65,11 @@ pub(crate) async fn import(
     let entities = document.into_entities();
     loop {
         let Loaded { revision, entities: kept } = store.load().await.map_err(ImportError::Store)?;
-        let mut all = Entities::default();
-        kept.into_iter().for_each(|entity| all.restore(Change::put(entity)));
-        let mut changes = Vec::with_capacity(entities.len());
+        let mut all = Entities::from_iter(kept);
+        // What an expired one had, such as its key, is free.
+        let expired = all.expire(now.as_secs().cast_signed());
+        let mut changes: Vec<_> =
+            expired.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
         for entity in &entities {
             let (kind, id) = (entity.kind(), entity.id());
             if is_too_deep(entity) {
@@ -78,7 +80,7 @@ pub(crate) async fn import(
             changes.push(Change::put(entity));
         }
         if let Committed::At(_) = store.commit(revision, &changes).await.map_err(ImportError::Store)? {
-            return Ok(changes.len());
+            return Ok(entities.len());
         }
     }
 }

@@ -65,6 +65,19 @@ async fn what_does_not_go_together_is_refused_whole() {
 }
 
 #[tokio::test]
+async fn what_has_expired_is_in_nobodys_way() {
+    let consumer = "_format_version: \"3.0\"\nconsumers:\n- username: a\n  keyauth_credentials:\n";
+    let expired = "  - {id: 7c2b7b1e-3bb2-4c1d-8f0a-0242ac120002, key: k, ttl: 1, created_at: 1700000000}";
+    let (_place, store) = imported(&format!("{consumer}{expired}")).await;
+    let same_key = format!("{consumer}  - {{id: 7c2b7b1e-3bb2-4c1d-8f0a-0242ac120003, key: k}}");
+    let count = import(&*store, document(&same_key), &all_plugins(), NOW).await.unwrap();
+    assert_eq!(count, 2);
+    let kept = kept(&*store).await.1;
+    let keys: Vec<_> = kept.iter().filter(|entity| entity.kind() == EntityKind::KeyauthCredentials).collect();
+    assert!(keys.len() == 1 && keys[0].id().to_string().ends_with("0003"), "{keys:?}");
+}
+
+#[tokio::test]
 async fn what_is_nested_too_deep_is_named_and_nothing_is_kept() {
     let (_place, store) = imported("_format_version: \"3.0\"\nservices: [{name: a, host: h}]").await;
     let before = kept(&*store).await;
