@@ -206,7 +206,7 @@ fn keys_expire_when_their_time_is_over() {
     assert!(!entities.have_expired(109));
     assert_eq!(entities.expire(109), []);
     assert!(entities.have_expired(110));
-    assert_eq!(entities.expire(110), [early.clone()]);
+    assert_eq!(entities.expire(110), [early]);
     assert!(entities.get(KeyauthCredentials, id(4)).is_none() && !entities.have_expired(110));
     // A longer time counts in place of the one before.
     entities.restore(Change::put(key(5, Some(30), Some(100))));
