@@ -148,6 +148,39 @@ fn a_file_is_not_imported_behind_a_running_nodes_back() {
 }
 
 #[test]
+fn what_keeps_a_command_from_postgres_is_named_with_its_mend_and_no_password_is() {
+    let owner = Database::in_postgres("wrong");
+    owner.succeeds(&["migrations", "bootstrap"]);
+    let port = PostgresServer::shared_port();
+    PostgresServer::execute(port, "CREATE ROLE stranger LOGIN PASSWORD 'do-not-tell'");
+    for (setting, value, mend) in [
+        ("pg_password", "swordfish", "mend `pg_user` and `pg_password`"),
+        ("pg_password", "", "mend `pg_user` and `pg_password`"),
+        ("pg_user", "nobody", "mend `pg_user` and `pg_password`"),
+        ("pg_database", "nothing", "create it, or name another with `pg_database`"),
+        ("pg_port", "1", "`pg_host` and `pg_port` are right"),
+        ("pg_host", "nowhere.invalid", "`pg_host` and `pg_port` are right"),
+        ("pg_host", "/nowhere", "`pg_host` and `pg_port` are right"),
+        ("pg_user", "stranger", "grant it to the user `pg_user`"),
+    ] {
+        let mut database = Database::in_postgres("wrong");
+        database.settings.retain(|(name, _)| name != setting);
+        database.settings.push((setting.to_owned(), value.to_owned()));
+        for command in [
+            ["migrations", "status"].as_slice(),
+            &["migrations", "bootstrap"],
+            &["migrations", "up"],
+            &["config", "db_import", "kong.yml"],
+            &["config", "db_export", "-"],
+        ] {
+            let said = database.fails(command);
+            assert!(said.contains("PostgreSQL at ") && said.contains(mend), "{setting}={value}: {said}");
+            assert!(!said.contains("swordfish") && !said.contains("do-not-tell"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_database_is_named() {
     let database = Database::in_sqlite();
     fs::create_dir(database.folder.path().join("prefix")).unwrap();

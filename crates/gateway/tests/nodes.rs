@@ -3,9 +3,6 @@
 mod harness;
 
 use harness::{Gateway, Message, Peer, PostgresServer, Upstream, eventually, weir};
-use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -83,26 +80,14 @@ fn what_a_newer_version_has_migrated_is_not_written() {
     let [node] = nodes(port, "migrated");
     assert_eq!(route(&node, "before", &upstream), 200);
     eventually("it is served", || node.get("/before").status == 200);
-    execute(port, "UPDATE migrated.weir_meta SET version = version + 1");
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version + 1");
     let refused = ask(&node, "PUT", "/services/after", "{\"host\": \"a\"}");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("newer than this weir knows"), "{}", refused.text());
     assert_eq!(node.get("/before").status, 200);
-    execute(port, "UPDATE migrated.weir_meta SET version = version - 1");
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version - 1");
     let taken = || ask(&node, "PUT", "/services/after", "{\"host\": \"a\"}").status == 200;
     eventually("writes are taken again", taken);
-}
-
-/// Runs a statement, as a person would beside the nodes.
-fn execute(port: u16, statement: &'static str) {
-    let settings: HashMap<_, _> = PostgresServer::settings(port, "").into_iter().collect();
-    let options = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(port).username("kong");
-    let options = options.password(&settings["pg_password"]).database(&settings["pg_database"]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let mut connection = options.connect().await.unwrap();
-        sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
-    });
 }
 
 #[test]

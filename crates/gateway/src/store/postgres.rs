@@ -127,9 +127,28 @@ impl Server {
         let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
         let version = match there.fetch_one(&mut *connection).await.map_err(failed)? {
             true => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
-            false => Ok(None),
+            false => {
+                self.may_look(connection).await?;
+                Ok(None)
+            }
         };
         Found::of(version.map_err(failed)?, &self.place)
+    }
+
+    /// To a user who may not look into a schema, it is as if nothing were in it.
+    async fn may_look(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let schema = self.schema.as_deref().unwrap_or("public");
+        let closed = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND NOT \
+            has_schema_privilege(oid, 'USAGE'))";
+        let closed = sqlx::query_scalar(closed).bind(schema).fetch_one(connection).await;
+        match closed.map_err(|error| self.failure(error))? {
+            true => Err(StoreError::Broken(format!(
+                "{}: permission denied for schema {schema}: grant it to the user `pg_user`, or name another with \
+                 `pg_schema`",
+                self.place
+            ))),
+            false => Ok(()),
+        }
     }
 
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
