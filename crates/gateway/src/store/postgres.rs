@@ -192,7 +192,11 @@ impl Server {
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match (code.get(..2).unwrap_or_default(), code.as_str()) {
             (_, "42P01" | "3F000") => not_bootstrapped(place),
-            ("28", _) => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
+            (_, "28P01") => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
+            ("28", _) => StoreError::Broken(format!(
+                "{place}: {said}: mend `pg_user`, or let it in by the server's pg_hba.conf; where that asks for \
+                 encryption, set `pg_ssl`"
+            )),
             (_, "3D000") => {
                 StoreError::Broken(format!("{place}: {said}: create it, or name another with `pg_database`"))
             }

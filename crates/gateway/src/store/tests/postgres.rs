@@ -1,5 +1,5 @@
 //! What concerns several nodes, and a server that is not always there.
-use super::super::migrations::Task;
+use super::super::migrations::{Task, perform};
 use super::server::PostgresServer;
 use super::*;
 use std::time::Duration;
@@ -152,6 +152,30 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
     let error = open(&nobody, Vec::new()).await.err().unwrap();
     assert!(matches!(&error, StoreError::Unavailable(message) if message.contains("`pg_port`")), "{error}");
     assert!(!format!("{nobody:?}").contains("do-not-tell"));
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_told_how() {
+    let server = PostgresServer::start();
+    let place = Place::on(server.port);
+    place
+        .execute(
+            "DO $$ BEGIN EXECUTE format('COPY (SELECT ''hostssl all all 127.0.0.1/32 scram-sha-256'') TO %L', \
+             current_setting('hba_file')); END $$; SELECT pg_reload_conf();",
+        )
+        .await;
+    let refused = async {
+        loop {
+            match place.perform(Task::Bootstrap).await {
+                Ok(_) => sleep(Duration::from_millis(10)).await,
+                Err(error) => return error.to_string(),
+            }
+        }
+    };
+    let said = timeout(PATIENCE, refused).await.expect("it is refused");
+    assert!(said.contains("pg_hba.conf") && said.contains("`pg_ssl`"), "{said}");
+    let encrypted = Settings { pg_ssl: true, ..place.settings.clone() };
+    assert!(perform(Task::Bootstrap, &encrypted).await.is_ok());
 }
 
 #[tokio::test]
