@@ -12,8 +12,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-use weir_model::PluginSchema;
+use std::time::{Duration, SystemTime};
+use weir_model::{Entities, PluginSchema};
 
 /// `weir migrations`: says what it found and did; false if only asked and the tables cannot be used as they are.
 pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result<(String, bool), String> {
@@ -41,10 +41,9 @@ fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Res
     let source = Source { origin, environment: process_environment(), plugins: plugins.clone() };
     let document = try_out(&source).map_err(|errors| errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = wait_for(async {
         let store = named(store::open(settings, plugins.clone()).await)?;
-        let imported = transfer::import(&*store, document, &plugins, now).await;
+        let imported = transfer::import(&*store, document, &plugins, now()).await;
         imported.map_err(|error| format!("{}: {error}", source.origin))
     })??;
     Ok(format!("{}: {count} entities imported\n", source.origin))
@@ -55,14 +54,22 @@ fn export(file: &Path, settings: &Settings, plugins: Vec<PluginSchema>) -> Resul
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
         store.load().await.map_err(|error| error.to_string())
     })??;
-    let text = transfer::export(&loaded.entities, &plugins);
+    let mut entities = Entities::from_iter(loaded.entities);
+    entities.expire(now().as_secs().cast_signed());
+    let entities: Vec<_> = entities.iter().cloned().collect();
+    let text = transfer::export(&entities, &plugins);
     if file == Path::new("-") {
         return Ok(text);
     }
     // Credentials are in it.
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| refused(file, &error))?;
-    Ok(format!("{}: {} entities exported\n", file.display(), loaded.entities.len()))
+    Ok(format!("{}: {} entities exported\n", file.display(), entities.len()))
+}
+
+/// Since 1970.
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 fn refused(file: &Path, error: &io::Error) -> String {

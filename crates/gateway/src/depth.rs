@@ -1,6 +1,16 @@
 //! How deep JSON is nested. Parsers give up at a depth, and whatever walks a value needs stack for each level of it: what
 //! is written must stay well below both.
+use weir_model::entity::Entity;
 use weir_model::schema::Json;
+
+/// How deep an entity may be nested. What reads the JSON of stores gives up at 128 levels, and what reads a declarative
+/// file, such as one that was exported, at 64, of which the file itself needs two.
+pub(crate) const DEEPEST: usize = 62;
+
+/// Whether an entity is nested too deep to be kept.
+pub(crate) fn is_too_deep(entity: &Entity) -> bool {
+    is_deeper(&entity.to_value(), DEEPEST)
+}
 
 /// Whether lists and objects lie in one another more often than this. Looks no deeper than that itself.
 pub(crate) fn is_deeper(value: &Json, limit: usize) -> bool {

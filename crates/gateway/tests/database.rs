@@ -92,9 +92,40 @@ fn sqlite_needs_no_bootstrapping() {
     assert!(!database.folder.path().join("prefix").exists(), "who asks changes nothing");
     database.round_trip();
     assert!(database.succeeds(&["migrations", "status"]).contains("up to date"));
-    let file = fs::metadata(database.folder.path().join("prefix/weir.sqlite")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
-    assert_eq!(mode & 0o777, 0o600, "credentials are in it");
+    assert_eq!(mode(&database.folder.path().join("prefix/weir.sqlite")), 0o600, "credentials are in it");
+}
+
+#[test]
+fn what_a_running_node_keeps_is_its_users_alone() {
+    let gateway = Gateway::empty().start();
+    for name in ["weir.sqlite", "weir.sqlite-wal", "weir.sqlite-shm"] {
+        let mode = mode(&gateway.prefix().join(name));
+        assert_eq!(mode, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn the_file_is_its_users_alone_whatever_the_umask_and_no_link_is_followed() {
+    let database = Database::in_sqlite();
+    let file = database.folder.path().join("prefix/weir.sqlite");
+    for umask in ["000", "077"] {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("umask {umask} && exec \"$@\""), "sh"]).arg(weir().get_program());
+        shell.args(["migrations", "bootstrap", "--set", "database=sqlite", "--prefix", "prefix"]);
+        assert!(shell.current_dir(database.folder.path()).status().unwrap().success());
+        assert_eq!(mode(&file), 0o600);
+        fs::remove_file(&file).unwrap();
+    }
+    std::os::unix::fs::symlink(database.folder.path().join("kong.yml"), &file).unwrap();
+    for command in [["migrations", "bootstrap"].as_slice(), &["config", "db_import", "kong.yml"], &["run"]] {
+        let said = database.fails(command);
+        assert!(said.contains("weir.sqlite: is a symbolic link") && said.contains("`sqlite_path`"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(database.folder.path().join("kong.yml")).unwrap(), FILE);
+}
+
+fn mode(file: &std::path::Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&fs::metadata(file).unwrap().permissions()) & 0o777
 }
 
 #[test]
@@ -114,6 +145,39 @@ fn a_file_is_not_imported_behind_a_running_nodes_back() {
     let output = weir().args(import).arg(gateway.prefix()).current_dir(gateway.prefix().join("..")).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     assert!(said.contains(&format!("another node (process {})", gateway.pid())), "{said}");
+}
+
+#[test]
+fn what_keeps_a_command_from_postgres_is_named_with_its_mend_and_no_password_is() {
+    let owner = Database::in_postgres("wrong");
+    owner.succeeds(&["migrations", "bootstrap"]);
+    let port = PostgresServer::shared_port();
+    PostgresServer::execute(port, "CREATE ROLE stranger LOGIN PASSWORD 'do-not-tell'");
+    for (setting, value, mend) in [
+        ("pg_password", "swordfish", "mend `pg_user` and `pg_password`"),
+        ("pg_password", "", "mend `pg_user` and `pg_password`"),
+        ("pg_user", "nobody", "mend `pg_user` and `pg_password`"),
+        ("pg_database", "nothing", "create it, or name another with `pg_database`"),
+        ("pg_port", "1", "`pg_host` and `pg_port` are right"),
+        ("pg_host", "nowhere.invalid", "`pg_host` and `pg_port` are right"),
+        ("pg_host", "/nowhere", "`pg_host` and `pg_port` are right"),
+        ("pg_user", "stranger", "grant it to the user `pg_user`"),
+    ] {
+        let mut database = Database::in_postgres("wrong");
+        database.settings.retain(|(name, _)| name != setting);
+        database.settings.push((setting.to_owned(), value.to_owned()));
+        for command in [
+            ["migrations", "status"].as_slice(),
+            &["migrations", "bootstrap"],
+            &["migrations", "up"],
+            &["config", "db_import", "kong.yml"],
+            &["config", "db_export", "-"],
+        ] {
+            let said = database.fails(command);
+            assert!(said.contains("PostgreSQL at ") && said.contains(mend), "{setting}={value}: {said}");
+            assert!(!said.contains("swordfish") && !said.contains("do-not-tell"), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -27,6 +27,23 @@ fn what_was_acknowledged_survives_being_killed_two_hundred_times() {
     survives(200);
 }
 
+#[test]
+fn what_is_acknowledged_after_others_have_read_the_file_survives_being_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = Service::new(0);
+    let node = Node::start(folder.path());
+    service.write(node.admin, 1);
+    for command in [["config", "db_export", "-"].as_slice(), &["migrations", "status"]] {
+        let read = weir().args(command).arg("--prefix").arg(folder.path().join("prefix")).output().unwrap();
+        assert!(read.status.success());
+    }
+    service.write(node.admin, 2);
+    drop(node);
+    let node = Node::start(folder.path());
+    service.check(node.admin);
+    assert_eq!(service.acknowledged, 3);
+}
+
 fn survives(kills: u64) {
     let folder = tempfile::tempdir().unwrap();
     let mut services: Vec<_> = (0..WRITERS).map(Service::new).collect();
@@ -105,20 +122,33 @@ impl Service {
         Service { id: format!("00000000-0000-4000-8000-{number:012}"), acknowledged: 0, asked: 0 }
     }
 
+    /// So many steps, each of which is acknowledged.
+    fn write(&mut self, admin: SocketAddr, steps: u64) {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        for _ in 0..steps {
+            assert!(self.step(&mut stream), "it is acknowledged");
+        }
+    }
+
     fn write_until_killed(&mut self, admin: SocketAddr, acknowledged: &AtomicU64) {
         let Ok(mut stream) = TcpStream::connect(admin) else { return };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        loop {
-            self.asked += 1;
-            let (method, body) = match state_after(self.asked) {
-                Some(path) => ("PUT", format!("{{\"host\":\"127.0.0.1\",\"path\":\"{path}\"}}")),
-                None => ("DELETE", String::new()),
-            };
-            let Some(status) = ask(&mut stream, &self.request(method, &body)) else { return };
-            assert!(matches!(status, 200 | 204), "{method}: {status}");
-            self.acknowledged = self.asked;
+        while self.step(&mut stream) {
             acknowledged.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// The next step; false where the node ends before it answers.
+    fn step(&mut self, stream: &mut TcpStream) -> bool {
+        self.asked += 1;
+        let (method, body) = match state_after(self.asked) {
+            Some(path) => ("PUT", format!("{{\"host\":\"127.0.0.1\",\"path\":\"{path}\"}}")),
+            None => ("DELETE", String::new()),
+        };
+        let Some(status) = ask(stream, &self.request(method, &body)) else { return false };
+        assert!(matches!(status, 200 | 204), "{method}: {status}");
+        self.acknowledged = self.asked;
+        true
     }
 
     /// It is as the last acknowledged step left it, or as the one after it, had that been asked for.

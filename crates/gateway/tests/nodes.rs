@@ -74,6 +74,23 @@ fn what_one_node_is_told_all_serve() {
 }
 
 #[test]
+fn what_a_newer_version_has_migrated_is_not_written() {
+    let upstream = Upstream::answering(HELLO);
+    let port = PostgresServer::shared_port();
+    let [node] = nodes(port, "migrated");
+    assert_eq!(route(&node, "before", &upstream), 200);
+    eventually("it is served", || node.get("/before").status == 200);
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version + 1");
+    let refused = ask(&node, "PUT", "/services/after", "{\"host\": \"a\"}");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("newer than this weir knows"), "{}", refused.text());
+    assert_eq!(node.get("/before").status, 200);
+    PostgresServer::execute(port, "UPDATE migrated.weir_meta SET version = version - 1");
+    let taken = || ask(&node, "PUT", "/services/after", "{\"host\": \"a\"}").status == 200;
+    eventually("writes are taken again", taken);
+}
+
+#[test]
 fn without_their_database_nodes_serve_on() {
     let mut server = PostgresServer::start();
     let upstream = Upstream::answering(HELLO);

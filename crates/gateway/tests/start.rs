@@ -34,6 +34,22 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
 }
 
 #[test]
+fn a_file_beside_a_database_is_said_to_be_unread() {
+    let declared = Gateway::builder("_format_version: \"3.0\"\nservices: [{name: a, host: hunter2}]");
+    let gateway = declared.set("database", "sqlite").start();
+    assert_eq!(gateway.admin("/services/a").status, 404);
+    let mend = format!("`weir config db_import {}`", gateway.file().display());
+    let log = gateway.log();
+    assert!(
+        log.contains("declarative_config is not read, as database=sqlite") && log.contains(&mend),
+        "{log}"
+    );
+    let inline = Gateway::builder(EMPTY).inline().set("database", "sqlite").start();
+    assert!(inline.log().contains("declarative_config_string is not read"), "{}", inline.log());
+    assert!(!Gateway::empty().set("database", "sqlite").start().log().contains("is not read"));
+}
+
+#[test]
 fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
     let (status, said) = Gateway::builder(EMPTY)
         .set("proxy_lisen", "127.0.0.1:0")

@@ -53,6 +53,8 @@ pub struct Entities {
     by_value: HashMap<(EntityKind, Unique), Uuid>,
     /// Who is named, and by whom.
     named_by: BTreeSet<(EntityKind, Uuid, OnDelete, EntityKind, Uuid)>,
+    /// Those that end by themselves, by when, in seconds since 1970.
+    expiring: BTreeSet<(i64, EntityKind, Uuid)>,
 }
 
 impl Entities {
@@ -165,6 +167,18 @@ impl Entities {
         Ok(doomed.into_iter().rev().filter_map(|(kind, id)| self.remove(kind, id)).collect())
     }
 
+    /// Whether some have expired by this time, in seconds since 1970.
+    pub fn have_expired(&self, now: i64) -> bool {
+        self.expiring.first().is_some_and(|(expires, ..)| *expires <= now)
+    }
+
+    /// Removes those that have expired by this time, in seconds since 1970, and returns them.
+    pub fn expire(&mut self, now: i64) -> Vec<Entity> {
+        let expired: Vec<_> =
+            self.expiring.iter().take_while(|(expires, ..)| *expires <= now).copied().collect();
+        expired.into_iter().filter_map(|(_, kind, id)| self.remove(kind, id)).collect()
+    }
+
     /// Makes an entity what it was at another time, whatever the rules say: for changes that others have checked, in any
     /// order, and to undo one's own.
     pub fn restore(&mut self, change: Change) {
@@ -189,6 +203,7 @@ impl Entities {
         for to in entity.references() {
             self.named_by.insert((to.kind, to.id, to.on_delete, kind, id));
         }
+        self.expiring.extend(entity.expires().map(|expires| (expires, kind, id)));
         self.by_id.insert((kind, id), entity);
     }
 
@@ -204,6 +219,9 @@ impl Entities {
         }
         for to in entity.references() {
             self.named_by.remove(&(to.kind, to.id, to.on_delete, kind, id));
+        }
+        if let Some(expires) = entity.expires() {
+            self.expiring.remove(&(expires, kind, id));
         }
         Some(entity)
     }

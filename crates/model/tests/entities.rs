@@ -202,3 +202,27 @@ proptest! {
         agree(&entities, &Naive(target.iter().cloned().collect()))?;
     }
 }
+
+#[test]
+fn keys_expire_when_their_time_is_over() {
+    let key = |number: u8, ttl: Option<i64>, created: Option<i64>| {
+        let written = json!({ "key": format!("key-{number}"), "consumer": { "id": id(9) }, "ttl": ttl,
+                              "created_at": created });
+        let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+        Entity::read(KeyauthCredentials, &written, &[("id", id(number))], reading).unwrap()
+    };
+    let lasting = [key(1, None, Some(100)), key(2, Some(0), Some(100)), key(3, Some(1), None)];
+    let [early, late] = [key(4, Some(10), Some(100)), key(5, Some(20), Some(100))];
+    let mut entities: Entities = lasting.iter().chain([&late, &early]).cloned().collect();
+    assert!(!entities.have_expired(109));
+    assert_eq!(entities.expire(109), []);
+    assert!(entities.have_expired(110));
+    assert_eq!(entities.expire(110), [early]);
+    assert!(entities.get(KeyauthCredentials, id(4)).is_none() && !entities.have_expired(110));
+    // A longer time counts in place of the one before.
+    entities.restore(Change::put(key(5, Some(30), Some(100))));
+    assert!(!entities.have_expired(129));
+    entities.restore(Change::delete(KeyauthCredentials, id(5)));
+    assert!(!entities.have_expired(i64::MAX));
+    assert_eq!(entities.len(), lasting.len());
+}

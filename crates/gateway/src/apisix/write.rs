@@ -2,7 +2,7 @@
 //! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
 use super::object::{Invalid, Key, Kind, Objects, id_text, naming, stored};
 use super::translate::translate;
-use crate::depth::is_deeper;
+use crate::depth::{self, is_deeper};
 use crate::registry::Op;
 use serde_json::json;
 use std::collections::HashSet;
@@ -10,8 +10,8 @@ use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 
-/// How deep an object may be nested: deeper than any that means something, and far from what is too deep to be read back.
-const DEEPEST: usize = 64;
+/// How deep an object may be nested: deeper than any that means something. It is kept as the value of an entity.
+const DEEPEST: usize = depth::DEEPEST - 1;
 /// How many steps a path below an object may have.
 const MOST_STEPS: usize = 16;
 

@@ -1,14 +1,11 @@
 //! The entities as they will be once what is decided now is committed.
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
-use crate::depth::is_deeper;
+use crate::depth::{DEEPEST, is_too_deep};
 use weir_model::entity::Entity;
 use weir_model::schema::Choice;
 use weir_model::{Change, Entities};
 use weir_proxy::CompileError;
-
-/// How deep an entity may be nested: stores write it as JSON, and what reads that gives up at 128 levels.
-const DEEPEST: usize = 100;
 
 /// A write that was decided, and what it changes unless it cannot be done.
 pub(super) struct Staged {
@@ -36,6 +33,19 @@ impl Draft {
             Staged { job, outcome }
         };
         jobs.into_iter().map(stage).collect()
+    }
+
+    /// Whether there is something to [`expire`](Self::expire).
+    pub(super) fn have_expired(&self, now: i64) -> bool {
+        self.entities.have_expired(now)
+    }
+
+    /// Deletes what has expired, so that no write finds it.
+    pub(super) fn expire(&mut self, now: i64) -> Vec<Change> {
+        let gone = self.entities.expire(now);
+        let changes = gone.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
+        self.undo.extend(gone.into_iter().map(Change::put));
+        changes
     }
 
     fn attempt(&mut self, job: &mut dyn Job, plane: &dyn DataPlane) -> Result<Vec<Change>, WriteError<()>> {
@@ -95,7 +105,7 @@ impl Draft {
 
 /// Nothing is stored that could not be loaded.
 fn check_depth(entity: &Entity) -> Result<(), CompileError> {
-    if !is_deeper(&entity.to_value(), DEEPEST) {
+    if !is_too_deep(entity) {
         return Ok(());
     }
     let message = format!("it is nested deeper than {DEEPEST} levels");

@@ -2,6 +2,7 @@
 use crate::store::Revision;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::SystemTime;
 use tokio::sync::watch;
 use weir_model::{Change, Document, Entities};
 
@@ -37,6 +38,11 @@ pub(super) fn hash(revision: Revision) -> String {
     format!("{:032x}", revision.0)
 }
 
+/// In seconds since 1970.
+pub(super) fn now() -> i64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs().cast_signed())
+}
+
 /// What is committed, and what of it is in force.
 pub(super) struct Known {
     entities: RwLock<Entities>,
@@ -61,8 +67,16 @@ impl Known {
         }
     }
 
+    /// Those that have expired are gone, whether or not the store knows that already.
     pub(super) fn entities(&self) -> RwLockReadGuard<'_, Entities> {
-        self.entities.read().unwrap_or_else(PoisonError::into_inner)
+        let (read, now) = (|| self.entities.read().unwrap_or_else(PoisonError::into_inner), now());
+        let entities = read();
+        if !entities.have_expired(now) {
+            return entities;
+        }
+        drop(entities);
+        self.entities.write().unwrap_or_else(PoisonError::into_inner).expire(now);
+        read()
     }
 
     pub(super) fn revision(&self) -> Revision {

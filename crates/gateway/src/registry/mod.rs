@@ -17,6 +17,7 @@ pub(crate) use known::InForce;
 
 use crate::aside::aside;
 use crate::store::{Revision, Store};
+use draft::Draft;
 use known::Known;
 use publisher::Publisher;
 use std::convert::Infallible;
@@ -88,6 +89,7 @@ pub(crate) struct Registry {
 impl Registry {
     /// For a configuration that is declared as a whole, and in force.
     pub(crate) fn declared(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
+        let document = dated(document);
         let (revision, entities) = (Revision(1), Entities::of(document.clone()));
         let known = Arc::new(Known::new(entities, InForce { revision, hash, document }));
         Registry { known, plane, writes: None, turn: Mutex::default() }
@@ -102,10 +104,11 @@ impl Registry {
         plugins: &[PluginSchema],
     ) -> io::Result<Registry> {
         let in_force = InForce { revision, hash: known::hash(revision), document: entities.document() };
+        let draft = Draft::of(entities.clone());
         let known = Arc::new(Known::new(entities, in_force));
         let (writes, queue) = mpsc::channel(QUEUE);
         tokio::spawn(Publisher::start(known.clone(), plane.clone(), plugins)?.run());
-        tokio::spawn(Writer::new(known.clone(), plane.clone(), store).run(queue));
+        tokio::spawn(Writer::new(known.clone(), plane.clone(), store, draft).run(queue));
         Ok(Registry { known, plane, writes: Some(writes), turn: Mutex::default() })
     }
 
@@ -181,6 +184,7 @@ impl Registry {
         hash: String,
     ) -> Result<Revision, Vec<CompileError>> {
         let _turn = self.turn.lock().await;
+        let document = dated(document);
         let plane = self.plane.clone();
         let work = move || plane.publish(&document).map(|()| (Entities::of(document.clone()), document));
         let ended = |error: io::Error| CompileError {
@@ -194,4 +198,14 @@ impl Registry {
         self.known.put_in_force(InForce { revision, hash, document });
         Ok(revision)
     }
+}
+
+/// Keys that last for a time, and do not say from when, last from now.
+fn dated(mut document: Document) -> Document {
+    for credential in &mut document.keyauth_credentials {
+        if credential.ttl.is_some() && credential.created_at.is_none() {
+            Arc::make_mut(credential).created_at = Some(known::now());
+        }
+    }
+    document
 }

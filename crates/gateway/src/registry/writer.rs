@@ -1,6 +1,6 @@
 //! The one writer: decides what waits, and commits it together.
 use super::draft::{Draft, Staged};
-use super::known::Known;
+use super::known::{Known, now};
 use super::write::Job;
 use super::{DataPlane, WriteError, Written};
 use crate::store::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 use weir_model::{Change, Entities};
 
 /// So many writes are committed together at most.
@@ -18,6 +19,9 @@ const ATTEMPTS: usize = 16;
 
 /// The first and the longest pause before a store that did not answer is asked again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// How often what has expired is removed from the store, where no write does that sooner.
+const CLEAN_EVERY: Duration = Duration::from_secs(60);
 
 /// The one who changes what is known.
 pub(super) struct Writer {
@@ -30,8 +34,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(known: Arc<Known>, plane: Arc<dyn DataPlane>, store: Arc<dyn Store>) -> Writer {
-        let draft = Draft::of(known.entities().clone());
+    /// The draft is of all that the store has, be it expired.
+    pub(super) fn new(
+        known: Arc<Known>,
+        plane: Arc<dyn DataPlane>,
+        store: Arc<dyn Store>,
+        draft: Draft,
+    ) -> Writer {
         Writer { known, plane, store, draft, pause: None }
     }
 
@@ -39,6 +48,8 @@ impl Writer {
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         let store = self.store.clone();
         let mut changed = store.changed();
+        let mut clean = interval(CLEAN_EVERY);
+        clean.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let mut jobs = Vec::new();
             tokio::select! {
@@ -53,16 +64,21 @@ impl Writer {
                     self.follow(heard).await;
                 }
                 () = sleep(self.pause) => self.follow(Ok(())).await,
+                _ = clean.tick() => {
+                    if self.draft.have_expired(now()) {
+                        self.write(Vec::new()).await;
+                    }
+                }
             }
         }
     }
 
-    /// Decides writes, commits what they change, and tells everyone how it went.
+    /// Decides writes, commits what they change, and tells everyone how it went. What has expired goes along.
     async fn write(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         for _ in 0..ATTEMPTS {
-            let Some(staged) = self.stage(jobs).await else { return };
-            let changes = staged.iter().flat_map(|staged| staged.outcome.iter().flatten().cloned()).collect();
-            match self.commit(changes).await {
+            let Some((expired, staged)) = self.stage(jobs).await else { return };
+            let changed = staged.iter().flat_map(|staged| staged.outcome.iter().flatten().cloned());
+            match self.commit(expired.into_iter().chain(changed).collect()).await {
                 Ok(Committed::At(revision)) => return self.succeed(staged, revision),
                 Ok(Committed::Outdated) => jobs = staged.into_iter().map(|staged| staged.job).collect(),
                 Err(error) => {
@@ -75,16 +91,17 @@ impl Writer {
     }
 
     /// Deciding may take long: certificates and regexes are tried out.
-    async fn stage(&mut self, jobs: Vec<Box<dyn Job>>) -> Option<Vec<Staged>> {
+    async fn stage(&mut self, jobs: Vec<Box<dyn Job>>) -> Option<(Vec<Change>, Vec<Staged>)> {
         let (mut draft, plane) = (std::mem::take(&mut self.draft), self.plane.clone());
         let stage = spawn_blocking(move || {
+            let expired = draft.expire(now());
             let staged = draft.stage(jobs, &*plane);
-            (draft, staged)
+            (draft, expired, staged)
         });
         match stage.await {
-            Ok((draft, staged)) => {
+            Ok((draft, expired, staged)) => {
                 self.draft = draft;
-                Some(staged)
+                Some((expired, staged))
             }
             Err(error) => {
                 tracing::error!(%error, "a write ended early; this is a defect");

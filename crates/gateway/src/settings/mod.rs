@@ -96,12 +96,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
                 .to_owned(),
         });
     }
-    if let Some(Database::Sqlite | Database::Postgres) = settings.database {
-        let declared = ["declarative_config", "declarative_config_string"];
-        warnings.extend(declared.iter().filter(|name| given.names().contains(name)).map(|name| {
-            format!("{name} is not read, as `database` is not `off`: import it by `weir config db_import`")
-        }));
-    }
+    warnings.extend(unread(settings));
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
@@ -114,6 +109,24 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
             });
         }
     }
+}
+
+/// What is declared beside a database that holds the configuration.
+fn unread(settings: &Settings) -> Option<String> {
+    let database = match settings.database? {
+        Database::Off => return None,
+        Database::Sqlite => "sqlite",
+        Database::Postgres => "postgres",
+    };
+    let (name, file) = match (&settings.declarative_config, &settings.declarative_config_string) {
+        (Some(file), _) => ("declarative_config", file.display().to_string()),
+        (None, Some(_)) => ("declarative_config_string", "FILE".to_owned()),
+        (None, None) => return None,
+    };
+    Some(format!(
+        "{name} is not read, as database={database} holds the configuration: bring it in with `weir config db_import \
+         {file}`, or set database=off"
+    ))
 }
 
 #[cfg(test)]

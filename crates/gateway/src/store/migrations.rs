@@ -14,6 +14,11 @@ pub(super) const STEPS: &[&str] = &["
     INSERT INTO weir_meta (version, revision, oldest) VALUES (0, 0, 0);
 "];
 
+/// The version of the tables that is used here.
+pub(super) fn version() -> i64 {
+    STEPS.len().try_into().unwrap_or(i64::MAX)
+}
+
 /// What is to be done about the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {

@@ -2,6 +2,7 @@
 //!
 //! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its body
 //! as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the tables.
+mod file;
 mod listener;
 pub(crate) mod migrations;
 mod postgres;

@@ -1,6 +1,6 @@
 //! PostgreSQL: a database that several nodes share.
 use super::listener;
-use super::migrations::{Found, Task, not_bootstrapped};
+use super::migrations::{Found, Task, not_bootstrapped, version};
 use super::row::{AFTER, ALL, REMEMBERED, Row, Selected, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use crate::options::trusted_certificate_files;
@@ -16,9 +16,11 @@ use tokio::time::timeout;
 use weir_model::{Change, PluginSchema};
 
 /// A whole commit: one statement is one transaction, and takes one round trip. Who comes second waits for the row of
-/// `weir_meta`, and then finds another revision than its own.
+/// `weir_meta`, and then finds another revision than its own, or another version.
 const COMMIT: &str = "\
-    WITH bumped AS (UPDATE weir_meta SET revision = revision + 1 WHERE revision = $1 RETURNING revision), \
+    WITH bumped AS ( \
+        UPDATE weir_meta SET revision = revision + 1 WHERE revision = $1 AND version = $6 RETURNING revision \
+    ), \
     written AS ( \
         INSERT INTO weir_entities (kind, id, revision, body) \
         SELECT given.kind, given.id, bumped.revision, given.body \
@@ -30,6 +32,12 @@ const COMMIT: &str = "\
 const FORGET: &str = "\
     WITH forgotten AS (UPDATE weir_meta SET oldest = $1 WHERE oldest < $1) \
     DELETE FROM weir_entities WHERE body IS NULL AND revision <= $1";
+
+/// What is acknowledged is on the server's disk. Any other value says so too, and differs in what it asks of standbys,
+/// which is the operator's to say. It is set even so, since the server's may change under an open connection.
+const DURABLE: &str = "\
+    SELECT set_config('synchronous_commit', CASE setting WHEN 'off' THEN 'on' ELSE setting END, false) \
+    FROM current_setting('synchronous_commit') AS setting";
 
 /// What nodes that migrate one database at once queue for.
 const MIGRATION_LOCK: i64 = 0x7765_6972;
@@ -119,14 +127,39 @@ impl Server {
         let there = sqlx::query_scalar("SELECT to_regclass('weir_meta') IS NOT NULL");
         let version = match there.fetch_one(&mut *connection).await.map_err(failed)? {
             true => sqlx::query_scalar("SELECT version FROM weir_meta").fetch_optional(connection).await,
-            false => Ok(None),
+            false => {
+                self.may_look(connection).await?;
+                Ok(None)
+            }
         };
         Found::of(version.map_err(failed)?, &self.place)
     }
 
-    async fn connect(&self) -> Result<PgConnection, StoreError> {
-        let connected = self.in_time(self.timeout, async { Ok(self.options.connect().await) });
+    /// To a user who may not look into a schema, it is as if nothing were in it.
+    async fn may_look(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        let schema = self.schema.as_deref().unwrap_or("public");
+        let closed = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND NOT \
+            has_schema_privilege(oid, 'USAGE'))";
+        let closed = sqlx::query_scalar(closed).bind(schema).fetch_one(connection).await;
+        match closed.map_err(|error| self.failure(error))? {
+            true => Err(StoreError::Broken(format!(
+                "{}: permission denied for schema {schema}: grant it to the user `pg_user`, or name another with \
+                 `pg_schema`",
+                self.place
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
+        let connected = self.in_time(self.timeout, async { Ok(self.connect_durably().await) });
         connected.await?.map_err(|error| self.failure(error))
+    }
+
+    async fn connect_durably(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = self.options.connect().await?;
+        sqlx::query(DURABLE).execute(&mut connection).await?;
+        Ok(connection)
     }
 
     /// How a connection is made, for those who make it themselves.
@@ -159,7 +192,11 @@ impl Server {
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match (code.get(..2).unwrap_or_default(), code.as_str()) {
             (_, "42P01" | "3F000") => not_bootstrapped(place),
-            ("28", _) => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
+            (_, "28P01") => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
+            ("28", _) => StoreError::Broken(format!(
+                "{place}: {said}: mend `pg_user`, or let it in by the server's pg_hba.conf; where that asks for \
+                 encryption, set `pg_ssl`"
+            )),
             (_, "3D000") => {
                 StoreError::Broken(format!("{place}: {said}: create it, or name another with `pg_database`"))
             }
@@ -232,6 +269,9 @@ impl Postgres {
         let mut connection = self.connected(held.take()).await?;
         let written = self.write_on(&mut connection, base, rows).await;
         let written = written.map_err(|error| self.server.failure(error))?;
+        if written == Committed::Outdated {
+            self.server.found(&mut connection).await?.usable(&self.server.place)?;
+        }
         *held = Some(connection);
         Ok(written)
     }
@@ -249,7 +289,8 @@ impl Postgres {
             bodies.push(body);
         }
         let commit = sqlx::query_as(COMMIT).bind(base.0.cast_signed()).bind(kinds).bind(ids).bind(bodies);
-        let written: Option<(i64, ())> = commit.bind(&self.channel).fetch_optional(&mut *connection).await?;
+        let commit = commit.bind(&self.channel).bind(version());
+        let written: Option<(i64, ())> = commit.fetch_optional(&mut *connection).await?;
         let Some((revision, ())) = written else { return Ok(Committed::Outdated) };
         let revision = Revision(revision.cast_unsigned());
         if let Some(oldest) = revision.forgets(self.remembered)
@@ -267,7 +308,7 @@ impl Store for Postgres {
         let patience = self.server.timeout * LOAD_PATIENCE;
         Box::pin(async move {
             let selected = self.server.in_time(patience, self.all()).await?;
-            loaded(selected, &self.plugins)
+            loaded(selected, &self.plugins, &self.server.place)
         })
     }
 
@@ -281,7 +322,7 @@ impl Store for Postgres {
         let patience = self.server.timeout * LOAD_PATIENCE;
         Box::pin(async move {
             let selected = self.server.in_time(patience, self.after(revision)).await?;
-            since(revision, selected, &self.plugins)
+            since(revision, selected, &self.plugins, &self.server.place)
         })
     }
 

@@ -1,20 +1,21 @@
 //! Entities as rows.
+use super::migrations::Found;
 use super::{Loaded, Revision, Since, StoreError};
 use std::collections::HashMap;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Choice, Violation};
 use weir_model::{Change, PluginSchema, Reading, Uuid};
 
-/// What is selected of both tables, in both databases: `revision` and `oldest` of `weir_meta`, then `kind`, `id` and
-/// `body` of an entity, null where there is none at all.
-pub(super) type Selected = (i64, i64, Option<String>, Option<String>, Option<String>);
+/// What is selected of both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then `kind`,
+/// `id` and `body` of an entity, null where there is none at all.
+pub(super) type Selected = (i64, i64, i64, Option<String>, Option<String>, Option<String>);
 
 /// Every entity. One statement, so that all of it is of one moment.
-pub(super) const ALL: &str = "SELECT m.revision, m.oldest, e.kind, e.id, e.body \
+pub(super) const ALL: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
     FROM weir_meta m LEFT JOIN weir_entities e ON e.body IS NOT NULL";
 
 /// Every entity that was written after revision `$1`, and what is left of those deleted.
-pub(super) const AFTER: &str = "SELECT m.revision, m.oldest, e.kind, e.id, e.body \
+pub(super) const AFTER: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
     FROM weir_meta m LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision";
 
 /// For how many revisions the deleted are remembered.
@@ -42,12 +43,16 @@ pub(super) fn rows(changes: &[Change]) -> Vec<Row> {
 }
 
 /// Everything that was selected by [`ALL`].
-pub(super) fn loaded(selected: Vec<Selected>, plugins: &[PluginSchema]) -> Result<Loaded, StoreError> {
-    let (revision, _) = meta(&selected)?;
+pub(super) fn loaded(
+    selected: Vec<Selected>,
+    plugins: &[PluginSchema],
+    place: &str,
+) -> Result<Loaded, StoreError> {
+    let (revision, _) = meta(&selected, place)?;
     let mut entities = Vec::with_capacity(selected.len());
     for (.., kind, id, body) in selected {
         let (Some(kind), Some(id)) = (kind, id) else { continue };
-        entities.extend(change(&kind, &id, body.as_deref(), plugins)?.entity);
+        entities.extend(change(&kind, &id, body.as_deref(), plugins, place)?.entity);
     }
     Ok(Loaded { revision, entities })
 }
@@ -57,8 +62,9 @@ pub(super) fn since(
     after: Revision,
     selected: Vec<Selected>,
     plugins: &[PluginSchema],
+    place: &str,
 ) -> Result<Since, StoreError> {
-    let (revision, oldest) = meta(&selected)?;
+    let (revision, oldest) = meta(&selected, place)?;
     // A revision that is still to come is one of another history: the database was set up anew.
     if after < oldest || after > revision {
         return Ok(Since::Lost);
@@ -66,38 +72,53 @@ pub(super) fn since(
     let mut changes = Vec::with_capacity(selected.len());
     for (.., kind, id, body) in selected {
         let (Some(kind), Some(id)) = (kind, id) else { continue };
-        changes.push(change(&kind, &id, body.as_deref(), plugins)?);
+        changes.push(change(&kind, &id, body.as_deref(), plugins, place)?);
     }
     Ok(Since::Changes { revision, changes })
 }
 
-/// The newest revision, and the oldest one that changes can be told from.
-fn meta(selected: &[Selected]) -> Result<(Revision, Revision), StoreError> {
-    let Some((revision, oldest, ..)) = selected.first() else {
-        let message = "weir_meta in the database is empty: restore it from a backup".to_owned();
+/// The newest revision, and the oldest one that changes can be told from. Of tables of another version, what is in them
+/// is anyone's guess.
+fn meta(selected: &[Selected], place: &str) -> Result<(Revision, Revision), StoreError> {
+    let Some((version, revision, oldest, ..)) = selected.first() else {
+        let message = format!("{place}: weir_meta is empty: restore it from a backup");
         return Err(StoreError::Broken(message));
     };
+    Found::of(Some(*version), place)?.usable(place)?;
     Ok((Revision(revision.cast_unsigned()), Revision(oldest.cast_unsigned())))
 }
 
-fn change(kind: &str, id: &str, body: Option<&str>, plugins: &[PluginSchema]) -> Result<Change, StoreError> {
-    let broken = |why: &str| {
-        StoreError::Broken(format!(
-            "{kind} {id} in the database cannot be used: {why}; mend that, or delete it with the version of weir that \
-             wrote it"
-        ))
-    };
-    let kind =
+fn change(
+    kind: &str,
+    id: &str,
+    body: Option<&str>,
+    plugins: &[PluginSchema],
+    place: &str,
+) -> Result<Change, StoreError> {
+    let broken = |why: &str| unusable(kind, id, why, place);
+    let known =
         EntityKind::from_name(kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
     let Some(body) = body else {
         let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
-        return Ok(Change::delete(kind, id));
+        return Ok(Change::delete(known, id));
     };
-    // What the parser says may quote a secret.
-    let body = serde_json::from_str(body).map_err(|_| broken("it is not JSON"))?;
+    // What the parser says may quote a secret. It gives up on what is nested too deep.
+    let body = serde_json::from_str(body)
+        .map_err(|_| broken("it is not JSON, or nested deeper than can be read"))?;
     let reading = Reading { plugins, references: &(), hash_passwords: false };
-    let entity = Entity::read(kind, &body, &[], reading).map_err(|wrong| broken(&listed(&wrong)))?;
+    let entity = Entity::read(known, &body, &[], reading).map_err(|wrong| broken(&listed(&wrong)))?;
     Ok(Change::put(entity))
+}
+
+/// An entity that cannot be read is not left out: without a plugin of its own, a route might be open to all. Removing it
+/// by hand must be possible, as no node starts on it.
+fn unusable(kind: &str, id: &str, why: &str, place: &str) -> StoreError {
+    let literal = |text: &str| text.replace('\'', "''");
+    let (kind_literal, id_literal) = (literal(kind), literal(id));
+    StoreError::Broken(format!(
+        "{place}: {kind} {id} cannot be used: {why}; mend that, or change it with the version of weir that wrote it, or \
+         remove it with: DELETE FROM weir_entities WHERE kind = '{kind_literal}' AND id = '{id_literal}';"
+    ))
 }
 
 fn listed(violations: &[Violation]) -> String {

@@ -1,12 +1,12 @@
 //! SQLite: a file of this node's own.
+use super::file;
 use super::migrations::{Found, Task};
 use super::row::{AFTER, ALL, REMEMBERED, Selected, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use sqlx::{ConnectOptions, Connection, Transaction};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -26,20 +26,21 @@ pub(super) struct Sqlite {
     /// Reads while a commit waits for the disk.
     reader: Mutex<SqliteConnection>,
     pub(super) remembered: u64,
-    /// Keeps others from writing: what they change would not be seen here.
-    _lock: Option<File>,
+    /// Its lock keeps others from writing: what they change would not be seen here.
+    _file: File,
 }
 
 impl Sqlite {
     /// Opens the file; creates it, and brings its tables up to date, where that is needed.
     pub(super) async fn open(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
         let place = place(path);
-        let lock = lock(path, &place)?;
+        let file = file::open(path)?;
+        lock(&file, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
         let (writer, reader) = (Mutex::new(writer), Mutex::new(connect(path, &place).await?));
         tracing::info!("the configuration is kept in the {place}");
-        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _lock: Some(lock) })
+        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
     }
 
     /// Opens the file of a node that may be running, to read it alone.
@@ -50,9 +51,10 @@ impl Sqlite {
                 "{place}: is not there: name the node's folder with `--prefix`, or the file with `sqlite_path`"
             )));
         }
+        let file = file::open(path)?;
         let writer = Mutex::new(connect(path, &place).await?);
         let reader = Mutex::new(connect(path, &place).await?);
-        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _lock: None })
+        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
     }
 
     async fn all(&self) -> Result<Vec<Selected>, sqlx::Error> {
@@ -68,15 +70,26 @@ impl Sqlite {
         failure(&self.place, error)
     }
 
-    async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, sqlx::Error> {
+    async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, StoreError> {
+        let failed = |error| self.failure(error);
         let mut writer = self.writer.lock().await;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
-        let newest: i64 =
-            sqlx::query_scalar("SELECT revision FROM weir_meta").fetch_one(&mut *transaction).await?;
+        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let meta = sqlx::query_as("SELECT version, revision FROM weir_meta").fetch_one(&mut *transaction);
+        let (version, newest): (i64, i64) = meta.await.map_err(failed)?;
+        Found::of(Some(version), &self.place)?.usable(&self.place)?;
         if newest != base.0.cast_signed() {
             return Ok(Committed::Outdated);
         }
-        let revision = newest + 1;
+        let written = self.write_in(transaction, newest + 1, changes).await.map_err(failed)?;
+        Ok(Committed::At(written))
+    }
+
+    async fn write_in(
+        &self,
+        mut transaction: Transaction<'_, sqlx::Sqlite>,
+        revision: i64,
+        changes: &[Change],
+    ) -> Result<Revision, sqlx::Error> {
         for row in rows(changes) {
             let write = sqlx::query(WRITE).bind(row.kind).bind(row.id).bind(revision).bind(row.body);
             write.execute(&mut *transaction).await?;
@@ -91,7 +104,7 @@ impl Sqlite {
             oldest.execute(&mut *transaction).await?;
         }
         transaction.commit().await?;
-        Ok(Committed::At(revision))
+        Ok(revision)
     }
 }
 
@@ -99,18 +112,18 @@ impl Store for Sqlite {
     fn load(&self) -> Pending<'_, Loaded> {
         Box::pin(async {
             let selected = self.all().await.map_err(|error| self.failure(error))?;
-            loaded(selected, &self.plugins)
+            loaded(selected, &self.plugins, &self.place)
         })
     }
 
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
-        Box::pin(async move { self.write(base, changes).await.map_err(|error| self.failure(error)) })
+        Box::pin(self.write(base, changes))
     }
 
     fn since(&self, revision: Revision) -> Pending<'_, Since> {
         Box::pin(async move {
             let selected = self.after(revision).await.map_err(|error| self.failure(error))?;
-            since(revision, selected, &self.plugins)
+            since(revision, selected, &self.plugins, &self.place)
         })
     }
 
@@ -125,9 +138,11 @@ pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), 
     if task != Task::Bootstrap && !path.exists() {
         return Ok((place, Found::Missing));
     }
+    let _file = file::open(path)?;
     let mut connection = connect(path, &place).await?;
-    let found = migrate_in(&mut connection, task, &place).await?;
-    Ok((place, found))
+    let found = migrate_in(&mut connection, task, &place).await;
+    connection.close().await.map_err(|error| failure(&place, error))?;
+    Ok((place, found?))
 }
 
 async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) -> Result<Found, StoreError> {
@@ -152,29 +167,16 @@ async fn version(connection: &mut SqliteConnection) -> Result<Option<i64>, sqlx:
     }
 }
 
-/// Holds the file for this process, as long as what is returned is kept. SQLite's own locks are of another kind.
-fn lock(path: &Path, place: &str) -> Result<File, StoreError> {
-    let file = create(path, place)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+/// Holds the file for this process, until it is closed. SQLite's own locks are of another kind.
+fn lock(file: &File, place: &str) -> Result<(), StoreError> {
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         StoreError::Unavailable(format!(
             "{place}: another node uses it: stop that node, or name another with `sqlite_path`"
-        ))
-    })?;
-    Ok(file)
-}
-
-fn create(path: &Path, place: &str) -> Result<File, StoreError> {
-    // Credentials are in it, so it is the owner's alone; what SQLite puts beside it has the same mode.
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    file.map_err(|error| {
-        StoreError::Unavailable(format!(
-            "{place}: {error}: make its folder writable, or name another with `sqlite_path`"
         ))
     })
 }
 
 async fn connect(path: &Path, place: &str) -> Result<SqliteConnection, StoreError> {
-    create(path, place)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)

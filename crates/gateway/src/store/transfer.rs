@@ -1,6 +1,7 @@
 //! `weir config db_import` and `db_export`: a store and a declarative file.
 use super::yaml::to_yaml;
 use super::{Committed, Loaded, Store, StoreError};
+use crate::depth::{DEEPEST, is_too_deep};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::time::Duration;
@@ -15,12 +16,21 @@ pub(crate) enum ImportError {
     Store(StoreError),
     /// An entity does not go together with what is kept already.
     Refused(EntityKind, weir_model::Uuid, Refusal),
+    /// An entity is nested too deep to be kept.
+    TooDeep(EntityKind, weir_model::Uuid),
 }
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImportError::Store(error) => error.fmt(f),
+            ImportError::TooDeep(kind, id) => {
+                write!(
+                    f,
+                    "{} {id}: it is nested deeper than {DEEPEST} levels: make it flatter",
+                    kind.as_str()
+                )
+            }
             ImportError::Refused(kind, id, refusal) => {
                 write!(f, "{} {id}: ", kind.as_str())?;
                 match refusal {
@@ -55,17 +65,22 @@ pub(crate) async fn import(
     let entities = document.into_entities();
     loop {
         let Loaded { revision, entities: kept } = store.load().await.map_err(ImportError::Store)?;
-        let mut all = Entities::default();
-        kept.into_iter().for_each(|entity| all.restore(Change::put(entity)));
-        let mut changes = Vec::with_capacity(entities.len());
+        let mut all = Entities::from_iter(kept);
+        // What an expired one had, such as its key, is free.
+        let expired = all.expire(now.as_secs().cast_signed());
+        let mut changes: Vec<_> =
+            expired.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
         for entity in &entities {
             let (kind, id) = (entity.kind(), entity.id());
+            if is_too_deep(entity) {
+                return Err(ImportError::TooDeep(kind, id));
+            }
             let entity = dated(entity, all.get(kind, id), plugins, now);
             all.put(entity.clone()).map_err(|refusal| ImportError::Refused(kind, id, refusal))?;
             changes.push(Change::put(entity));
         }
         if let Committed::At(_) = store.commit(revision, &changes).await.map_err(ImportError::Store)? {
-            return Ok(changes.len());
+            return Ok(entities.len());
         }
     }
 }

@@ -111,6 +111,24 @@ impl PostgresServer {
         self.answers.next().and_then(Result::ok).unwrap_or_default()
     }
 
+    /// Runs a statement on one, as a person would beside every node.
+    pub fn execute(port: u16, statement: &str) {
+        let mut psql = Command::new("psql");
+        psql.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+            "-U",
+            "kong",
+            "-d",
+            "postgres",
+            "-qc",
+            statement,
+        ]);
+        assert!(psql.env("PGPASSWORD", PASSWORD).status().expect("psql comes with it").success());
+    }
+
     /// The settings that lead to a schema of it.
     pub fn settings(port: u16, schema: &str) -> Vec<(String, String)> {
         let port = port.to_string();

@@ -142,6 +142,9 @@ impl<'a> Builder<'a> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(syntax(at, "this alias names an anchor that is not complete yet"));
         };
+        if self.open.len() + depth(node) > MOST_DEPTH {
+            return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep, aliases expanded")));
+        }
         let node = node.clone();
         self.nodes += size(&node);
         self.add(node, 0)
@@ -173,6 +176,13 @@ fn size(node: &Node<'_>) -> usize {
     let elements: usize = node.elements().iter().map(size).sum();
     let members: usize = node.entries().iter().map(|entry| size(&entry.node)).sum();
     1 + elements + members
+}
+
+/// How deep collections lie in one another here.
+fn depth(node: &Node<'_>) -> usize {
+    let nodes = node.elements().iter().chain(node.entries().iter().map(|entry| &entry.node));
+    let is_collection = matches!(node.value, Value::List(_) | Value::Map(_));
+    usize::from(is_collection) + nodes.map(depth).max().unwrap_or_default()
 }
 
 /// What a bare word stands for, by the core schema of YAML 1.2.

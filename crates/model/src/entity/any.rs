@@ -132,6 +132,14 @@ impl Entity {
         }
     }
 
+    /// When it ends by itself, in seconds since 1970.
+    pub fn expires(&self) -> Option<i64> {
+        match self {
+            Entity::KeyauthCredentials(credential) => credential.expires(),
+            _ => None,
+        }
+    }
+
     /// The entities that this one names.
     pub fn references(&self) -> Vec<Reference> {
         use OnDelete::{Cascade, Restrict};

@@ -21,6 +21,14 @@ pub struct KeyAuthCredential {
     pub created_at: Option<i64>,
 }
 
+impl KeyAuthCredential {
+    /// When it ends, in seconds since 1970; none where it lasts, or where it is unknown when it began.
+    pub fn expires(&self) -> Option<i64> {
+        let ttl = self.ttl.filter(|ttl| *ttl > 0)?;
+        Some(self.created_at?.saturating_add(ttl))
+    }
+}
+
 /// A name and a password, for basic-auth. `password` is always Kong's stored form here: hex(sha1(password ..
 /// consumer id)).
 #[derive(Clone, PartialEq, Record)]

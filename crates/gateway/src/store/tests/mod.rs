@@ -56,6 +56,24 @@ impl Place {
         perform(task, &self.settings).await
     }
 
+    /// Runs a statement, as a person would beside every node.
+    async fn execute(&self, statement: &str) {
+        let statement = sqlx::AssertSqlSafe(statement);
+        match database(&self.settings) {
+            Database::Postgres => {
+                let server = super::postgres::Server::of(&self.settings).unwrap();
+                let mut connection = server.connect().await.unwrap();
+                sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+            }
+            _ => {
+                let options = sqlx::sqlite::SqliteConnectOptions::new();
+                let options = options.filename(sqlite_path(&self.settings).unwrap());
+                let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+                sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+            }
+        }
+    }
+
     async fn open(&self) -> Arc<dyn Store> {
         open(&self.settings, all_plugins()).await.unwrap().expect("a database is set")
     }

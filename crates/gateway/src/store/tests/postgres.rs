@@ -1,5 +1,5 @@
 //! What concerns several nodes, and a server that is not always there.
-use super::super::migrations::Task;
+use super::super::migrations::{Task, perform};
 use super::server::PostgresServer;
 use super::*;
 use std::time::Duration;
@@ -108,6 +108,28 @@ async fn a_server_that_went_away_comes_back() {
 }
 
 #[tokio::test]
+async fn what_is_acknowledged_is_on_the_servers_disk_whatever_the_server_is_set_to() {
+    let server = PostgresServer::start();
+    let place = Place::on(server.port).bootstrapped().await;
+    place
+        .execute(
+            "CREATE TABLE said (said TEXT); CREATE FUNCTION say() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO said VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+             CREATE TRIGGER say AFTER UPDATE ON weir_meta EXECUTE FUNCTION say();",
+        )
+        .await;
+    let mut newest = Revision(0);
+    for (set, used) in [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")] {
+        place.execute(&format!("TRUNCATE said; ALTER ROLE kong SET synchronous_commit = {set}")).await;
+        newest = commit(&*place.open().await, newest, &put(&service(1, "host"))).await;
+        let server = super::super::postgres::Server::of(&place.settings).unwrap();
+        let said = sqlx::query_scalar("SELECT said FROM said");
+        let said: Vec<String> = said.fetch_all(&mut server.connect().await.unwrap()).await.unwrap();
+        assert_eq!(said, [used], "with {set}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_named_and_passwords_are_not() {
     let port = PostgresServer::shared_port();
     let with = |key: &str, value: &str| {
@@ -130,6 +152,30 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
     let error = open(&nobody, Vec::new()).await.err().unwrap();
     assert!(matches!(&error, StoreError::Unavailable(message) if message.contains("`pg_port`")), "{error}");
     assert!(!format!("{nobody:?}").contains("do-not-tell"));
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_told_how() {
+    let server = PostgresServer::start();
+    let place = Place::on(server.port);
+    place
+        .execute(
+            "DO $$ BEGIN EXECUTE format('COPY (SELECT ''hostssl all all 127.0.0.1/32 scram-sha-256'') TO %L', \
+             current_setting('hba_file')); END $$; SELECT pg_reload_conf();",
+        )
+        .await;
+    let refused = async {
+        loop {
+            match place.perform(Task::Bootstrap).await {
+                Ok(_) => sleep(Duration::from_millis(10)).await,
+                Err(error) => return error.to_string(),
+            }
+        }
+    };
+    let said = timeout(PATIENCE, refused).await.expect("it is refused");
+    assert!(said.contains("pg_hba.conf") && said.contains("`pg_ssl`"), "{said}");
+    let encrypted = Settings { pg_ssl: true, ..place.settings.clone() };
+    assert!(perform(Task::Bootstrap, &encrypted).await.is_ok());
 }
 
 #[tokio::test]

@@ -30,6 +30,8 @@ in_both![
     a_thousand_entities_are_one_batch,
     writers_at_once_all_get_through,
     what_no_longer_reads_is_named,
+    what_is_nested_too_deep_is_named_and_can_be_removed,
+    tables_that_a_newer_weir_has_migrated_are_not_touched,
     another_history_is_lost,
     tables_that_are_there_are_left_alone,
     the_deleted_are_forgotten_after_a_while,
@@ -138,11 +140,42 @@ async fn what_no_longer_reads_is_named(place: Place) {
         .into_iter()
         .filter(|entity| entity.kind() == EntityKind::Plugins)
         .map(|entity| entity.id());
-    assert!(
-        id.map(|id| format!("plugins {id} in the database")).any(|start| said.contains(&start)),
-        "{said}"
-    );
+    assert!(id.map(|id| format!("plugins {id} cannot be used")).any(|start| said.contains(&start)), "{said}");
     assert!(said.contains("the setting `plugins`"), "how to mend it: {said}");
+}
+
+async fn what_is_nested_too_deep_is_named_and_can_be_removed(place: Place) {
+    let (store, good) = (place.open().await, service(1, "host"));
+    let revision = commit(&*store, Revision(0), &puts(&[good.clone(), service(2, "host")])).await;
+    let deep = format!("{{\"host\": {}{}}}", "[".repeat(200), "]".repeat(200));
+    let statement = format!("UPDATE weir_entities SET body = '{deep}' WHERE id LIKE '%2'");
+    place.execute(&statement).await;
+    let error = store.load().await.unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, StoreError::Broken(_)) && said.contains("nested deeper"), "{said}");
+    let id = Uuid::from_u128(2);
+    assert!(said.contains(&format!("services {id} cannot be used")), "{said}");
+    let remove = said.find("DELETE FROM").map(|at| said[at..].to_owned()).expect("how to mend it");
+    place.execute(&remove).await;
+    assert_eq!(kept(&*store).await, (revision, vec![good]));
+}
+
+async fn tables_that_a_newer_weir_has_migrated_are_not_touched(place: Place) {
+    let (store, first) = (place.open().await, service(1, "first"));
+    let revision = commit(&*store, Revision(0), &put(&first)).await;
+    place.execute("UPDATE weir_meta SET version = version + 1").await;
+    let refused = [
+        store.commit(revision, &put(&service(1, "second"))).await.map(|_| ()),
+        store.load().await.map(|_| ()),
+        store.since(revision).await.map(|_| ()),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert!(matches!(&error, StoreError::NotMigrated(said) if said.contains("newer")), "{error}");
+    }
+    place.execute("UPDATE weir_meta SET version = version - 1").await;
+    assert_eq!(kept(&*store).await, (revision, vec![first]));
+    commit(&*store, revision, &put(&service(1, "second"))).await;
 }
 
 async fn another_history_is_lost(place: Place) {

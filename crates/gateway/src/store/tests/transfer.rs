@@ -63,3 +63,33 @@ async fn what_does_not_go_together_is_refused_whole() {
     );
     assert_eq!(kept(&*store).await, before);
 }
+
+#[tokio::test]
+async fn what_has_expired_is_in_nobodys_way() {
+    let consumer = "_format_version: \"3.0\"\nconsumers:\n- username: a\n  keyauth_credentials:\n";
+    let expired = "  - {id: 7c2b7b1e-3bb2-4c1d-8f0a-0242ac120002, key: k, ttl: 1, created_at: 1700000000}";
+    let (_place, store) = imported(&format!("{consumer}{expired}")).await;
+    let same_key = format!("{consumer}  - {{id: 7c2b7b1e-3bb2-4c1d-8f0a-0242ac120003, key: k}}");
+    let count = import(&*store, document(&same_key), &all_plugins(), NOW).await.unwrap();
+    assert_eq!(count, 2);
+    let kept = kept(&*store).await.1;
+    let keys: Vec<_> = kept.iter().filter(|entity| entity.kind() == EntityKind::KeyauthCredentials).collect();
+    assert!(keys.len() == 1 && keys[0].id().to_string().ends_with("0003"), "{keys:?}");
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deep_is_named_and_nothing_is_kept() {
+    let (_place, store) = imported("_format_version: \"3.0\"\nservices: [{name: a, host: h}]").await;
+    let before = kept(&*store).await;
+    let mut deep = document("_format_version: \"3.0\"\nservices: [{name: b, host: h}]");
+    let value = (0..100).fold(serde_json::json!([]), |inner, _| serde_json::json!([inner]));
+    let written = serde_json::json!({
+        "key": "routes/1", "value": { "a": value }, "created_index": 1, "modified_index": 1
+    });
+    let (reading, id) =
+        (Reading { plugins: &[], references: &(), hash_passwords: false }, Uuid::from_u128(1));
+    deep.push(Entity::read(EntityKind::ApisixObjects, &written, &[("id", id)], reading).unwrap());
+    let error = import(&*store, deep, &all_plugins(), NOW).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("apisix_objects {id}: it is nested deeper than 62")), "{error}");
+    assert_eq!(kept(&*store).await, before);
+}
