@@ -1,5 +1,6 @@
 //! What readers, writer and publisher share.
 use crate::store::Revision;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
@@ -16,6 +17,26 @@ pub(crate) struct InForce {
     pub(crate) document: Document,
 }
 
+/// Why what is committed is not in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotInForce {
+    /// The newest revision that was tried.
+    pub(crate) revision: Revision,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+impl fmt::Display for NotInForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "revision {} is stored, but it cannot be put in force, and an older one is served: {}; change or delete \
+             what is named here",
+            self.revision.0, self.reason
+        )
+    }
+}
+
 /// Identifies what a store has as of a revision.
 pub(super) fn hash(revision: Revision) -> String {
     format!("{:032x}", revision.0)
@@ -28,6 +49,8 @@ pub(super) struct Known {
     in_force: Mutex<Arc<InForce>>,
     /// The newest revision that is in force or cannot be.
     tried: watch::Sender<Revision>,
+    /// Why the newest that was tried is not in force.
+    failure: Mutex<Option<NotInForce>>,
     reachable: AtomicBool,
 }
 
@@ -38,6 +61,7 @@ impl Known {
             committed: watch::Sender::new(in_force.revision),
             tried: watch::Sender::new(in_force.revision),
             in_force: Mutex::new(Arc::new(in_force)),
+            failure: Mutex::default(),
             reachable: AtomicBool::new(true),
         }
     }
@@ -82,18 +106,28 @@ impl Known {
     pub(super) fn put_in_force(&self, in_force: InForce) {
         let revision = in_force.revision;
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.tried.send_replace(revision);
     }
 
     /// This revision cannot be in force.
-    pub(super) fn give_up(&self, revision: Revision) {
+    pub(super) fn give_up(&self, revision: Revision, reason: String) {
+        let failure = NotInForce { revision, reason };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         self.tried.send_replace(revision);
     }
 
-    /// Returns once it is known whether the revision is in force.
-    pub(super) async fn tried(&self, revision: Revision) {
+    /// Why the newest that was tried is not in force, if it is not.
+    pub(super) fn failure(&self) -> Option<NotInForce> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns once it is known whether the revision is in force, or a later one.
+    pub(super) async fn tried(&self, revision: Revision) -> Result<(), NotInForce> {
         // The sender is here as well, so there is one to wait for.
         let _ = self.tried.subscribe().wait_for(|tried| *tried >= revision).await;
+        let failure = self.failure();
+        failure.filter(|_| self.in_force().revision < revision).map_or(Ok(()), Err)
     }
 
     pub(super) fn is_reachable(&self) -> bool {

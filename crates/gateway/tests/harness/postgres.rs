@@ -111,6 +111,25 @@ impl PostgresServer {
         self.answers.next().and_then(Result::ok).unwrap_or_default()
     }
 
+    /// Has a server run SQL.
+    pub fn run(port: u16, sql: &str) {
+        let mut psql = Command::new("psql");
+        psql.args([
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+            "-U",
+            "kong",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
+        ]);
+        let ran = psql.arg("postgres").env("PGPASSWORD", PASSWORD).output().expect("psql runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+
     /// The settings that lead to a schema of it.
     pub fn settings(port: u16, schema: &str) -> Vec<(String, String)> {
         let port = port.to_string();
