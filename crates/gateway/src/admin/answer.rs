@@ -9,7 +9,7 @@ use std::fmt;
 use weir_model::Refusal;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
-use weir_model::schema::{Choice, Json, JsonMap, Violation};
+use weir_model::schema::{Choice, Json, JsonMap, Violation, quoted};
 
 /// An answer with a JSON body.
 pub(crate) fn json_answer(status: StatusCode, body: &Json) -> Response {
@@ -213,11 +213,15 @@ fn refused(kind: EntityKind, refusal: &Refusal, f: &mut fmt::Formatter<'_>) -> f
     }
 }
 
-/// The value that another entity has, without what is secret.
+/// The value that another entity has, without what is secret, and shortened where it is long, as a certificate is.
 fn taken(kind: EntityKind, unique: &Unique) -> Json {
     let secret = |name: &str| kind.schema().field(name).is_some_and(|field| field.secret);
     let shown = unique.0.iter().map(|(name, value)| {
-        let value = if secret(name) { "(secret)".into() } else { value.clone() };
+        let value = match value.as_str() {
+            _ if secret(name) => "(secret)".into(),
+            Some(text) => quoted(text).into(),
+            None => value.clone(),
+        };
         ((*name).to_owned(), value)
     });
     Json::Object(shown.collect())
@@ -253,6 +257,21 @@ impl IntoResponse for Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_long_is_not_repeated_whole() {
+        let pem = "x".repeat(4000);
+        for (kind, field, shown) in [
+            (EntityKind::CaCertificates, "cert", "x…'"),
+            (EntityKind::KeyauthCredentials, "key", "key=\"(secret)\""),
+        ] {
+            let unique = Unique(vec![(field, pem.as_str().into())]);
+            let denied = Denied::Refused(kind, Refusal::Taken { unique, by: Uuid::nil() });
+            let told = format!("{denied} {}", denied.fields().unwrap());
+            assert!(told.len() < 400, "{} bytes", told.len());
+            assert!(told.contains(shown.trim_end_matches('\'')), "{told}");
+        }
+    }
 
     #[test]
     fn values_are_written_as_kong_does() {
