@@ -156,8 +156,13 @@ impl Configuration {
 
     /// One warning that names every kind of field that has no effect yet, however often it is given.
     pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
-        not_in_force(&self.not_in_force.iter().map(|problem| without_indices(&problem.path)).collect())
+        not_in_force_at(&self.not_in_force)
     }
+}
+
+/// One warning that names the kinds of fields at these places.
+pub(crate) fn not_in_force_at(places: &[Problem]) -> Option<String> {
+    not_in_force(&places.iter().map(|problem| without_indices(&problem.path)).collect())
 }
 
 /// One warning that names all of these fields.

@@ -14,6 +14,7 @@ mod demo;
 mod depth;
 mod echo;
 mod explain;
+mod listener;
 mod logger;
 mod node;
 mod options;

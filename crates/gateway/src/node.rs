@@ -2,17 +2,15 @@
 //!
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
-use crate::admin::client::{Client, ControlListener};
-use crate::admin::guard;
 use crate::configuration::{Environment, Origin, Source, plugins};
 use crate::control::Control;
-use crate::options::{self, not_in_force};
+use crate::listener::{self, ControlListener, bind, openable};
+use crate::options::not_in_force;
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
-use crate::settings::{Database, Listen, Listeners, Loaded, LogTarget, Settings};
+use crate::settings::{Database, Loaded, LogTarget, Settings};
 use crate::store::StoreError;
-use crate::{admin, apisix, command, logger, status, store};
-use axum::Router;
+use crate::{apisix, command, logger, store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::fmt;
@@ -26,8 +24,6 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio_rustls::rustls::ServerConfig;
-use weir_proxy::tls::{ca_certificates, server_config};
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -123,7 +119,7 @@ pub(crate) struct Addresses {
 pub(crate) struct Node {
     control: Arc<Control>,
     addresses: Addresses,
-    servers: Vec<(ControlListener, Router)>,
+    servers: Vec<ControlListener>,
     commands: UnixListener,
     signals: Signals,
     drain_timeout: Duration,
@@ -173,15 +169,14 @@ impl Node {
         let control = Arc::new(control);
         let mut addresses = addresses(&control, &admin, &status)?;
         let entered = runtime.enter();
-        let mut servers = admin_servers(&settings, &control, admin_listen.0.iter().zip(admin))?;
-        for listener in status {
-            servers.push((ControlListener::new(listener, None)?, status::router(control.clone())));
-        }
+        let mut servers = listener::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        let status = settings.status_listen.0.iter().zip(status);
+        servers.extend(listener::status(&settings, &control, status)?);
         if let Some(apisix) = apisix {
             addresses.apisix_admin = apisix.addresses()?;
             let (listeners, router) = apisix.serve(&control, runtime.handle());
             let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
-            servers.extend(control_servers(&settings, &control, listeners, &router)?);
+            servers.extend(listener::apisix(&settings, &control, listeners, &router)?);
         }
         drop(entered);
         let drain_timeout = settings.drain_timeout;
@@ -197,7 +192,7 @@ impl Node {
     pub(crate) fn serve(self) -> io::Result<()> {
         let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
         let stopped = runtime.block_on(async {
-            servers.into_iter().for_each(|(listener, router)| serve_http(listener, router));
+            servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
             let (quit, asked_to_quit) = mpsc::channel(1);
             let reloader = Reloader::new(control.clone());
             tokio::spawn(command::serve(commands, reloader.clone(), quit));
@@ -317,101 +312,10 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// The Admin API's listeners, without those that must stay closed.
-fn openable(settings: &Settings) -> Listeners {
-    let open = |listen: &&Listen| {
-        let address = listen.address;
-        let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
-        let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
-        if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
-            tracing::error!(
-                "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
-                 reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
-                 token), or set admin_allow_insecure=on"
-            );
-            return false;
-        }
-        if settings.admin_ssl_client_ca.is_some() && !listen.ssl {
-            tracing::warn!(
-                "admin_listen {address}: admin_ssl_client_ca asks nobody for a certificate here; add `ssl`"
-            );
-        }
-        if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
-            tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");
-        }
-        true
-    };
-    Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
-}
-
-/// Listens; the setting is named where that fails.
-pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
-    let bind = |listen: &Listen| {
-        let bound = TcpListener::bind(listen.address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        bound.map_err(|error| StartError::Bind { name, address: listen.address, error })
-    };
-    listeners.0.iter().map(bind).collect()
-}
-
 fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -> io::Result<Addresses> {
     let (proxy, proxy_ssl) = control.addresses();
     let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
     let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
     let apisix_admin = Vec::new();
     Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
-}
-
-fn admin_servers<'l>(
-    settings: &Settings,
-    control: &Arc<Control>,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
-) -> Result<Vec<(ControlListener, Router)>, StartError> {
-    let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
-    let target = &settings.admin_access_log;
-    if let LogTarget::Path(path) = target {
-        router = admin::logged(router, path)
-            .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
-    }
-    control_servers(settings, control, listeners, &router)
-}
-
-/// The same for clients of each listener, over TLS where that is asked for.
-fn control_servers<'l>(
-    settings: &Settings,
-    control: &Control,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
-    router: &Router,
-) -> Result<Vec<(ControlListener, Router)>, StartError> {
-    let mut servers = Vec::new();
-    for (listen, listener) in listeners {
-        let tls = listen.ssl.then(|| admin_tls(settings, control)).transpose()?;
-        servers.push((ControlListener::new(listener, tls)?, router.clone()));
-    }
-    Ok(servers)
-}
-
-/// How the Admin API speaks TLS.
-fn admin_tls(settings: &Settings, control: &Control) -> Result<Arc<ServerConfig>, StartError> {
-    let authorities = settings.admin_ssl_client_ca.as_ref().map(|path| {
-        let pem = fs::read_to_string(path).map_err(|error| StartError::Setting {
-            name: "admin_ssl_client_ca",
-            value: path.display().to_string(),
-            error,
-        })?;
-        ca_certificates(&pem).map_err(StartError::Tls)
-    });
-    let (certificate, authorities) = (control.default_certificate(), authorities.transpose()?);
-    server_config(&options::tls(settings), certificate, authorities).map_err(StartError::Tls)
-}
-
-fn serve_http(listener: ControlListener, router: Router) {
-    let service = router.into_make_service_with_connect_info::<Client>();
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, service).await {
-            tracing::error!(%error, "a control listener ended");
-        }
-    });
 }

@@ -14,7 +14,7 @@ const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
 /// What the kernel may hold of connections not yet accepted, unless a listener says otherwise; Kong's own default.
 const BACKLOG: u32 = 16384;
 
-/// Files the node keeps for itself: listeners, logs, the Admin API, reloads, name servers.
+/// Files the node keeps for itself: listeners, logs, reloads, name servers.
 const FILES: usize = 64;
 
 /// Files that each worker's runtime holds.
@@ -28,7 +28,11 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
     Options {
         workers: settings.workers.0,
         listen: listeners(settings).map(listen).collect(),
-        max_connections: max_connections(getrlimit(Resource::Nofile).current, settings.workers.0),
+        max_connections: max_connections(
+            getrlimit(Resource::Nofile).current,
+            settings.workers.0,
+            control_listeners(settings) * control_connections(),
+        ),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
         send_timeout: settings.send_timeout,
@@ -59,11 +63,22 @@ fn listeners(settings: &Settings) -> impl Iterator<Item = &Listen> {
 }
 
 /// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,
-/// so that those who are connected are served however many more come.
-fn max_connections(open_files: Option<u64>, workers: usize) -> usize {
+/// so that those who are connected are served however many more come. `control` are those of the node's own APIs.
+fn max_connections(open_files: Option<u64>, workers: usize, control: usize) -> usize {
     let Some(open_files) = open_files else { return usize::MAX };
     let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
-    (open_files.saturating_sub(FILES + workers * FILES_OF_WORKER) / 2).max(1)
+    (open_files.saturating_sub(FILES + workers * FILES_OF_WORKER + control) / 2).max(1)
+}
+
+/// How many connections each listener of the node's own APIs may have.
+pub(crate) fn control_connections() -> usize {
+    let open_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(open_files / 32).unwrap_or(usize::MAX).clamp(16, 256)
+}
+
+fn control_listeners(settings: &Settings) -> usize {
+    let apisix = settings.apisix_admin.then_some(&settings.apisix_admin_listen);
+    [&settings.admin_listen, &settings.status_listen].into_iter().chain(apisix).map(|all| all.0.len()).sum()
 }
 
 /// Opens the log of proxied requests.
@@ -174,8 +189,8 @@ mod tests {
 
     #[test]
     fn half_of_the_files_are_for_clients() {
-        assert_eq!(max_connections(Some(1024), 2), 476);
-        assert_eq!(max_connections(Some(20), 1), 1);
-        assert_eq!(max_connections(None, 1), usize::MAX);
+        assert_eq!(max_connections(Some(1024), 2, 64), 444);
+        assert_eq!(max_connections(Some(20), 1, 0), 1);
+        assert_eq!(max_connections(None, 1, 64), usize::MAX);
     }
 }

@@ -1,6 +1,7 @@
 //! The status listener: what monitoring reads.
 use crate::aside::aside;
 use crate::control::Control;
+use crate::registry::NotInForce;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -46,6 +47,10 @@ fn status_body(control: &Control) -> Value {
         "configuration_hash": control.config_hash(),
         "revision": { "committed": registry.revision().0, "in_force": registry.in_force().0 },
     });
+    if let Some(NotInForce { revision, reason }) = registry.failure() {
+        body["revision"]["failed"] = revision.0.into();
+        body["revision"]["error"] = reason.into();
+    }
     if registry.is_stored() {
         body["database"] = json!({ "reachable": registry.is_reachable() });
     }

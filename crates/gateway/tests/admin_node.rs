@@ -201,6 +201,17 @@ fn a_configuration_can_be_taken_out_and_put_in() {
 }
 
 #[test]
+fn a_configuration_with_what_has_no_effect_is_loaded_with_a_warning() {
+    let gateway = Gateway::start(SAMPLE);
+    let load = |text: &str| send(&gateway, "POST", "/config", "text/yaml", text);
+    assert_eq!(load(SAMPLE).header("x-weir-warning"), None);
+    let answer = load("_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [/], path_handling: v1}\n");
+    assert_eq!(answer.status, 201);
+    let warning = "accepted but not yet in force: routes[].path_handling";
+    assert_eq!(answer.header("x-weir-warning"), Some(warning));
+}
+
+#[test]
 fn a_configuration_that_is_put_in_is_served() {
     let gateway = Gateway::start(SAMPLE);
     let config = json!({

@@ -73,6 +73,41 @@ fn what_one_node_is_told_all_serve() {
     }
 }
 
+/// A regex that no node compiles, which no node would have stored.
+const TOO_LARGE: &str = r"~/(\\w{100}){100}";
+
+#[test]
+fn who_waits_is_told_that_what_is_stored_cannot_be_served() {
+    let (port, schema) = (PostgresServer::shared_port(), "unservable");
+    let [node] = nodes(port, schema);
+    assert_eq!(ask(&node, "PUT", "/routes/bad?wait=true", "{\"paths\": [\"/good\"]}").status, 200);
+    let spoil = format!(
+        "SET search_path TO {schema}; UPDATE weir_meta SET revision = revision + 1; UPDATE weir_entities SET revision = \
+         (SELECT revision FROM weir_meta), body = replace(body, '/good', '{TOO_LARGE}') WHERE kind = 'routes'"
+    );
+    PostgresServer::execute(port, &spoil);
+    let answer = ask(&node, "PUT", "/services/s?wait=true", "{\"host\": \"a\"}");
+    assert_eq!((answer.status, answer.header("x-weir-revision")), (500, Some("3")), "{}", answer.text());
+    let said = answer.json()["message"].as_str().unwrap().to_owned();
+    assert!(
+        said.starts_with("revision 3 is stored, but it cannot be put in force") && said.contains("route bad"),
+        "{said}"
+    );
+    for status in [node.status("/status"), node.admin("/status")] {
+        let revision = &status.json()["revision"];
+        assert_eq!(
+            (&revision["committed"], &revision["in_force"], &revision["failed"]),
+            (&3.into(), &1.into(), &3.into())
+        );
+        assert!(revision["error"].as_str().unwrap().contains("route bad"), "{revision}");
+    }
+    assert_eq!(ask(&node, "DELETE", "/routes/bad?wait=true", "").status, 204);
+    assert_eq!(
+        node.status("/status").json()["revision"],
+        serde_json::json!({ "committed": 4, "in_force": 4 })
+    );
+}
+
 #[test]
 fn what_a_newer_version_has_migrated_is_not_written() {
     let upstream = Upstream::answering(HELLO);

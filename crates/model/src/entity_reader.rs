@@ -138,7 +138,7 @@ impl<'i> EntityReader<'i> {
         let name = item.node.get("name")?;
         let written = name.as_str()?;
         let Some(plugin) = find_plugin(self.plugins, written).filter(|plugin| plugin.available) else {
-            let message = not_available(written, self.plugins);
+            let message = not_available(written, self.plugins, self.reader.is_early());
             self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
             return None;
         };
@@ -203,11 +203,11 @@ const PLUGINS_OF_KONG: &[&str] = &[
     "zipkin",
 ];
 
-fn not_available(written: &str, plugins: &[PluginSchema]) -> String {
+fn not_available(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
     let mut names: Vec<_> =
         plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
     names.sort_unstable();
-    let hint = did_you_mean(written, names.iter().copied());
+    let hint = if is_early { did_you_mean(written, names.iter().copied()) } else { String::new() };
     let shown = quoted(written);
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     if find_plugin(plugins, written).is_some() {

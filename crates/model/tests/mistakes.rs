@@ -53,3 +53,14 @@ fn a_file_with_long_names_is_not_repeated_whole() {
         assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not told");
     }
 }
+
+#[test]
+fn how_to_mend_it_is_told_of_the_first_mistakes() {
+    let misspelt = json!({ "host": "a", "retrys": 1, "protocol": "htps" });
+    let many = json!({ "_format_version": "3.0", "services": vec![misspelt; 10_000] }).to_string();
+    let problems = Document::read(&many, Format::Json, sample::PLUGINS, &|_| None).unwrap_err();
+    assert_eq!(problems.len(), 20_000);
+    let with_hint = problems.iter().filter(|problem| problem.message.contains("did you mean"));
+    assert_eq!(with_hint.count(), 20);
+    assert!(problems.iter().any(|problem| problem.message == "unknown field `retrys`"));
+}

@@ -4,6 +4,10 @@ use crate::exchange::{Exchange, Source};
 use std::fmt;
 use weir_http1::{Known, Reject};
 
+/// The response to a request, whatever it is, that comes in clear where TLS is spoken.
+pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
+     Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
+
 /// A response made by the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {

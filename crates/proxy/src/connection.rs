@@ -1,5 +1,6 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
+use crate::answer::PLAIN_TO_TLS;
 use crate::client::Http1;
 use crate::exchange::{Connection, Tls};
 use crate::io::Io;
@@ -7,12 +8,15 @@ use crate::serve;
 use crate::wire::Wire;
 use crate::worker::Worker;
 use std::future::poll_fn;
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
 /// it may pause; nginx's `lingering_time` and `lingering_timeout`.
@@ -27,16 +31,47 @@ pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, lo
     let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
     let (io, tls) = if tls {
-        let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp));
-        let Ok(Ok(stream)) = tokio::time::timeout(timeout, accepted).await else { return };
-        let tls = agreed(stream.get_ref().1);
-        (Io::TlsServer(Box::new(stream)), Some(tls))
+        let accepted = Box::pin(accept(&worker, tcp));
+        match tokio::time::timeout(timeout, accepted).await {
+            Ok(Ok(Accepted::Tls(stream))) => {
+                let tls = agreed(stream.get_ref().1);
+                (Io::TlsServer(stream), Some(tls))
+            }
+            Ok(Ok(Accepted::Plain(tcp))) => return Box::pin(refuse(tcp, timeout)).await,
+            _ => return,
+        }
     } else {
         (Io::Tcp(tcp), None)
     };
     let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
     let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
     exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
+}
+
+/// The first byte of a handshake; no HTTP request begins with it.
+const HANDSHAKE: u8 = 22;
+
+/// What a client speaks where TLS is spoken.
+enum Accepted {
+    Tls(Box<TlsStream<tokio::net::TcpStream>>),
+    Plain(tokio::net::TcpStream),
+}
+
+async fn accept(worker: &Worker, tcp: tokio::net::TcpStream) -> io::Result<Accepted> {
+    let mut first = [HANDSHAKE];
+    tcp.peek(&mut first).await?;
+    if first[0] != HANDSHAKE {
+        return Ok(Accepted::Plain(tcp));
+    }
+    let stream = TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp).await?;
+    Ok(Accepted::Tls(Box::new(stream)))
+}
+
+/// Answers whoever speaks plainly where TLS is spoken.
+async fn refuse(mut tcp: tokio::net::TcpStream, timeout: Duration) {
+    if let Ok(Ok(())) = tokio::time::timeout(timeout, tcp.write_all(PLAIN_TO_TLS.as_bytes())).await {
+        linger(&mut Http1::new(Wire::new(Io::Tcp(tcp)))).await;
+    }
 }
 
 fn agreed(session: &rustls::ServerConnection) -> Tls {

@@ -1,6 +1,7 @@
 //! Answers of the Admin API, and Kong's form for what it refuses.
 use super::violations::Violations;
-use crate::registry::WriteError;
+use crate::listener::Unread;
+use crate::registry::{NotInForce, WriteError};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -8,7 +9,7 @@ use std::fmt;
 use weir_model::Refusal;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
-use weir_model::schema::{Choice, Json, JsonMap, Violation};
+use weir_model::schema::{Choice, Json, JsonMap, Violation, quoted};
 
 /// An answer with a JSON body.
 pub(crate) fn json_answer(status: StatusCode, body: &Json) -> Response {
@@ -58,8 +59,8 @@ pub(crate) enum Denied {
     Method,
     /// The body is not of a type that is read.
     MediaType,
-    /// The body is longer than what is read.
-    TooLarge,
+    /// The body was not read to its end.
+    Unread(Unread),
     /// The body, or the path, cannot be read.
     Malformed(String),
     /// The entity is not the one that the client knows.
@@ -84,6 +85,8 @@ pub(crate) enum Denied {
     ReadOnly(Verb, EntityKind),
     /// The store cannot be reached now.
     Unavailable(String),
+    /// It is stored, and cannot be served.
+    NotInForce(NotInForce),
 }
 
 impl Denied {
@@ -103,10 +106,11 @@ impl Denied {
             Denied::NotFound => StatusCode::NOT_FOUND,
             Denied::Method | Denied::ReadOnly(..) => StatusCode::METHOD_NOT_ALLOWED,
             Denied::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Denied::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Denied::Unread(unread) => unread.status(),
             Denied::Precondition => StatusCode::PRECONDITION_FAILED,
             Denied::Refused(_, Refusal::Taken { .. }) => StatusCode::CONFLICT,
             Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Denied::NotInForce(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -160,7 +164,7 @@ impl fmt::Display for Denied {
             Denied::MediaType => f.write_str(
                 "Unsupported media type: send application/json, application/x-www-form-urlencoded or multipart/form-data",
             ),
-            Denied::TooLarge => write!(f, "Payload too large: send {} MiB at most", super::body::LONGEST >> 20),
+            Denied::Unread(unread) => f.write_str(&unread.message(super::body::LONGEST)),
             Denied::Malformed(message) | Denied::Unavailable(message) => f.write_str(message),
             Denied::Precondition => f.write_str("Precondition failed: read the entity again for its ETag"),
             Denied::Schema(violations) => f.write_str(&Violations::of(violations).message),
@@ -174,6 +178,7 @@ impl fmt::Display for Denied {
             Denied::Offset(offset) => write!(f, "'{offset}' is not a valid offset: take it from the page before"),
             Denied::Size(message) => f.write_str(message),
             Denied::Tags => f.write_str("invalid option (tags: invalid filter syntax)"),
+            Denied::NotInForce(not_in_force) => not_in_force.fmt(f),
             Denied::ReadOnly(verb, kind) => {
                 write!(f, "cannot {} '{}' entities when not using a database", verb.as_str(), kind.as_str())
             }
@@ -208,11 +213,15 @@ fn refused(kind: EntityKind, refusal: &Refusal, f: &mut fmt::Formatter<'_>) -> f
     }
 }
 
-/// The value that another entity has, without what is secret.
+/// The value that another entity has, without what is secret, and shortened where it is long, as a certificate is.
 fn taken(kind: EntityKind, unique: &Unique) -> Json {
     let secret = |name: &str| kind.schema().field(name).is_some_and(|field| field.secret);
     let shown = unique.0.iter().map(|(name, value)| {
-        let value = if secret(name) { "(secret)".into() } else { value.clone() };
+        let value = match value.as_str() {
+            _ if secret(name) => "(secret)".into(),
+            Some(text) => quoted(text).into(),
+            None => value.clone(),
+        };
         ((*name).to_owned(), value)
     });
     Json::Object(shown.collect())
@@ -248,6 +257,21 @@ impl IntoResponse for Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_long_is_not_repeated_whole() {
+        let pem = "x".repeat(4000);
+        for (kind, field, shown) in [
+            (EntityKind::CaCertificates, "cert", "x…'"),
+            (EntityKind::KeyauthCredentials, "key", "key=\"(secret)\""),
+        ] {
+            let unique = Unique(vec![(field, pem.as_str().into())]);
+            let denied = Denied::Refused(kind, Refusal::Taken { unique, by: Uuid::nil() });
+            let told = format!("{denied} {}", denied.fields().unwrap());
+            assert!(told.len() < 400, "{} bytes", told.len());
+            assert!(told.contains(shown.trim_end_matches('\'')), "{told}");
+        }
+    }
 
     #[test]
     fn values_are_written_as_kong_does() {

@@ -2,10 +2,11 @@
 use super::answer::Denied;
 use super::body::Body;
 use crate::control::Control;
+use crate::listener::Unread;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, header};
 use std::sync::Arc;
 
 /// A request for entities.
@@ -52,10 +53,7 @@ impl FromRequest<Arc<Control>> for Call {
         let (method, headers) = (parts.method.clone(), parts.headers.clone());
         let body = if matches!(method, Method::POST | Method::PUT | Method::PATCH) {
             let bytes = Bytes::from_request(Request::from_parts(parts, body), control).await;
-            let bytes = bytes.map_err(|rejection| match rejection.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => Denied::TooLarge,
-                _ => Denied::Malformed("the body ended early; send it whole".to_owned()),
-            })?;
+            let bytes = bytes.map_err(|rejection| Denied::Unread(Unread::of(&rejection)))?;
             Body::read(content_type(&headers), bytes).await?
         } else {
             Body::default()

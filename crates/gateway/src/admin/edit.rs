@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, Json, JsonMap, Kind, References, find_plugin, quoted};
+use weir_model::schema::{Choice, Json, JsonMap, Kind, References, Violation, find_plugin, quoted};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 use weir_proxy::tls::ca_certificates;
 
@@ -58,6 +58,7 @@ impl Edit {
         let found = spot.here()?;
         self.conditions.allow(Some(found), entities)?;
         let change = self.written(spot.kind, Some(found));
+        keeps_id(&change, found)?;
         let hash = change.contains_key("password") && !self.skip_hash;
         let mut written = members(found);
         merge(&mut written, change, spot.kind.schema(), self.plugin_of(found));
@@ -129,6 +130,28 @@ impl Edit {
     }
 }
 
+/// An entity has its id for good.
+fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
+    let Some(written) = change.get("id").filter(|id| !id.is_null()) else { return Ok(()) };
+    let message = match written.as_str().and_then(weir_model::rule::id) {
+        Some(id) if id == found.id() => return Ok(()),
+        Some(_) => "immutable field cannot be updated",
+        None => "expected a valid UUID",
+    };
+    Err(Denied::Schema(vec![Violation::new("id", message)]))
+}
+
+/// References that say `id` and give something else.
+pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), Denied> {
+    let is_none = |field: &'static str| {
+        let id = written.get(field)?.as_object()?.get("id").filter(|id| !id.is_null())?;
+        id.as_str().and_then(weir_model::rule::id).is_none().then(|| format!("{field}.id"))
+    };
+    let wrong = naming_fields(kind).filter_map(|(field, _)| is_none(field));
+    let violations: Vec<_> = wrong.map(|path| Violation::new(&path, "expected a valid UUID")).collect();
+    if violations.is_empty() { Ok(()) } else { Err(Denied::Schema(violations)) }
+}
+
 /// An entity's members.
 fn members(entity: &Entity) -> JsonMap {
     match entity.to_value() {
@@ -153,6 +176,7 @@ impl Writer<'_> {
         mut written: JsonMap,
         entities: &Entities,
     ) -> Result<Entity, Denied> {
+        no_ids(kind, &written)?;
         if let Some(unresolved) = unresolved(kind, &written, entities) {
             return Err(Denied::Unresolved(unresolved));
         }

@@ -2,8 +2,8 @@
 //!
 //! Where tokens are set, each request must show one. Where none is, anyone who can connect may ask, but for web pages:
 //! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
-use super::client::Client;
 use super::item::REVISION;
+use crate::listener::Client;
 use crate::logger::AUDIT;
 use crate::registry::Written;
 use crate::settings::AdminAuth;

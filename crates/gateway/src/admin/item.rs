@@ -6,6 +6,7 @@ use super::conditions::Conditions;
 use super::edit::Edit;
 use super::guard::Wrote;
 use super::shown::{Shown, etag};
+use super::warning::{self, warned};
 use crate::registry::Written;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -49,11 +50,13 @@ pub(super) async fn write(verb: Verb, place: Place, call: Call) -> Result<Respon
     let registry = control.registry();
     let written = registry.write(move |entities| edit.decide(entities)).await;
     let written = written.map_err(|error| Denied::of_write(error, verb, kind))?;
-    if waits {
-        registry.wait_in_force(written.revision).await;
+    let in_force = if waits { registry.wait_in_force(written.revision).await } else { Ok(()) };
+    if let Err(not_in_force) = in_force {
+        return Ok(revised(Denied::NotInForce(not_in_force).into_response(), &written));
     }
+    let warning = warning::of(written.entities(), control.plugins());
     let shown = shown(kind, &written).map(|entity| Shown::of(entity, &registry.entities()));
-    Ok(revised(answer(verb, shown.as_ref()), &written))
+    Ok(warned(revised(answer(verb, shown.as_ref()), &written), warning.as_deref()))
 }
 
 /// The entity that was asked for, among all that a write changed.

@@ -2,7 +2,6 @@
 mod answer;
 mod body;
 mod call;
-pub(crate) mod client;
 mod collection;
 mod conditions;
 mod edit;
@@ -17,8 +16,10 @@ mod shown;
 mod snis;
 mod tree;
 mod violations;
+pub(crate) mod warning;
 
 use crate::control::Control;
+use crate::listener::Client;
 use crate::{logger, status};
 use answer::{Denied, Verb};
 use axum::Router;
@@ -28,7 +29,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use call::Call;
-use client::Client;
 use collection::{Nesting, Place};
 use std::io::{self, Write};
 use std::path::Path;

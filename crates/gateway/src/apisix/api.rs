@@ -2,6 +2,7 @@
 use super::key::AdminKey;
 use super::object::{Invalid, Key, Kind, all, id_text, stored};
 use super::write::{Moment, Refused, Write, decide};
+use crate::admin::warning::{self, WARNING};
 use crate::aside::aside;
 use crate::control::Control;
 use crate::logger::AUDIT;
@@ -22,7 +23,7 @@ pub(super) const ADMIN: &str = "/apisix/admin";
 /// Where the metrics are.
 pub(super) const METRICS: &str = "/apisix/prometheus/metrics";
 /// The header that tells which revision a write made.
-const REVISION: &str = "x-weir-revision";
+pub(super) const REVISION: &str = "x-weir-revision";
 
 /// APISIX's Admin API.
 pub(crate) struct Api {
@@ -35,11 +36,13 @@ struct Answer {
     status: StatusCode,
     body: Json,
     revision: Option<u64>,
+    /// Of what is accepted without effect.
+    warning: Option<String>,
 }
 
 impl Answer {
     fn new(status: StatusCode, body: Json) -> Answer {
-        Answer { status, body, revision: None }
+        Answer { status, body, revision: None, warning: None }
     }
 
     fn error(status: StatusCode, message: impl Into<String>) -> Answer {
@@ -85,6 +88,9 @@ impl Api {
         let mut response = text(answer.status, "application/json", answer.body.to_string());
         if let Some(revision) = answer.revision {
             response.headers_mut().insert(REVISION, revision.into());
+        }
+        if let Some(warning) = answer.warning.as_deref().and_then(warning::header) {
+            response.headers_mut().insert(WARNING, warning);
         }
         response
     }
@@ -157,7 +163,12 @@ impl Api {
             .await
             .map_err(refusal)?;
         if waits(request) {
-            registry.wait_in_force(written.revision).await;
+            let in_force = registry.wait_in_force(written.revision).await;
+            in_force.map_err(|not_in_force| {
+                let mut answer = Answer::error(StatusCode::INTERNAL_SERVER_ERROR, not_in_force.to_string());
+                answer.revision = Some(written.revision.0);
+                answer
+            })?;
         }
         let mut answer = match deleted {
             Some(key) => {
@@ -167,6 +178,7 @@ impl Api {
             None => put(&written),
         };
         answer.revision = Some(written.revision.0);
+        answer.warning = warning::of(written.entities(), self.control.plugins());
         Ok(answer)
     }
 }

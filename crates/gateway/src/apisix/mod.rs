@@ -17,18 +17,17 @@ mod write;
 pub(crate) use key::AdminKey;
 pub(crate) use opened::Opened;
 
-use crate::admin::client::Client;
+use crate::listener::{Client, Unread};
 use api::Api;
 use axum::Router;
-use axum::body::to_bytes;
-use axum::extract::{ConnectInfo, Request, State};
-use axum::http::StatusCode;
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
 /// Everything that the Admin API's own listeners serve.
 fn router(api: Arc<Api>) -> Router {
-    Router::new().fallback(answer).with_state(api)
+    Router::new().fallback(answer).layer(DefaultBodyLimit::max(api::LONGEST_BODY)).with_state(api)
 }
 
 async fn answer(
@@ -38,10 +37,10 @@ async fn answer(
 ) -> Response {
     let peer = client.address.ip();
     let (parts, body) = request.into_parts();
-    match to_bytes(body, api::LONGEST_BODY).await {
+    match Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await {
         Ok(body) => api.answer(peer, Request::from_parts(parts, body)).await.into_response(),
-        Err(_) => {
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Err(rejection) => {
+            let status = Unread::of(&rejection).status();
             api::audit(peer, &parts.method, parts.uri.path(), status, None);
             status.into_response()
         }

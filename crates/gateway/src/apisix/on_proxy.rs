@@ -1,6 +1,7 @@
 //! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
-use super::api::{ADMIN, Api, METRICS, audit};
+use super::api::{ADMIN, Api, METRICS, REVISION, audit};
 use crate::admin::guard::is_local;
+use crate::admin::warning::WARNING;
 use axum::body::Bytes;
 use axum::http::{Request, Response, StatusCode, header};
 use std::net::SocketAddr;
@@ -88,8 +89,11 @@ fn written(response: Response<String>) -> Answer {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let answer = Answer::raw(parts.status.as_u16(), content_type, body);
-    match parts.headers.get("x-weir-revision") {
-        Some(revision) => answer.header("X-Weir-Revision", revision),
-        None => answer,
-    }
+    [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING)].into_iter().fold(
+        answer,
+        |answer, (name, of)| match parts.headers.get(of) {
+            Some(value) => answer.header(name, value),
+            None => answer,
+        },
+    )
 }

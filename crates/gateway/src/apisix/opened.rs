@@ -2,7 +2,8 @@
 use super::on_proxy::OnProxy;
 use super::{AdminKey, Api, key, router};
 use crate::control::Control;
-use crate::node::{StartError, bind};
+use crate::listener::bind;
+use crate::node::StartError;
 use crate::settings::Settings;
 use axum::Router;
 use std::io;

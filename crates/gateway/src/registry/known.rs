@@ -1,5 +1,6 @@
 //! What readers, writer and publisher share.
 use crate::store::Revision;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
@@ -33,6 +34,26 @@ struct Unseen {
     replaced: bool,
 }
 
+/// Why what is committed is not in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotInForce {
+    /// The newest revision that was tried.
+    pub(crate) revision: Revision,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+impl fmt::Display for NotInForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "revision {} is stored, but it cannot be put in force, and an older one is served: {}; change or delete \
+             what is named here",
+            self.revision.0, self.reason
+        )
+    }
+}
+
 /// Identifies what a store has as of a revision.
 pub(super) fn hash(revision: Revision) -> String {
     format!("{:032x}", revision.0)
@@ -52,6 +73,8 @@ pub(super) struct Known {
     in_force: Mutex<Arc<InForce>>,
     /// The newest revision that is in force or cannot be.
     tried: watch::Sender<Revision>,
+    /// Why the newest that was tried is not in force.
+    failure: Mutex<Option<NotInForce>>,
     reachable: AtomicBool,
 }
 
@@ -63,6 +86,7 @@ impl Known {
             committed: watch::Sender::new(in_force.revision),
             tried: watch::Sender::new(in_force.revision),
             in_force: Mutex::new(Arc::new(in_force)),
+            failure: Mutex::default(),
             reachable: AtomicBool::new(true),
         }
     }
@@ -129,19 +153,29 @@ impl Known {
         let mut place = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *place, Arc::new(in_force));
         drop(place);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.tried.send_replace(revision);
         before
     }
 
     /// This revision cannot be in force.
-    pub(super) fn give_up(&self, revision: Revision) {
+    pub(super) fn give_up(&self, revision: Revision, reason: String) {
+        let failure = NotInForce { revision, reason };
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         self.tried.send_replace(revision);
     }
 
-    /// Returns once it is known whether the revision is in force.
-    pub(super) async fn tried(&self, revision: Revision) {
+    /// Why the newest that was tried is not in force, if it is not.
+    pub(super) fn failure(&self) -> Option<NotInForce> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns once it is known whether the revision is in force, or a later one.
+    pub(super) async fn tried(&self, revision: Revision) -> Result<(), NotInForce> {
         // The sender is here as well, so there is one to wait for.
         let _ = self.tried.subscribe().wait_for(|tried| *tried >= revision).await;
+        let failure = self.failure();
+        failure.filter(|_| self.in_force().revision < revision).map_or(Ok(()), Err)
     }
 
     pub(super) fn is_reachable(&self) -> bool {

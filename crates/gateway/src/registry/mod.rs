@@ -13,7 +13,7 @@ mod tests;
 mod write;
 mod writer;
 
-pub(crate) use known::InForce;
+pub(crate) use known::{InForce, NotInForce};
 
 use crate::aside::aside;
 use crate::store::{Revision, Store};
@@ -49,6 +49,13 @@ pub(crate) struct Written {
     pub(crate) revision: Revision,
     /// What it changed, with what went along with what was deleted.
     pub(crate) changes: Vec<Change>,
+}
+
+impl Written {
+    /// What it put.
+    pub(crate) fn entities(&self) -> impl Iterator<Item = &Entity> {
+        self.changes.iter().filter_map(|change| change.entity.as_ref())
+    }
 }
 
 /// Why a write changed nothing.
@@ -142,9 +149,14 @@ impl Registry {
         self.known.is_reachable()
     }
 
+    /// Why what is committed is not in force although it was tried.
+    pub(crate) fn failure(&self) -> Option<NotInForce> {
+        self.known.failure()
+    }
+
     /// Returns once this revision is in force, or it turned out that it cannot be.
-    pub(crate) async fn wait_in_force(&self, revision: Revision) {
-        self.known.tried(revision).await;
+    pub(crate) async fn wait_in_force(&self, revision: Revision) -> Result<(), NotInForce> {
+        self.known.tried(revision).await
     }
 
     /// One write. `decide` says what to do or why not, on the entities as they are when the write has its turn; it is

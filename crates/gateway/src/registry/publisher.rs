@@ -13,6 +13,9 @@ use weir_proxy::CompileError;
 /// How long what is committed may gather after a publication, so that many changes are compiled together.
 const REST: Duration = Duration::from_millis(20);
 
+/// So many reasons are told of why something cannot be put in force.
+const TOLD: usize = 3;
+
 /// Compiles what is newest, again and again: what is committed meanwhile is in the next.
 pub(super) struct Publisher {
     known: Arc<Known>,
@@ -87,15 +90,16 @@ impl Publisher {
             }
             Ok(Err(errors)) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
+                let first = errors.iter().take(TOLD).map(ToString::to_string).collect::<Vec<_>>();
                 tracing::error!(
                     revision = revision.0,
                     "what is committed cannot be put in force; this is a defect"
                 );
-                self.known.give_up(revision);
+                self.known.give_up(revision, first.join("; "));
             }
             Err(error) => {
                 tracing::error!(%error, revision = revision.0, "what is committed was not put in force");
-                self.known.give_up(revision);
+                self.known.give_up(revision, error.to_string());
             }
         }
     }

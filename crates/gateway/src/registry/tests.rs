@@ -258,7 +258,7 @@ async fn what_was_committed_although_the_answer_was_lost_is_found_later() {
     let (store, _, registry) = registry();
     store.faults.lock().unwrap().push(Fault::AnswerLost);
     assert!(registry.write(put([service(1)])).await.is_err());
-    registry.wait_in_force(Revision(1)).await;
+    registry.wait_in_force(Revision(1)).await.unwrap();
     assert_eq!(all(&registry), [service(1)]);
 }
 
@@ -267,13 +267,13 @@ async fn what_other_nodes_commit_is_followed() {
     let (store, plane, registry) = registry();
     store.commit_elsewhere(vec![Change::put(service(1)), Change::put(route_of(2, 1))]);
     store.changed.notify_one();
-    registry.wait_in_force(Revision(1)).await;
+    registry.wait_in_force(Revision(1)).await.unwrap();
     assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
     // Too long ago to be told change by change.
     store.commit_elsewhere(vec![Change::delete(EntityKind::Routes, Uuid::from_u128(2))]);
     *store.forgotten.lock().unwrap() = 2;
     store.changed.notify_one();
-    registry.wait_in_force(Revision(2)).await;
+    registry.wait_in_force(Revision(2)).await.unwrap();
     assert_eq!(all(&registry), [service(1)]);
     assert_eq!(*plane.published.lock().unwrap(), [1, 0]);
     // The writer has not lost count.
@@ -287,7 +287,7 @@ async fn a_store_that_was_put_back_from_a_copy_counts_as_it_is() {
     registry.write(put([service(1)])).await.unwrap();
     let copy = store.commits().clone();
     registry.write(put([route_of(2, 1)])).await.unwrap();
-    registry.wait_in_force(Revision(2)).await;
+    registry.wait_in_force(Revision(2)).await.unwrap();
     *store.commits() = copy;
     registry.write(put([service(3)])).await.unwrap();
     assert_eq!(all(&registry), [service(1), service(3)]);
@@ -309,7 +309,7 @@ async fn what_is_committed_while_another_configuration_is_compiled_comes_with_th
     }
     assert_eq!((registry.revision(), registry.in_force()), (Revision(9), Revision(0)));
     open.send(()).unwrap();
-    registry.wait_in_force(Revision(9)).await;
+    registry.wait_in_force(Revision(9)).await.unwrap();
     assert_eq!(*plane.published.lock().unwrap(), [1, 9]);
     let configuration = registry.configuration();
     assert_eq!((configuration.revision, configuration.document.routes.len()), (Revision(9), 9));
@@ -320,14 +320,21 @@ async fn what_is_committed_while_another_configuration_is_compiled_comes_with_th
 async fn a_configuration_that_does_not_compile_leaves_the_last_good_one_in_force() {
     let (store, plane, registry) = registry();
     registry.write(put([route(1, "/")])).await.unwrap();
-    registry.wait_in_force(Revision(1)).await;
+    registry.wait_in_force(Revision(1)).await.unwrap();
     store.commit_elsewhere(vec![Change::put(route(2, TOO_LARGE))]);
     store.changed.notify_one();
-    registry.wait_in_force(Revision(2)).await;
+    let failure = registry.wait_in_force(Revision(2)).await.unwrap_err();
+    assert!(failure.revision == Revision(2) && failure.reason.contains("route-2"), "{failure:?}");
+    assert_eq!(registry.failure(), Some(failure));
     assert_eq!((registry.revision(), registry.in_force()), (Revision(2), Revision(1)));
+    assert_eq!(registry.wait_in_force(Revision(1)).await, Ok(()), "what is older is in force");
+    // Another write does not help.
+    let more = registry.write(put([route(3, "/")])).await.unwrap();
+    assert!(registry.wait_in_force(more.revision).await.is_err());
     let mend = registry.write(put([route(2, "/mended")])).await.unwrap();
-    registry.wait_in_force(mend.revision).await;
-    assert_eq!(*plane.published.lock().unwrap(), [1, 2]);
+    registry.wait_in_force(mend.revision).await.unwrap();
+    assert_eq!(registry.failure(), None);
+    assert_eq!(*plane.published.lock().unwrap(), [1, 3]);
 }
 
 #[tokio::test]

@@ -91,8 +91,9 @@ settings! {
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
     /// Where clients connect. Flags: `ssl`, `http2`, `backlog=N`; `reuseport`, `deferred`, `bind` and `so_keepalive=…`
     /// are accepted and change nothing. Port 0 asks the system for a free one.
-    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, and half of
-    /// the others are for clients, who may each need a connection to an upstream; further clients wait in the backlog.
+    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, up to 256 for
+    /// each listener of `admin_listen`, `status_listen` and `apisix_admin_listen`, and half of the others are for clients,
+    /// who may each need a connection to an upstream; further clients wait in the backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
     /// Where the Admin API listens; with the flag `ssl` it speaks TLS, with the certificate of `ssl_cert`. Beyond loopback
     /// it stays closed unless `admin_auth` or, with `ssl`, `admin_ssl_client_ca` says who may use it, or
@@ -105,7 +106,8 @@ settings! {
     admin_ssl_client_ca: Option<PathBuf> = "";
     /// Opens the Admin API beyond loopback although it asks nobody who they are.
     admin_allow_insecure: bool = "off";
-    /// Where `/status`, `/status/ready` and `/metrics` are served.
+    /// Where `/status`, `/status/ready` and `/metrics` are served; with the flag `ssl` over TLS, with the certificate of
+    /// `ssl_cert`.
     status_listen: Listeners = "127.0.0.1:8007";
     /// The least severe messages that are logged; `info` and `notice` are the same here, and so are `error` and above.
     log_level: LogLevel = "notice";

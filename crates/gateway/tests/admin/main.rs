@@ -38,6 +38,7 @@ files! {
     routes,
     services,
     upstreams,
+    warnings,
 }
 
 #[test]

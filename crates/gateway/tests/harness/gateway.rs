@@ -216,6 +216,11 @@ impl Gateway {
         &self.start.admin
     }
 
+    /// The address of the status listener.
+    pub fn status_address(&self) -> SocketAddr {
+        self.start.status[0]
+    }
+
     /// Where the proxy listens for APISIX's clients.
     pub fn apisix_proxy(&self) -> SocketAddr {
         *self.start.proxy.last().expect("the proxy listens")

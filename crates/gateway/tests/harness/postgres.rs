@@ -111,8 +111,8 @@ impl PostgresServer {
         self.answers.next().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Runs a statement on one, as a person would beside every node.
-    pub fn execute(port: u16, statement: &str) {
+    /// Has a server run SQL.
+    pub fn execute(port: u16, sql: &str) {
         let mut psql = Command::new("psql");
         psql.args([
             "-h",
@@ -121,12 +121,13 @@ impl PostgresServer {
             &port.to_string(),
             "-U",
             "kong",
-            "-d",
-            "postgres",
-            "-qc",
-            statement,
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            sql,
         ]);
-        assert!(psql.env("PGPASSWORD", PASSWORD).status().expect("psql comes with it").success());
+        let ran = psql.arg("postgres").env("PGPASSWORD", PASSWORD).output().expect("psql runs");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     }
 
     /// The settings that lead to a schema of it.

@@ -62,7 +62,8 @@ pub(crate) fn split_url(service: &mut Node<'_>, problems: &mut Vec<Problem>) {
     let Some(parts) = url.node.as_str().and_then(Url::parse) else {
         // One that a variable is missing from has been reported.
         if problems.iter().all(|problem| problem.at != url.node.at) {
-            let message = "expected a URL such as http://example.com:8080/path in `url`";
+            let message = "expected a URL such as http://example.com:8080/path in `url`, without user, password, query \
+                           and fragment";
             problems.push(syntax(url.node.at, message));
         }
         entries.push(Entry { key: "host".into(), ..url });

@@ -108,8 +108,8 @@ impl<'r> Reader<'r> {
         self.references
     }
 
-    /// Whether few problems have been found so far.
-    pub(super) fn is_early(&self) -> bool {
+    /// Whether few problems have been found so far, so that it may take time to say how to mend the next.
+    pub(crate) fn is_early(&self) -> bool {
         self.problems.len() < 20
     }
 
@@ -198,7 +198,7 @@ impl<'n, 'a> Fields<'n, 'a> {
             match schema.fields.iter().position(|field| field.name == entry.key) {
                 Some(index) => written[index] = Some(entry),
                 None if around.others.contains(&entry.key.as_ref()) => {}
-                None => reader.report(entry.at, unknown_field(schema, around, &entry.key)),
+                None => reader.report(entry.at, unknown_field(schema, around, &entry.key, reader.is_early())),
             }
         }
         Fields { schema, written, given: around.given, at: node.at }
@@ -285,12 +285,15 @@ const NOT_SUPPORTED: &[&str] = &[
     "condition",
 ];
 
-fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str) -> String {
+fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str, is_early: bool) -> String {
     let names = schema.fields.iter().map(|field| field.name).chain(around.others.iter().copied());
     if NOT_SUPPORTED.contains(&written) {
         return format!("`{written}` is not supported yet; leave it out");
     }
     let shown = quoted(written);
+    if !is_early {
+        return format!("unknown field `{shown}`");
+    }
     match did_you_mean(written, names.clone()) {
         hint if hint.is_empty() => {
             let names: Vec<_> = names.filter(|name| !name.starts_with('_')).collect();
@@ -334,7 +337,10 @@ pub fn read_choice<T: Choice>(node: &Node<'_>, field: &FieldSchema, reader: &mut
     if found.is_none() {
         let quote =
             if matches!(node.value, Value::Float(_) | Value::Int(_)) { "; put it in quotes" } else { "" };
-        reader.report(node.at, expected_one_of(T::NAMES.iter().copied(), node, field) + quote);
+        reader.report(
+            node.at,
+            expected_one_of(T::NAMES.iter().copied(), node, field, reader.is_early()) + quote,
+        );
     }
     found
 }
@@ -344,9 +350,11 @@ pub(super) fn expected_one_of<'c>(
     names: impl Iterator<Item = &'c str> + Clone,
     node: &Node<'_>,
     field: &FieldSchema,
+    is_early: bool,
 ) -> String {
     let list: Vec<_> = names.clone().collect();
-    let hint = node.as_str().map(|written| did_you_mean(written, names)).unwrap_or_default();
+    let written = node.as_str().filter(|_| is_early);
+    let hint = written.map(|written| did_you_mean(written, names)).unwrap_or_default();
     format!("expected one of {}, got {}{hint}", list.join(", "), shown(node, field))
 }
 

@@ -140,7 +140,7 @@ impl FieldType for String {
             reader.report(node.at, format!("expected a string, got {}{hint}", shown(node, field)));
             return None;
         };
-        match text_rules(text, node, field) {
+        match text_rules(text, node, field, reader.is_early()) {
             Ok(()) => Some(text.to_owned()),
             Err(message) => {
                 reader.report(node.at, message);
@@ -158,7 +158,7 @@ impl FieldType for String {
     }
 }
 
-fn text_rules(text: &str, node: &Node<'_>, field: &FieldSchema) -> Result<(), String> {
+fn text_rules(text: &str, node: &Node<'_>, field: &FieldSchema, is_early: bool) -> Result<(), String> {
     if text.len() < field.len_min.unwrap_or(1) {
         return Err(match field.len_min {
             Some(least) if least > 1 => format!("must have at least {least} characters"),
@@ -169,7 +169,7 @@ fn text_rules(text: &str, node: &Node<'_>, field: &FieldSchema) -> Result<(), St
         return Err(format!("must have at most {most} characters"));
     }
     if !field.one_of.is_empty() && !field.one_of.iter().any(|allowed| allowed.as_str() == Some(text)) {
-        return Err(expected_one_of(field.one_of.iter().filter_map(Literal::as_str), node, field));
+        return Err(expected_one_of(field.one_of.iter().filter_map(Literal::as_str), node, field, is_early));
     }
     if let Some(start) = field.starts_with.filter(|start| !text.starts_with(start)) {
         return Err(format!("must start with {start}"));

@@ -3,9 +3,11 @@ use super::flattened;
 use crate::admin::answer::{Denied, json_answer};
 use crate::admin::body::Body;
 use crate::admin::shown::Shown;
+use crate::admin::warning::warned;
 use crate::aside::aside;
 use crate::configuration;
 use crate::control::Control;
+use crate::listener::Unread;
 use crate::registry::WriteError;
 use crate::status::message;
 use crate::store::transfer::export;
@@ -27,8 +29,8 @@ pub(super) const LONGEST: usize = 256 << 20;
 enum Refused {
     /// The node keeps its configuration in a database.
     Database,
-    /// The body is too long.
-    TooLarge,
+    /// The body was not read to its end.
+    Unread(Unread),
     /// The request says nothing that is a configuration.
     Nothing,
     /// The one in force is the same.
@@ -79,9 +81,12 @@ pub(super) async fn load(
     let arguments = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let on: Vec<_> = arguments.filter(|(_, value)| matches!(value.as_ref(), "1" | "true")).collect();
     let asked = |name: &str| on.iter().any(|(argument, _)| argument == name);
-    let Ok(body) = body else { return Refused::TooLarge.answer(false) };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return Refused::Unread(Unread::of(&rejection)).answer(false),
+    };
     match replace(&control, &headers, body, asked("check_hash")).await {
-        Ok(()) => json_answer(StatusCode::CREATED, &entities(&control)),
+        Ok(warning) => warned(json_answer(StatusCode::CREATED, &entities(&control)), warning.as_deref()),
         Err(refused) => {
             let flatten = asked("flatten_errors");
             // What is wrong with a long configuration takes time to tell.
@@ -96,7 +101,7 @@ async fn replace(
     headers: &HeaderMap,
     body: Bytes,
     check_hash: bool,
-) -> Result<(), Refused> {
+) -> Result<Option<String>, Refused> {
     if control.registry().is_stored() {
         return Err(Refused::Database);
     }
@@ -109,13 +114,13 @@ async fn replace(
     let read = aside("weir-config", move || {
         // Who may write here need not know what is in the environment of the process.
         match Document::read(&written.text, written.format, &plugins, &|_| None) {
-            Ok(read) => Ok(read.document),
+            Ok(read) => Ok((read.document, configuration::not_in_force_at(&read.not_in_force))),
             Err(problems) => Err(Refused::Problems(problems, written)),
         }
     });
-    let document =
+    let (document, warning) =
         read.await.map_err(|error| Refused::Write(WriteError::Unavailable(error.to_string())))??;
-    control.registry().replace(document, hash).await.map(|_| ()).map_err(Refused::Write)
+    control.registry().replace(document, hash).await.map(|_| warning).map_err(Refused::Write)
 }
 
 /// The text of the configuration: the body itself, or its argument `config`.
@@ -154,10 +159,7 @@ impl Refused {
                 StatusCode::BAD_REQUEST,
                 "this endpoint is only available when Kong is configured to not use a database",
             ),
-            Refused::TooLarge => message(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                &format!("Payload too large: send {} MiB at most", LONGEST >> 20),
-            ),
+            Refused::Unread(unread) => message(unread.status(), &unread.message(LONGEST)),
             Refused::Nothing => message(StatusCode::BAD_REQUEST, "expected a declarative configuration"),
             Refused::Same => StatusCode::NOT_MODIFIED.into_response(),
             Refused::Request(denied) => denied.into_response(),

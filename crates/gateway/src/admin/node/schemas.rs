@@ -2,6 +2,7 @@
 use crate::admin::answer::{Denied, json_answer};
 use crate::admin::body::Body;
 use crate::admin::call::{Call, Named};
+use crate::admin::edit::no_ids;
 use crate::admin::form;
 use crate::aside::aside;
 use crate::control::Control;
@@ -75,6 +76,7 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Den
         let plugin = written.get("name").and_then(Value::as_str).and_then(|name| find_plugin(plugins, name));
         form::typed(kind, &mut written, plugin);
     }
+    no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
     let reading = Reading { plugins, references: &references, hash_passwords: true };
     Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(Denied::Schema)

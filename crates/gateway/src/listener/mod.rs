@@ -1,0 +1,204 @@
+//! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
+//! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
+mod body;
+mod open;
+mod sending;
+
+pub(crate) use body::Unread;
+pub(crate) use open::{admin, apisix, bind, openable, status};
+
+use crate::settings::Settings;
+use crate::status::message;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, StatusCode};
+use body::Timely;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use sending::Sending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 64 << 10;
+
+/// The first byte of a handshake; no HTTP request begins with it.
+const HANDSHAKE: u8 = 22;
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    /// Where the connection comes from.
+    pub(crate) address: SocketAddr,
+    /// The subject of the certificate that was shown and is trusted.
+    pub(crate) certificate: Option<String>,
+}
+
+/// What one client may take.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// For a handshake, and for the head of a request from the end of the one before.
+    head: Duration,
+    body: Duration,
+    sending: Duration,
+    keep_alive: bool,
+}
+
+impl Limits {
+    fn of(settings: &Settings) -> Limits {
+        let idle = settings.keepalive_timeout;
+        let keep_alive = !idle.is_zero();
+        let head = settings.client_header_timeout;
+        Limits {
+            head: if keep_alive { head.min(idle) } else { head },
+            body: settings.client_body_timeout,
+            sending: settings.send_timeout,
+            keep_alive,
+        }
+    }
+}
+
+/// A socket, and what is served there.
+pub(crate) struct ControlListener {
+    name: &'static str,
+    listener: TcpListener,
+    served: Arc<Served>,
+    /// For connections.
+    room: Arc<Semaphore>,
+    connections: usize,
+}
+
+struct Served {
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limits: Limits,
+}
+
+impl ControlListener {
+    /// Serves on a socket, which the setting `name` is about; with a configuration for TLS, over that.
+    pub(crate) fn new(
+        name: &'static str,
+        listener: std::net::TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        router: Router,
+        settings: &Settings,
+    ) -> io::Result<ControlListener> {
+        let listener = TcpListener::from_std(listener)?;
+        let served = Served { tls: tls.map(TlsAcceptor::from), router, limits: Limits::of(settings) };
+        let connections = crate::options::control_connections();
+        let room = Arc::new(Semaphore::new(connections));
+        Ok(ControlListener { name, listener, served: Arc::new(served), room, connections })
+    }
+
+    /// Serves for as long as the node runs.
+    pub(crate) async fn serve(self) {
+        let mut told = false;
+        loop {
+            let Some(place) = self.place(&mut told).await else { return };
+            match self.listener.accept().await {
+                Ok((stream, address)) => {
+                    let served = self.served.clone();
+                    tokio::spawn(async move {
+                        served.connection(stream, address).await;
+                        drop(place);
+                    });
+                }
+                // Out of descriptors: they come back, and looping hot would not bring them sooner.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Waits until there is room for one more connection; says once that there is none.
+    async fn place(&self, told: &mut bool) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.room.clone().try_acquire_owned() {
+            *told = false;
+            return Some(place);
+        }
+        if !std::mem::replace(told, true) {
+            let (name, connections) = (self.name, self.connections);
+            tracing::warn!("{name}: {connections} connections are open; further ones wait until one ends");
+        }
+        self.room.clone().acquire_owned().await.ok()
+    }
+}
+
+impl Served {
+    async fn connection(&self, stream: TcpStream, address: SocketAddr) {
+        // Answers are written whole; without it each waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let client = Client { address, certificate: None };
+        let Some(acceptor) = &self.tls else { return self.http(stream, client).await };
+        match timeout(self.limits.head, handshake(acceptor, stream)).await {
+            Ok(Ok(Accepted::Tls(stream, certificate))) => {
+                self.http(*stream, Client { address, certificate }).await;
+            }
+            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream).await,
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+
+    async fn http(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: Client) {
+        let (service, limit) = (TowerToHyperService::new(self.router.clone()), self.limits.body);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(|body| Body::new(Timely::new(body, limit)));
+            request.extensions_mut().insert(ConnectInfo(client.clone()));
+            service.call(request)
+        });
+        let stream = TokioIo::new(Sending::new(stream, self.limits.sending));
+        // Whoever breaks a connection off, or is too slow, is told nothing more.
+        let _ = self.server().serve_connection(stream, service).await;
+    }
+
+    /// Answers whoever speaks plainly where TLS is spoken, as nginx does.
+    async fn refuse(&self, stream: TcpStream) {
+        let service = service_fn(async |_: Request<Incoming>| {
+            let text = "The plain HTTP request was sent to HTTPS port";
+            Ok::<_, io::Error>(message(StatusCode::BAD_REQUEST, text))
+        });
+        let stream = TokioIo::new(Sending::new(stream, self.limits.sending));
+        let _ = self.server().keep_alive(false).serve_connection(stream, service).await;
+    }
+
+    fn server(&self) -> http1::Builder {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(LONGEST_HEAD);
+        builder.keep_alive(self.limits.keep_alive);
+        builder
+    }
+}
+
+/// What a client speaks where TLS is spoken.
+enum Accepted {
+    /// TLS, with the subject of the client's certificate.
+    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>, Option<String>),
+    /// HTTP.
+    Plain(TcpStream),
+}
+
+async fn handshake(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<Accepted> {
+    let mut first = [HANDSHAKE];
+    stream.peek(&mut first).await?;
+    if first[0] != HANDSHAKE {
+        return Ok(Accepted::Plain(stream));
+    }
+    let stream = acceptor.accept(stream).await?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| {
+        let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
+        Some(certificate.subject().to_string())
+    });
+    Ok(Accepted::Tls(Box::new(stream), certificate))
+}
