@@ -1,5 +1,5 @@
 //! What the Admin API has acknowledged is kept, however the process ends.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 mod harness;
 
 use harness::{PATIENCE, Peer, eventually, weir};
