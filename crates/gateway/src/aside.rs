@@ -44,6 +44,8 @@ impl Background {
         let work = move || {
             step_back();
             for work in queue {
+                // A thread that has slept is owed a turn, even of this class, and would take it while a worker waits.
+                thread::yield_now();
                 // Whoever waits for the outcome learns of it.
                 let _ = catch_unwind(AssertUnwindSafe(work));
             }
