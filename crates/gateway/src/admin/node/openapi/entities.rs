@@ -144,10 +144,12 @@ fn refusals() -> Value {
     let refusals = [
         ("400", "Invalid"),
         ("404", "NotFound"),
+        ("408", "TooSlow"),
         ("409", "Taken"),
         ("412", "Changed"),
         ("413", "TooLarge"),
         ("415", "MediaType"),
+        ("500", "NotInForce"),
         ("503", "Unavailable"),
     ];
     refusals.into_iter().map(|(status, name)| (status.to_owned(), response_ref(name))).collect()

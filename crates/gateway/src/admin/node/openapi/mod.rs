@@ -95,6 +95,8 @@ fn responses() -> Value {
         ("Taken", "Another entity has a value that must be unique", "error"),
         ("Changed", "The entity is not the one that If-Match names", "message"),
         ("TooLarge", "The body is too long", "message"),
+        ("TooSlow", "The body came too slowly", "message"),
+        ("NotInForce", "It is stored, and cannot be served: only with `wait`", "message"),
         ("MediaType", "The body is of a type that is not read", "message"),
         ("Unavailable", "The database cannot be reached; nothing was changed", "message"),
     ];

@@ -79,6 +79,7 @@ fn load() -> Value {
             "201": answer("The entities, by kind and id", json!({ "type": "object" })),
             "304": { "description": "With `check_hash`: it is the configuration in force" },
             "400": response_ref("Invalid"),
+            "408": response_ref("TooSlow"),
             "413": response_ref("TooLarge"),
             "415": response_ref("MediaType"),
             "503": response_ref("Unavailable"),
