@@ -2,6 +2,7 @@
 
 use super::instances::Instances;
 use super::scopes::{Placed, Scopes};
+use super::watched::watched;
 use super::{CompiledRoute, CompiledService, Consumer, Destination, Snapshot};
 use crate::chain::Instance;
 use crate::exchange::ConsumerIndex;
@@ -12,6 +13,7 @@ use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{self, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use crate::upstream::health::{AllVitals, Watches};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,7 +69,10 @@ impl Compiler {
         let snapshot = compilation.snapshot();
         self.retained.get::<Positions>().keep_those_of(document);
         match compilation.errors.into_inner() {
-            errors if errors.is_empty() => snapshot.ok_or(errors),
+            errors if errors.is_empty() => {
+                self.retained.get::<AllVitals>().keep_those_of(document);
+                snapshot.ok_or(errors)
+            }
             errors => Err(errors),
         }
     }
@@ -114,6 +119,9 @@ impl<'d> Compilation<'d> {
             consumers: self.document.consumers.iter().map(consumer).collect(),
             global: plugins.chain(None, None),
             certificates,
+            watched: watched(self.compiler, self.document, |upstream, error| {
+                self.fail(format!("upstream {}", upstream.name), error);
+            }),
         })
     }
 
@@ -189,19 +197,21 @@ impl<'d> Compilation<'d> {
         tls: Option<ServiceTls>,
     ) -> Arc<Balancer> {
         let targets = upstreams.targets.get(&upstream.id).map_or(&[][..], Vec::as_slice);
+        let watches = Watches::new(upstream, &self.compiler.retained);
         let endpoints = targets.iter().filter_map(|target| {
             let Some((host, port)) = host_port(&target.target) else {
                 self.fail(format!("target {}", target.target), "write it as host:port");
                 return None;
             };
-            Some((self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls), target.weight))
+            let endpoint = self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls);
+            Some((Endpoint { watch: watches.of(&target.target), ..endpoint }, target.weight))
         });
         let positions = self.compiler.retained.get::<Positions>();
         let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || Arc::new(Cursors::new(self.compiler.workers));
         let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
         drop(positions);
-        Arc::new(Balancer::new(endpoints.collect(), cursors))
+        Arc::new(Balancer::new(upstream, endpoints.collect(), cursors))
     }
 
     fn endpoint(
