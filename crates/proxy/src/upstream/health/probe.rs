@@ -29,6 +29,8 @@ pub(super) struct Probe {
 /// A request, but for the name of who is asked.
 struct Request {
     before_host: String,
+    /// The configured headers have a `Host` among them.
+    names_host: bool,
     host: Option<String>,
 }
 
@@ -85,10 +87,14 @@ impl Request {
             let line = format!("{name}: {value}").replace(['\r', '\n'], " ");
             before_host.push_str(&(line + "\r\n"));
         }
-        Request { before_host, host: upstream.host_header.clone() }
+        let names_host = active.headers.iter().flatten().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        Request { before_host, names_host, host: upstream.host_header.clone() }
     }
 
     fn to(&self, host: &str) -> String {
+        if self.names_host {
+            return format!("{}\r\n", self.before_host);
+        }
         format!("{}Host: {}\r\n\r\n", self.before_host, self.host.as_deref().unwrap_or(host))
     }
 }
