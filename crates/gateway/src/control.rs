@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use weir_model::entity::Target;
+use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
+use weir_proxy::upstream::health::{self, TargetVitals};
+use weir_proxy::upstream::resolve::{Addresses, ResolveError};
 use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
 
 /// The running data plane, and the configuration it serves.
@@ -211,9 +213,30 @@ impl Control {
             total_requests: requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
-            targets: &targets(document),
+            targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// The addresses of a host, as requests would find them.
+    pub(crate) async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        self.plane.proxy.resolve(host).await
+    }
+
+    /// How a target of an upstream that uses health checks fares.
+    pub(crate) fn vitals(&self, target: &Target) -> TargetVitals {
+        health::standing(&self.plane.compiler.retained, target.upstream, &target.target)
+    }
+
+    /// Sets the health of an address of a target, or of all those that it has now.
+    pub(crate) fn mark(
+        &self,
+        upstream: &Upstream,
+        target: (&str, &[SocketAddr]),
+        address: Option<SocketAddr>,
+        healthy: bool,
+    ) {
+        health::mark(&self.plane.compiler.retained, upstream, target, address, healthy);
     }
 
     /// What would become of a request by the configuration in force. Takes long where there are many routes.
@@ -267,17 +290,34 @@ fn warning(source: &Source, read: &Configuration) -> Option<String> {
     read.not_in_force_at_once().map(|warning| format!("{}: {warning}", source.origin))
 }
 
-/// Every target, as Kong reports one whose health nobody checks.
-fn targets(document: &Document) -> Vec<TargetHealth> {
+/// Every address of every target, as far as it is known, and how it fares.
+fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
     let upstreams: HashMap<_, _> =
-        document.upstreams.iter().map(|upstream| (upstream.id, &upstream.name)).collect();
-    let health = |target: &Arc<Target>| {
-        Some(TargetHealth {
-            upstream: (*upstreams.get(&target.upstream)?).clone(),
+        document.upstreams.iter().map(|upstream| (upstream.id, upstream)).collect();
+    let of_target = |target: &Arc<Target>| {
+        let upstream = *upstreams.get(&target.upstream)?;
+        let health = |address, state| TargetHealth {
+            upstream: upstream.name.clone(),
             target: target.target.clone(),
-            address: String::new(),
-            state: TargetState::HealthchecksOff,
+            address,
+            state,
+        };
+        Some(match health::are_used(upstream) {
+            false => {
+                let address = target.target.parse::<SocketAddr>().map(|address| address.to_string());
+                vec![health(address.unwrap_or_default(), TargetState::HealthchecksOff)]
+            }
+            true => match health::standing(retained, upstream.id, &target.target).addresses {
+                none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
+                addresses => {
+                    addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()
+                }
+            },
         })
     };
-    document.targets.iter().filter_map(health).collect()
+    document.targets.iter().filter_map(of_target).flatten().collect()
+}
+
+fn state(healthy: bool) -> TargetState {
+    if healthy { TargetState::Healthy } else { TargetState::Unhealthy }
 }

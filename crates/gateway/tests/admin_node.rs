@@ -155,7 +155,7 @@ fn tags_are_listed_page_by_page() {
 }
 
 #[test]
-fn targets_are_shown_and_marked() {
+fn targets_that_nobody_checks_are_shown_and_cannot_be_marked() {
     let gateway = Gateway::start(SAMPLE);
     let health = get(&gateway, "/upstreams/orders.test/health");
     let data = health["data"].as_array().unwrap();
@@ -170,9 +170,9 @@ fn targets_are_shown_and_marked() {
         "HEALTHCHECKS_OFF"
     );
     for (path, status) in [
-        ("/upstreams/orders.test/targets/10.0.0.1:80/healthy", 204),
-        (&format!("/upstreams/orders.test/targets/{}/unhealthy", first["id"].as_str().unwrap()), 405),
-        ("/upstreams/orders.test/targets/10.0.0.1:80/10.0.0.1:80/unhealthy", 405),
+        ("/upstreams/orders.test/targets/10.0.0.1:80/healthy", 400),
+        (&format!("/upstreams/orders.test/targets/{}/unhealthy", first["id"].as_str().unwrap()), 400),
+        ("/upstreams/orders.test/targets/10.0.0.1:80/10.0.0.1:80/unhealthy", 400),
         ("/upstreams/orders.test/targets/10.0.0.9:80/healthy", 404),
         ("/upstreams/nobody.test/targets/10.0.0.1:80/healthy", 404),
     ] {

@@ -162,7 +162,8 @@ fn fields_without_effect_are_named_when_they_change() {
         String::from_utf8(output.stderr).unwrap().contains("not yet in force")
     };
     assert!(!warns(&upstream("b", "use_srv_name: true")));
-    assert!(warns(&upstream("b", "hash_on: ip")));
+    let grpc = "healthchecks: {active: {type: grpc}}";
+    assert!(warns(&upstream("b", grpc)));
     assert!(!warns(&upstream("b", "hash_on: none")));
-    assert!(warns(&upstream("b", "hash_on: ip")));
+    assert!(warns(&upstream("b", grpc)));
 }

@@ -1,5 +1,6 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
+use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
 use std::any::Any;
 use std::cell::Cell;
@@ -153,6 +154,8 @@ pub struct Exchange {
     pub(crate) body_is_whole: bool,
     pub(crate) path: NormalPath,
     pub(crate) matched_path: u32,
+    /// What the groups of the path's regex captured.
+    pub(crate) captures: Option<Box<Captures>>,
     pub(crate) query: Option<String>,
     pub(crate) snapshot: Rc<Held>,
     pub(crate) route: Option<u32>,
@@ -190,6 +193,7 @@ impl Exchange {
             body_is_whole: false,
             path: NormalPath::AsSent,
             matched_path: 0,
+            captures: None,
             query: None,
             snapshot,
             route: None,

@@ -9,8 +9,10 @@ use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::unless_gone;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::telemetry;
+use crate::upstream::balance::{Asking, Key, Pick};
 use crate::upstream::connect::connect;
 use crate::upstream::endpoint::Endpoint;
+use crate::upstream::health::Outcome;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -42,22 +44,30 @@ impl Ask<'_> {
     ) -> Result<(Box<UpstreamConnection>, Upload), Failure> {
         let mut tried = Vec::new();
         let mut retries = self.service.entity.retries;
+        let mut key = self.key(exchange);
         loop {
-            let endpoint = self.pick(&tried)?;
+            let Pick { endpoint, mut lease } = self.pick(&mut tried, key.as_ref())?;
             let server_name = self.server_name(endpoint, exchange);
-            if let Some(mut upstream) = self.worker.pool.take(endpoint.id, server_name.as_deref()) {
+            if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref()) {
+                upstream.lease = lease.take();
                 match self.ask(&mut upstream, endpoint, client, exchange).await {
-                    Ok(upload) => return Ok((upstream, upload)),
+                    Ok(upload) => {
+                        keep_to_target(key.take(), exchange);
+                        return Ok((upstream, upload));
+                    }
                     // The peer had closed the idle connection: that is no failure of the endpoint.
-                    Err(lost) if lost.unprocessed => {}
+                    Err(lost) if lost.unprocessed => lease = upstream.lease.take(),
                     Err(lost) => return Err(lost.failure),
                 }
             }
             let opened = self.open(endpoint, server_name, client, exchange).await;
             match opened {
                 Ok(mut upstream) => {
+                    upstream.lease = lease;
                     let asked = self.ask(&mut upstream, endpoint, client, exchange).await;
-                    return asked.map(|upload| (upstream, upload)).map_err(|lost| lost.failure);
+                    let upload = asked.map_err(|lost| lost.failure)?;
+                    keep_to_target(key, exchange);
+                    return Ok((upstream, upload));
                 }
                 Err(failure) if retries == 0 || matches!(failure, Failure::ClientGone) => {
                     return Err(failure);
@@ -68,20 +78,40 @@ impl Ask<'_> {
                     }
                     retries -= 1;
                     tried.push(endpoint.id);
-                    if self.pick(&tried).is_err() {
-                        tried.clear();
-                    }
                 }
             }
         }
     }
 
-    fn pick(&self, tried: &[u32]) -> Result<&Endpoint, Failure> {
-        match &self.service.destination {
-            Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(Failure::NoPeer),
-            Destination::Host(endpoint) => Ok(endpoint),
-            Destination::Upstream(balancer) => balancer.next(self.worker.index, tried).ok_or(Failure::NoPeer),
+    /// Whom to ask; once all were tried, they are tried again.
+    fn pick(&self, tried: &mut Vec<u32>, key: Option<&Key>) -> Result<Pick<'_>, Failure> {
+        let balancer = match &self.service.destination {
+            Destination::Host(endpoint) => return Ok(Pick { endpoint, lease: None }),
+            Destination::Upstream(balancer) => balancer,
+        };
+        let pick = |tried: &[u32]| {
+            let random = &|| self.worker.random();
+            balancer.pick(&Asking { worker: self.worker.index, tried, hash: key.map(|key| key.hash), random })
+        };
+        let picked = pick(tried);
+        if picked.is_some() || tried.is_empty() {
+            return picked.ok_or(Failure::NoPeer);
         }
+        tried.clear();
+        pick(tried).ok_or(Failure::NoPeer)
+    }
+
+    fn key(&self, exchange: &Exchange) -> Option<Key> {
+        match &self.service.destination {
+            Destination::Host(_) => None,
+            Destination::Upstream(balancer) => balancer.key(exchange),
+        }
+    }
+
+    /// An idle connection to an address of the endpoint that may be asked.
+    fn idle(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+        let idle = self.worker.pool.take(endpoint.id, server_name)?;
+        endpoint.admits(idle.address).then_some(idle)
     }
 
     /// The name that a TLS upstream is asked for: the host that the request names there.
@@ -136,8 +166,18 @@ impl Ask<'_> {
             lost: false,
         };
         match poll_fn(|cx| relay.poll_response(cx)).await {
-            Ok(()) => Ok(relay.upload),
-            Err(failure) => Err(Lost { unprocessed: reused && relay.is_unprocessed(&failure), failure }),
+            Ok(()) => {
+                let upload = relay.upload;
+                answered(upstream, endpoint, exchange.response.status);
+                Ok(upload)
+            }
+            Err(failure) => {
+                let unprocessed = reused && relay.is_unprocessed(&failure);
+                if let Some(outcome) = outcome(&failure).filter(|_| !unprocessed) {
+                    endpoint.met(upstream.address, outcome);
+                }
+                Err(Lost { unprocessed, failure })
+            }
         }
     }
 
@@ -150,6 +190,35 @@ impl Ask<'_> {
             client_body: self.worker.options.client_body_timeout,
             client_send: self.worker.options.send_timeout,
         }
+    }
+}
+
+/// The target has answered: what that says of it.
+fn answered(upstream: &UpstreamConnection, endpoint: &Endpoint, status: u16) {
+    if endpoint.watch.is_some() {
+        // As Kong has it: an upstream that speaks of a timeout of its own has run into one.
+        let outcome = if status == 504 { Outcome::Timeout } else { Outcome::Status(status) };
+        endpoint.met(upstream.address, outcome);
+    }
+    if let Some(lease) = &upstream.lease {
+        lease.answered();
+    }
+}
+
+/// What a failure says of the target; nothing, where it is the client's.
+fn outcome(failure: &Failure) -> Option<Outcome> {
+    match failure {
+        Failure::UpstreamTimeout => Some(Outcome::Timeout),
+        Failure::UpstreamClosed(_) => Some(Outcome::TcpFailure),
+        Failure::UpstreamGarbage(_) => Some(Outcome::Status(0)),
+        _ => None,
+    }
+}
+
+/// Has the client come with the cookie that leads to the same target, if it needs one.
+fn keep_to_target(key: Option<Key>, exchange: &mut Exchange) {
+    if let Some(cookie) = key.and_then(|key| key.cookie) {
+        exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
     }
 }
 

@@ -4,7 +4,8 @@ use crate::access_log::AccessLog;
 use crate::options::{Listen, Options};
 use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsError};
-use crate::upstream::resolve::Resolver;
+use crate::upstream::health::Monitor;
+use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use crate::worker::{Command, Load, Node, Worker};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -53,6 +54,7 @@ pub struct Proxy {
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
+    monitor: Monitor,
 }
 
 /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
@@ -98,8 +100,10 @@ impl Proxy {
             closing,
             threads: Vec::new(),
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
+            monitor: Monitor::default(),
         };
         proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
+        proxy.monitor.follow(&proxy.node, &snapshot.watched).map_err(StartError::System)?;
         Ok(proxy)
     }
 
@@ -140,6 +144,9 @@ impl Proxy {
         for has_it in told.collect::<Vec<_>>() {
             let _ = has_it.await;
         }
+        if let Err(error) = self.monitor.follow(&self.node, &snapshot.watched) {
+            tracing::error!("no target's health is watched: {error}");
+        }
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
         snapshots.earlier.push(replaced);
@@ -153,6 +160,11 @@ impl Proxy {
     /// The snapshot in force.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
+    }
+
+    /// The addresses of a host name or the text of an IP address, as requests would find them.
+    pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        self.node.resolver.resolve(host).await
     }
 
     /// What the node has served so far.

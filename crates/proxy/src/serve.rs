@@ -186,6 +186,7 @@ pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Opti
     let found = with_query(exchange, |query| snapshot.router.find(query))?;
     exchange.route = Some(found.index);
     exchange.matched_path = found.matched_path;
+    exchange.captures = found.captures;
     Some(&snapshot.routes[found.index as usize])
 }
 

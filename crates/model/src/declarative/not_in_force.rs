@@ -2,7 +2,7 @@
 use crate::check::Finding;
 use crate::document::Document;
 use crate::entity::*;
-use crate::schema::{Choice, Json, PluginSchema, Record, find_plugin};
+use crate::schema::{Choice, PluginSchema, find_plugin};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -31,12 +31,10 @@ const ROUTES: &[Row<Route>] = &[
 
 const UPSTREAMS: &[Row<Upstream>] = &[
     Row {
-        field: "algorithm",
-        set: |u| u.algorithm != Algorithm::RoundRobin && u.hash_on == HashOn::None,
-        instead: "targets take turns",
+        field: "healthchecks.active.type",
+        set: |u| matches!(u.healthchecks.active.r#type, ProbeType::Grpc | ProbeType::Grpcs),
+        instead: "targets are probed as by tcp",
     },
-    Row { field: "hash_on", set: |u| u.hash_on != HashOn::None, instead: "targets take turns" },
-    Row { field: "hash_fallback", set: |u| u.hash_fallback != HashOn::None, instead: "targets take turns" },
     Row {
         field: "client_certificate",
         set: |u| u.client_certificate.is_some(),
@@ -66,7 +64,6 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding
     rows(EntityKind::Services, &document.services, SERVICES, &mut found);
     rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
     rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
-    healthchecks(&document.upstreams, &mut found);
     plugin_fields(&document.plugins, plugins, &mut found);
     credentials(document, plugins, &mut found);
     found
@@ -76,16 +73,6 @@ fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut V
     for (index, entity) in entities.iter().enumerate() {
         for row in rows.iter().filter(|row| (row.set)(entity)) {
             found.push(Finding::new((kind, index), row.field, format!("not in force yet: {}", row.instead)));
-        }
-    }
-}
-
-fn healthchecks(upstreams: &[Arc<Upstream>], found: &mut Vec<Finding>) {
-    let none = Healthchecks::from_value(&Json::Object(Default::default())).ok();
-    for (index, upstream) in upstreams.iter().enumerate() {
-        if none.as_ref().is_some_and(|none| upstream.healthchecks != *none) {
-            let message = "not in force yet: every target counts as healthy";
-            found.push(Finding::new((EntityKind::Upstreams, index), "healthchecks", message));
         }
     }
 }

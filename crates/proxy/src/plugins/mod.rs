@@ -8,7 +8,7 @@ mod correlation_id;
 mod counters;
 #[cfg(test)]
 mod docs;
-mod form;
+pub(crate) mod form;
 mod key_auth;
 mod limit_count;
 pub mod prometheus;

@@ -5,6 +5,7 @@ use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Placed, Scopes};
 use super::services::Positions;
 use super::users::Users;
+use super::watched::watched;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::chain::Instance;
 use crate::plugin::{Build, Shared};
@@ -12,6 +13,7 @@ use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{Certificates, CertifiedKey};
+use crate::upstream::health::AllVitals;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, Protocol};
@@ -56,7 +58,10 @@ impl Compiler {
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
         match (compilation.errors.into_inner(), compiled) {
-            (errors, Some(parts)) if errors.is_empty() => Ok(last.keep(parts)),
+            (errors, Some(parts)) if errors.is_empty() => {
+                self.retained.get::<AllVitals>().keep_those_of(document);
+                Ok(last.keep(parts))
+            }
             (errors, _) => Err(errors),
         }
     }
@@ -100,7 +105,11 @@ impl<'d> Compilation<'d> {
             known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, &plugins)))
         });
         let routes = compiled.collect();
-        Some(Parts { identities, services, users: self.users.clone(), plugins, routes, router: router? })
+        let watched = watched(self.compiler, self.document, |upstream, error| {
+            self.fail(format!("upstream {}", upstream.name), error);
+        });
+        let users = self.users.clone();
+        Some(Parts { identities, services, users, plugins, routes, router: router?, watched })
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {

@@ -8,6 +8,7 @@ use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::route::{Patterns, Router, are_alike};
 use crate::tls::Certificates;
+use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;
@@ -32,6 +33,7 @@ pub(super) struct Parts {
     pub(super) plugins: Arc<Plugins>,
     pub(super) routes: Arc<[Arc<CompiledRoute>]>,
     pub(super) router: Arc<Router>,
+    pub(super) watched: Vec<Arc<Watched>>,
 }
 
 /// Certificates, and what they were compiled from.
@@ -60,6 +62,7 @@ impl LastParts {
             consumers: parts.users.consumers.clone(),
             global: parts.plugins.scopes.chain(None, None),
             certificates: parts.identities.certificates.clone(),
+            watched: parts.watched.clone(),
         };
         self.parts = Some(parts);
         snapshot

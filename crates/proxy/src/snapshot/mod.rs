@@ -9,12 +9,14 @@ mod services;
 #[cfg(test)]
 mod tests;
 mod users;
+mod watched;
 
 use crate::chain::Chain;
 use crate::route::Router;
 use crate::tls::Certificates;
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
+use crate::upstream::health::Watched;
 use std::ops::Deref;
 use std::sync::Arc;
 use weir_model::entity;
@@ -30,6 +32,8 @@ pub struct Snapshot {
     pub(crate) global: Chain,
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
+    /// The upstreams whose targets' health is watched.
+    pub(crate) watched: Vec<Arc<Watched>>,
 }
 
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers

@@ -6,6 +6,7 @@ use super::{CompiledService, Destination};
 use crate::tls::{self, Certificates, Verify};
 use crate::upstream::balance::{Balancer, Cursors};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use crate::upstream::health::Watches;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,19 +58,21 @@ impl Compilation<'_> {
         tls: Option<ServiceTls>,
     ) -> Arc<Balancer> {
         let Balanced { upstream, targets } = balanced;
+        let watches = Watches::new(upstream, &self.compiler.retained);
         let endpoints = targets.iter().filter_map(|target| {
             let Some((host, port)) = host_port(&target.target) else {
                 self.fail(format!("target {}", target.target), "write it as host:port");
                 return None;
             };
-            Some((self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls), target.weight))
+            let endpoint = self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls);
+            Some((Endpoint { watch: watches.of(&target.target), ..endpoint }, target.weight))
         });
         let positions = self.compiler.retained.get::<Positions>();
         let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || Arc::new(Cursors::new(self.compiler.workers));
         let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
         drop(positions);
-        Arc::new(Balancer::new(endpoints.collect(), cursors))
+        Arc::new(Balancer::new(upstream, endpoints.collect(), cursors))
     }
 
     fn endpoint(

@@ -134,12 +134,9 @@ fn described(snapshot: &Snapshot) -> String {
         |it: &Endpoint| format!("{}:{} as {} tls {}", it.host, it.port, it.authority, it.tls.is_some());
     let leads = |service: &CompiledService| match &service.destination {
         Destination::Host(host) => endpoint(host),
-        Destination::Upstream(balancer) => (0..4)
-            .filter_map(|_| balancer.next(0, &[]))
-            .map(endpoint)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
+        Destination::Upstream(balancer) => {
+            balancer.endpoints.iter().map(endpoint).collect::<Vec<_>>().concat()
+        }
     };
     let chain = |chain: &Chain| -> Vec<String> {
         let of = |step: &crate::chain::Step| {

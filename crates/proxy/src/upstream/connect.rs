@@ -1,13 +1,15 @@
 //! Opening a connection to an endpoint.
 
 use super::endpoint::Endpoint;
+use super::health::Outcome;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
 use crate::io::Io;
 use crate::wire::Wire;
 use crate::worker::Worker;
+use std::cell::Cell;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -23,10 +25,17 @@ pub(crate) async fn connect(
 ) -> Result<Box<UpstreamConnection>, Failure> {
     let io = match worker.memory_upstream {
         Some(open) => Io::Memory(open()),
-        None => match tokio::time::timeout(timeout, open(worker, endpoint, server_name.as_deref())).await {
-            Ok(opened) => opened?,
-            Err(_) => return Err(Failure::ConnectTimeout),
-        },
+        None => {
+            let trying = Cell::new(None);
+            let opening = open(worker, endpoint, server_name.as_deref(), &trying);
+            match tokio::time::timeout(timeout, opening).await {
+                Ok(opened) => opened?,
+                Err(_) => {
+                    endpoint.met(trying.get(), Outcome::Timeout);
+                    return Err(Failure::ConnectTimeout);
+                }
+            }
+        }
     };
     let address = io.peer();
     Ok(Box::new(UpstreamConnection {
@@ -35,22 +44,41 @@ pub(crate) async fn connect(
         address,
         server_name,
         requests: 0,
+        lease: None,
     }))
 }
 
-async fn open(worker: &Worker, endpoint: &Endpoint, server_name: Option<&str>) -> Result<Io, Failure> {
-    let tcp = open_tcp(worker, endpoint).await?;
+async fn open(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+    trying: &Cell<Option<SocketAddr>>,
+) -> Result<Io, Failure> {
+    let tcp = open_tcp(worker, endpoint, trying).await?;
     let Some(config) = &endpoint.tls else { return Ok(Io::Tcp(tcp)) };
     let name = server_name.unwrap_or(&endpoint.host).to_owned();
     let name = ServerName::try_from(name).map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(Failure::Connect)?;
-    Ok(Io::TlsClient(Box::new(tls)))
+    match TlsConnector::from(config.clone()).connect(name, tcp).await {
+        Ok(tls) => Ok(Io::TlsClient(Box::new(tls))),
+        Err(error) => {
+            endpoint.met(trying.get(), Outcome::TcpFailure);
+            Err(Failure::Connect(error))
+        }
+    }
 }
 
-/// Tries the endpoint's addresses in turn; the first that answers wins.
-async fn open_tcp(worker: &Worker, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+/// Tries the endpoint's healthy addresses in turn; the first that answers wins.
+async fn open_tcp(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    trying: &Cell<Option<SocketAddr>>,
+) -> Result<TcpStream, Failure> {
+    let attempt = async |address| {
+        trying.set(Some(address));
+        open_address(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))
+    };
     if let Some(ip) = endpoint.ip {
-        return open_address(ip, endpoint.port).await.map_err(Failure::Connect);
+        return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(Failure::Connect);
     }
     let resolved = worker.node.resolver.resolve(&endpoint.host).await;
     let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
@@ -59,7 +87,11 @@ async fn open_tcp(worker: &Worker, endpoint: &Endpoint) -> Result<TcpStream, Fai
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for turn in 0..entries.len() {
         let entry = &entries[(first.wrapping_add(turn)) % entries.len()];
-        match open_address(entry.ip, entry.port.unwrap_or(endpoint.port)).await {
+        let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(endpoint.port));
+        if !endpoint.admits(Some(address)) {
+            continue;
+        }
+        match attempt(address).await {
             Ok(tcp) => return Ok(tcp),
             Err(error) => last = error,
         }
@@ -67,8 +99,8 @@ async fn open_tcp(worker: &Worker, endpoint: &Endpoint) -> Result<TcpStream, Fai
     Err(Failure::Connect(last))
 }
 
-async fn open_address(ip: IpAddr, port: u16) -> io::Result<TcpStream> {
-    let tcp = TcpStream::connect(SocketAddr::new(ip, port)).await?;
+async fn open_address(address: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     Ok(tcp)
 }

@@ -1,8 +1,9 @@
 //! One place to connect to.
 
+use super::health::{Outcome, Watch};
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::Protocol;
 
@@ -17,6 +18,8 @@ pub(crate) struct Endpoint {
     /// The `Host` header it gets when the client's is not preserved.
     pub(crate) authority: Box<str>,
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    /// Set where its upstream asks how it fares.
+    pub(crate) watch: Option<Arc<Watch>>,
 }
 
 impl Endpoint {
@@ -37,7 +40,33 @@ impl Endpoint {
             port,
             authority: authority.into(),
             tls: tls.map(|(config, _)| config),
+            watch: None,
         }
+    }
+
+    /// Whether it may not be asked.
+    pub(crate) fn is_down(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.is_down())
+    }
+
+    /// Whether this address of it may be asked.
+    pub(crate) fn admits(&self, address: Option<SocketAddr>) -> bool {
+        match (&self.watch, address) {
+            (Some(watch), Some(address)) => watch.admits(address),
+            _ => true,
+        }
+    }
+
+    /// Says what came of asking this address of it.
+    pub(crate) fn met(&self, address: Option<SocketAddr>, outcome: Outcome) {
+        if let (Some(watch), Some(address)) = (&self.watch, address) {
+            watch.met(address, outcome);
+        }
+    }
+
+    /// `host:port`, which tells it from the other targets of its upstream.
+    pub(crate) fn name(&self) -> String {
+        format!("{}:{}", self.host, self.port)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Idle connections of one worker, by endpoint, last in first out.
 
+use super::balance::Lease;
 use crate::wire::Wire;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -30,6 +31,8 @@ pub(crate) struct UpstreamConnection {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) server_name: Option<Rc<str>>,
     pub(crate) requests: u32,
+    /// While it carries a request to a target whose requests are counted.
+    pub(crate) lease: Option<Lease>,
 }
 
 struct Idle {
@@ -72,6 +75,7 @@ impl Pool {
             return;
         }
         upstream.wire.release_buffers();
+        upstream.lease = None;
         let mut idle = self.idle.borrow_mut();
         let place = upstream.endpoint as usize;
         if idle.len() <= place {

@@ -1,4 +1,4 @@
-//! How the targets of an upstream fare. Nobody probes them yet, which Kong calls `HEALTHCHECKS_OFF`.
+//! How the targets of an upstream fare on this node, and what an operator says of them.
 use crate::admin::answer::{Denied, json_answer};
 use crate::admin::call::Call;
 use crate::control::Control;
@@ -8,67 +8,186 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::{Value, json};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use weir_model::Entities;
 use weir_model::entity::{Entity, EntityKind, Target, Upstream};
 use weir_model::schema::Record;
+use weir_proxy::upstream::health::are_used;
 
-const UNKNOWN: &str = "HEALTHCHECKS_OFF";
+/// Kong's words for how a target or one of its addresses is.
+const OFF: &str = "HEALTHCHECKS_OFF";
+const DNS_ERROR: &str = "DNS_ERROR";
+
+/// `HEALTHY` or `UNHEALTHY`.
+fn word(healthy: bool) -> &'static str {
+    if healthy { "HEALTHY" } else { "UNHEALTHY" }
+}
 
 pub(super) async fn of_upstream(call: Call) -> Result<Response, Denied> {
-    let entities = call.control.registry().entities();
-    let upstream = upstream(&entities, call.ids.first())?;
-    let data: Value = match call.is_on("balancer_health") {
-        true => json!({ "id": upstream.id.to_string(), "name": upstream.name, "health": UNKNOWN }),
-        false => targets(&entities, upstream).map(health).collect(),
+    let (upstream, targets) = named(&call.control, call.ids.first())?;
+    let standings = standings(&call.control, &upstream, targets).await;
+    let data = match call.is_on("balancer_health") {
+        true => of_balancer(&upstream, &standings),
+        false => standings.iter().map(Standing::shown).collect(),
     };
     let node_id = call.control.node_id();
     Ok(json_answer(StatusCode::OK, &json!({ "data": data, "next": null, "node_id": node_id })))
 }
 
-/// The upstream in the path.
-fn upstream(entities: &Entities, name: Option<impl AsRef<str>>) -> Result<&Upstream, Denied> {
-    match name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref())) {
-        Some(Entity::Upstreams(upstream)) => Ok(upstream),
-        _ => Err(Denied::NotFound),
+/// The upstream in the path, and its targets.
+fn named(
+    control: &Control,
+    name: Option<impl AsRef<str>>,
+) -> Result<(Arc<Upstream>, Vec<Arc<Target>>), Denied> {
+    let entities = control.registry().entities();
+    let found = name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref()));
+    let Some(Entity::Upstreams(upstream)) = found else { return Err(Denied::NotFound) };
+    let naming = entities.naming((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
+    let targets = naming.filter_map(|entity| match entity {
+        Entity::Targets(target) => Some(target.clone()),
+        _ => None,
+    });
+    Ok((upstream.clone(), targets.collect()))
+}
+
+/// How one target is.
+struct Standing {
+    target: Arc<Target>,
+    /// What kind of record answered, or why none did.
+    dns: String,
+    addresses: Vec<Place>,
+}
+
+/// One address of a target.
+#[derive(Clone, Copy)]
+struct Place {
+    address: SocketAddr,
+    weight: u16,
+    /// None: nobody asks.
+    healthy: Option<bool>,
+}
+
+/// Asks for all names at once.
+async fn standings(control: &Arc<Control>, upstream: &Upstream, targets: Vec<Arc<Target>>) -> Vec<Standing> {
+    let used = are_used(upstream);
+    let asked = targets.into_iter().map(|target| {
+        let (control, entity) = (control.clone(), target.clone());
+        (target, tokio::spawn(async move { places(&control, &entity, used).await }))
+    });
+    let mut standings = Vec::new();
+    for (target, asked) in asked.collect::<Vec<_>>() {
+        let (dns, addresses) = asked.await.unwrap_or_default();
+        standings.push(Standing { target, dns, addresses });
+    }
+    standings
+}
+
+fn host_port(target: &Target) -> (&str, u16) {
+    let (host, port) = target.target.rsplit_once(':').unwrap_or((&target.target, ""));
+    (host, port.parse().unwrap_or(Target::DEFAULT_PORT))
+}
+
+async fn places(control: &Control, target: &Target, used: bool) -> (String, Vec<Place>) {
+    let (host, port) = host_port(target);
+    let found = match control.resolve(host).await {
+        Ok(found) => found,
+        Err(error) => return (error.to_string(), Vec::new()),
+    };
+    let vitals = used.then(|| control.vitals(target));
+    let places: Vec<Place> = found
+        .entries
+        .iter()
+        .map(|entry| {
+            let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
+            let healthy = vitals.as_ref().map(|vitals| vitals.is_healthy(address));
+            Place { address, weight: entry.weight.unwrap_or(target.weight), healthy }
+        })
+        .collect();
+    let dns = match found.entries.first() {
+        Some(entry) if entry.port.is_some() => "SRV",
+        Some(entry) if entry.ip.is_ipv6() => "AAAA",
+        _ => "A",
+    };
+    (dns.to_owned(), places)
+}
+
+impl Standing {
+    /// Any address that is healthy makes the target so.
+    fn health(&self) -> &'static str {
+        match self.addresses.iter().map(|place| place.healthy).max() {
+            Some(Some(healthy)) => word(healthy),
+            Some(None) => OFF,
+            None => DNS_ERROR,
+        }
+    }
+
+    /// The weight of all addresses, and of those that are unhealthy.
+    fn weights(&self) -> (u64, u64) {
+        let weight = |place: &Place| u64::from(place.weight);
+        let unhealthy = self.addresses.iter().filter(|place| place.healthy == Some(false));
+        (self.addresses.iter().map(weight).sum(), unhealthy.map(weight).sum())
+    }
+
+    fn data(&self, address: impl Fn(&Place) -> Value) -> Value {
+        let (host, port) = host_port(&self.target);
+        json!({
+            "host": host,
+            "port": port,
+            "dns": self.dns,
+            "nodeWeight": self.target.weight,
+            "weight": weight(self.weights()),
+            "addresses": self.addresses.iter().map(address).collect::<Value>(),
+        })
+    }
+
+    /// As an entity, with its health.
+    fn shown(&self) -> Value {
+        let mut value = self.target.to_value();
+        value["upstream"] = json!({ "id": self.target.upstream.to_string() });
+        value["health"] = self.health().into();
+        value["data"] = self.data(|place| {
+            let health = place.healthy.map_or(OFF, word);
+            json!({ "ip": place.address.ip(), "port": place.address.port(), "weight": place.weight, "health": health })
+        });
+        value
     }
 }
 
-fn targets<'e>(entities: &'e Entities, upstream: &Upstream) -> impl Iterator<Item = &'e Target> {
-    let named = (EntityKind::Upstreams, upstream.id);
-    entities.naming(named, EntityKind::Targets, None).filter_map(|entity| match entity {
-        Entity::Targets(target) => Some(target.as_ref()),
-        _ => None,
-    })
+fn weight((total, unavailable): (u64, u64)) -> Value {
+    json!({ "total": total, "available": total - unavailable, "unavailable": unavailable })
 }
 
-fn health(target: &Target) -> Value {
-    let (host, port) = target.target.rsplit_once(':').unwrap_or((&target.target, ""));
-    let port: Option<u16> = port.parse().ok();
-    // Where a name leads is known to the workers that ask for it.
-    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    let addresses =
-        address.map(|ip| json!({ "ip": ip, "port": port, "weight": target.weight, "health": UNKNOWN }));
-    let mut value = target.to_value();
-    value["upstream"] = json!({ "id": target.upstream.to_string() });
-    value["health"] = UNKNOWN.into();
-    value["data"] = json!({
-        "host": host,
-        "port": port,
-        "weight": { "total": target.weight, "available": target.weight, "unavailable": 0 },
-        "addresses": addresses.into_iter().collect::<Value>(),
-    });
-    value
+/// How the upstream is as a whole.
+fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
+    let mut data = json!({ "id": upstream.id.to_string(), "name": upstream.name, "health": OFF });
+    if are_used(upstream) {
+        let weights = standings.iter().map(Standing::weights);
+        let (total, unavailable) = weights.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let available = (total - unavailable) as f64 / total.max(1) as f64 * 100.0;
+        let healthy = available > upstream.healthchecks.threshold;
+        let host = |standing: &Standing| {
+            standing.data(|place| {
+                let healthy = place.healthy != Some(false);
+                json!({ "ip": place.address.ip(), "port": place.address.port(), "weight": place.weight, "healthy": healthy })
+            })
+        };
+        data["health"] = word(healthy).into();
+        data["details"] = json!({
+            "healthy": healthy,
+            "weight": weight((total, unavailable)),
+            "hosts": standings.iter().map(host).collect::<Value>(),
+        });
+    }
+    data
 }
 
-/// What operators know of a target. Without health checks every target counts as healthy, and none can be taken out so.
+/// What an operator knows of a target.
 pub(super) fn of_targets() -> Router<Arc<Control>> {
     const TARGET: &str = "/upstreams/{upstream}/targets/{target}";
     let mut router = Router::new();
     for below in [TARGET.to_owned(), format!("{TARGET}/{{address}}")] {
-        let set_healthy = |control, names| set(control, names, StatusCode::NO_CONTENT.into_response());
-        let set_unhealthy = |control, names| set(control, names, unsupported());
+        let set_healthy = |control, names| set(control, names, true);
+        let set_unhealthy = |control, names| set(control, names, false);
         router = router
             .route(&format!("{below}/healthy"), post(set_healthy).put(set_healthy))
             .route(&format!("{below}/unhealthy"), post(set_unhealthy).put(set_unhealthy));
@@ -76,25 +195,30 @@ pub(super) fn of_targets() -> Router<Arc<Control>> {
     router
 }
 
-fn unsupported() -> Response {
-    let message =
-        "cannot set a target unhealthy: this version has no health checks; set the target's weight to 0";
-    let body = json!({ "code": 12, "name": "operation unsupported", "message": message });
-    json_answer(StatusCode::METHOD_NOT_ALLOWED, &body)
-}
-
 async fn set(
     State(control): State<Arc<Control>>,
     names: RawPathParams,
-    answer: Response,
+    healthy: bool,
 ) -> Result<Response, Denied> {
     let mut names = names.iter().map(|(_, name)| name);
-    let entities = control.registry().entities();
-    let upstream = upstream(&entities, names.next())?;
+    let (upstream, targets) = named(&control, names.next())?;
     let wanted = names.next().unwrap_or_default();
-    let is_wanted = |target: &Target| target.target == wanted || target.id.to_string() == wanted;
-    match targets(&entities, upstream).any(is_wanted) {
-        true => Ok(answer),
-        false => Err(Denied::NotFound),
+    let address = names.next().and_then(address);
+    let is_wanted = |target: &Arc<Target>| target.target == wanted || target.id.to_string() == wanted;
+    let target = targets.into_iter().find(is_wanted).ok_or(Denied::NotFound)?;
+    if !are_used(&upstream) {
+        let message = format!("no healthchecker found for {}", upstream.name);
+        return Ok(json_answer(StatusCode::BAD_REQUEST, &json!({ "message": message })));
     }
+    let (_, places) = places(&control, &target, true).await;
+    let addresses: Vec<SocketAddr> = places.iter().map(|place| place.address).collect();
+    control.mark(&upstream, (&target.target, &addresses), address, healthy);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// An address of the target, its port filled in; a name stands for all addresses.
+fn address(text: &str) -> Option<SocketAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let with_port = |ip: IpAddr| SocketAddr::new(ip, Target::DEFAULT_PORT);
+    text.parse().ok().or_else(|| bare.parse().ok().map(with_port))
 }

@@ -1,4 +1,5 @@
 //! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
+mod checks;
 mod consumer;
 mod plugins;
 mod route;

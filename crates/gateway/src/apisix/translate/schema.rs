@@ -1,5 +1,6 @@
 //! What APISIX's objects are made of, as far as they can be expressed here, with APISIX's defaults.
 use super::Invalid;
+use super::checks::Checks;
 use std::collections::BTreeMap;
 use weir_model::schema::{Json, Record, Secret, Violation};
 
@@ -72,14 +73,14 @@ pub(super) struct Service {
 
 /// Where requests go.
 #[derive(Clone, Record)]
-#[record(check = host_to_write)]
+#[record(check = host_to_write, check = key_to_hash)]
 pub(super) struct Upstream {
     pub id: Option<Json>,
     pub name: Option<String>,
     #[field(len_min = 0)]
     pub desc: Option<String>,
     pub labels: Option<BTreeMap<String, String>>,
-    #[field(default = "roundrobin", one_of = ["roundrobin"])]
+    #[field(default = "roundrobin", one_of = ["roundrobin", "chash", "least_conn", "ewma"])]
     pub r#type: String,
     /// Weights by `host:port`, or a list of nodes.
     pub nodes: Json,
@@ -90,9 +91,12 @@ pub(super) struct Upstream {
     #[field(default = "pass", one_of = ["pass", "node", "rewrite"])]
     pub pass_host: String,
     pub upstream_host: Option<String>,
-    /// Has a meaning for other types alone.
+    /// What `chash` hashes. Has no meaning for other types.
     #[field(default = "vars", one_of = ["vars", "header", "cookie", "consumer", "vars_combinations"])]
     pub hash_on: String,
+    /// Which variable, header or cookie that is.
+    pub key: Option<String>,
+    pub checks: Option<Checks>,
     pub create_time: Option<i64>,
     pub update_time: Option<i64>,
 }
@@ -102,6 +106,11 @@ fn host_to_write(upstream: &Upstream) -> Vec<Violation> {
         return vec![Violation::new("upstream_host", "required with pass_host: rewrite")];
     }
     Vec::new()
+}
+
+fn key_to_hash(upstream: &Upstream) -> Vec<Violation> {
+    let needs = upstream.r#type == "chash" && upstream.hash_on != "consumer" && upstream.key.is_none();
+    needs.then(|| Violation::new("", "missing key")).into_iter().collect()
 }
 
 /// One place of an upstream.
@@ -192,7 +201,6 @@ const NOT_AVAILABLE: &[&str] = &[
     "remote_addr",
     "remote_addrs",
     "service_protocol",
-    "checks",
     "discovery_type",
     "discovery_args",
     "service_name",

@@ -1,6 +1,6 @@
 //! Upstreams and services: where requests go.
 use super::schema::{Node, Service, Timeout, Upstream, read};
-use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, checks, fill, named, plugins};
 use serde_json::json;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
@@ -54,6 +54,10 @@ pub(super) fn own(
 ) -> Result<Destination, Invalid> {
     let nodes = nodes(upstream)?;
     let mut entity = json!({ "name": name(into.key) });
+    balance(&mut entity, upstream)?;
+    if let Some(checks) = &upstream.checks {
+        entity["healthchecks"] = checks::translate(checks)?;
+    }
     if upstream.pass_host == "rewrite" {
         entity["host_header"] = upstream.upstream_host.clone().into();
     }
@@ -66,6 +70,57 @@ pub(super) fn own(
     }
     let name = name(into.key);
     service(into, upstream, (name.as_str(), nodes.len()), timeout)
+}
+
+/// How targets are chosen. What a request lacks is made up for by the client's address, as in APISIX.
+fn balance(entity: &mut Json, upstream: &Upstream) -> Result<(), Invalid> {
+    entity["algorithm"] = match upstream.r#type.as_str() {
+        "least_conn" => "least-connections".into(),
+        "ewma" => "latency".into(),
+        "chash" => {
+            let (on, name) = hash_input(&upstream.hash_on, upstream.key.as_deref().unwrap_or_default())?;
+            entity["hash_on"] = on.into();
+            if let Some(name) = name {
+                entity[format!("hash_on_{on}")] = name.into();
+            }
+            if !matches!(on, "ip" | "cookie") {
+                entity["hash_fallback"] = "ip".into();
+            }
+            "consistent-hashing".into()
+        }
+        _ => return Ok(()),
+    };
+    Ok(())
+}
+
+/// Kong's word for what is hashed, and its name there.
+fn hash_input(hash_on: &str, key: &str) -> Result<(&'static str, Option<String>), Invalid> {
+    let found = match (hash_on, key) {
+        ("consumer", _) => Some(("consumer", None)),
+        ("header", _) => Some(("header", Some(key.to_owned()))),
+        ("cookie", _) => Some(("cookie", Some(key.to_owned()))),
+        ("vars", "remote_addr") => Some(("ip", None)),
+        ("vars", "uri") => Some(("path", None)),
+        ("vars", _) => variable(key).map(|(on, name)| (on, Some(name))),
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        Invalid::configuration(format!(
+            "hashing the `key` {key:?} of {hash_on} is not available here; hash a header, a cookie, the consumer, or one \
+             of the vars remote_addr, uri, arg_NAME, http_NAME and cookie_NAME"
+        ))
+    })
+}
+
+/// A variable whose name says what it is of. In that of a header, nginx writes `_` for `-`.
+fn variable(key: &str) -> Option<(&'static str, String)> {
+    let (of, name) = key.split_once('_')?;
+    Some(match of {
+        "http" => ("header", name.replace('_', "-")),
+        "cookie" => ("cookie", name.to_owned()),
+        "arg" => ("query_arg", name.to_owned()),
+        _ => return None,
+    })
 }
 
 /// A service of the object's own that leads to an upstream which is an object itself.

@@ -44,7 +44,11 @@ pub(super) fn paths() -> JsonMap {
     for path in MARKED {
         let health = path.rsplit('/').next().unwrap_or_default();
         let whose = if path.contains("{address}") { "an-address" } else { "a-target" };
-        let responses = json!({ "204": { "description": "Noted" }, "404": response_ref("NotFound") });
+        let responses = json!({
+            "204": { "description": "It is so from now on, on this node" },
+            "400": answer("The upstream uses no health checks", schema_ref("message")),
+            "404": response_ref("NotFound"),
+        });
         for verb in ["post", "put"] {
             let id = format!("{verb}-{health}-{whose}");
             add(&mut paths, path, verb, operation(&id, &format!("Call it {health}"), responses.clone()));

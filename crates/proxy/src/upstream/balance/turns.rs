@@ -1,17 +1,15 @@
-//! Weighted round-robin over an upstream's targets.
+//! Weighted round-robin: in which order targets take turns, and whose turn it is on each worker.
 
-use super::endpoint::Endpoint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The longest turn order; weights beyond it are scaled down.
 const LONGEST: u64 = 4096;
 
-/// The targets of one upstream, in turn.
-pub(crate) struct Balancer {
-    pub(crate) endpoints: Vec<Endpoint>,
-    /// Indices into `endpoints`, each as often as its weight says, spread evenly.
-    turns: Vec<u16>,
+/// The order of one upstream's targets.
+pub(super) struct Turns {
+    /// Indices of targets, each as often as its weight says, spread evenly.
+    order: Vec<u16>,
     cursors: Arc<Cursors>,
 }
 
@@ -30,29 +28,33 @@ impl Cursors {
     }
 }
 
-impl Balancer {
-    pub(crate) fn new(targets: Vec<(Endpoint, u16)>, cursors: Arc<Cursors>) -> Self {
-        let weights: Vec<u16> = targets.iter().map(|(_, weight)| *weight).collect();
-        Self { turns: turns(&weights), endpoints: targets.into_iter().map(|(e, _)| e).collect(), cursors }
+impl Turns {
+    pub(super) fn new(weights: &[u16], cursors: Arc<Cursors>) -> Self {
+        Self { order: order(weights), cursors }
     }
 
-    /// The next target in turn that was not tried for this request yet.
-    pub(crate) fn next(&self, worker: usize, tried: &[u32]) -> Option<&Endpoint> {
+    /// Whose turn it is on this worker; none where no target has a weight.
+    pub(super) fn next(&self, worker: usize) -> Option<usize> {
         let cursor = &self.cursors.0[worker % self.cursors.0.len()].0;
-        for _ in 0..self.turns.len() {
-            let at = cursor.load(Ordering::Relaxed);
-            cursor.store(at.wrapping_add(1), Ordering::Relaxed);
-            let endpoint = &self.endpoints[self.turns[at as usize % self.turns.len()] as usize];
-            if !tried.contains(&endpoint.id) {
-                return Some(endpoint);
-            }
-        }
-        None
+        let at = cursor.load(Ordering::Relaxed);
+        cursor.store(at.wrapping_add(1), Ordering::Relaxed);
+        let place = (at as usize).checked_rem(self.order.len())?;
+        Some(usize::from(self.order[place]))
+    }
+
+    /// Whose turn it would be at this place. There has to be one.
+    pub(super) fn at(&self, place: usize) -> usize {
+        usize::from(self.order[place % self.order.len()])
+    }
+
+    /// All turns.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        self.order.iter().map(|index| usize::from(*index))
     }
 }
 
 /// Spreads each target over the order as evenly as its weight allows (smooth weighted round-robin).
-fn turns(weights: &[u16]) -> Vec<u16> {
+fn order(weights: &[u16]) -> Vec<u16> {
     let divisor = weights.iter().fold(0, |a, &b| gcd(a, u64::from(b))).max(1);
     let total: u64 = weights.iter().map(|&w| u64::from(w) / divisor).sum();
     let scale = |w: u16| {
@@ -82,11 +84,11 @@ mod tests {
 
     #[test]
     fn turns_follow_weights_and_spread() {
-        assert_eq!(turns(&[100, 100]), [0, 1]);
-        assert_eq!(turns(&[3, 1]), [0, 0, 1, 0]);
-        assert_eq!(turns(&[0, 7]), [1]);
-        assert_eq!(turns(&[0, 0]), [0u16; 0]);
-        let long = turns(&[65535, 65534, 1]);
+        assert_eq!(order(&[100, 100]), [0, 1]);
+        assert_eq!(order(&[3, 1]), [0, 0, 1, 0]);
+        assert_eq!(order(&[0, 7]), [1]);
+        assert_eq!(order(&[0, 0]), [0u16; 0]);
+        let long = order(&[65535, 65534, 1]);
         assert!(long.len() <= LONGEST as usize + 3);
         assert_eq!(long.iter().filter(|&&t| t == 2).count(), 1);
     }

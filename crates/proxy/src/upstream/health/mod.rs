@@ -1,0 +1,16 @@
+//! How the targets of upstreams fare on this node: Kong's health checks, passive and active, and what operators say.
+//!
+//! A target's state outlives snapshots; how it is judged is compiled with each. The balancer reads one flag of it, and
+//! a response that says nothing new writes nothing.
+
+mod checks;
+mod monitor;
+mod probe;
+mod tally;
+mod vitals;
+
+pub(crate) use checks::Outcome;
+pub use checks::are_used;
+pub(crate) use monitor::{Monitor, Watched};
+pub(crate) use vitals::{AllVitals, Vitals, Watch, Watches};
+pub use vitals::{TargetVitals, mark, standing};

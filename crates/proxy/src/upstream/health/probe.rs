@@ -1,0 +1,141 @@
+//! One look at an address: whether it takes a connection, speaks TLS, and what it answers.
+
+use super::checks::Outcome;
+use crate::tls::{self, TlsError, Verify};
+use rustls::ClientConfig;
+use rustls::pki_types::{CertificateDer, ServerName};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use weir_model::entity::{ProbeType, Upstream};
+
+/// A status line that is longer is none.
+const LONGEST_LINE: usize = 1024;
+
+/// How the targets of one upstream are probed.
+pub(super) struct Probe {
+    /// Zero is no limit.
+    timeout: Duration,
+    tls: Option<Arc<ClientConfig>>,
+    sni: Option<String>,
+    /// None: to take a connection is enough.
+    request: Option<Request>,
+}
+
+/// A request, but for the name of who is asked.
+struct Request {
+    before_host: String,
+    /// The configured headers have a `Host` among them.
+    names_host: bool,
+    host: Option<String>,
+}
+
+impl Probe {
+    pub(super) fn new(upstream: &Upstream, roots: &[CertificateDer<'static>]) -> Result<Probe, TlsError> {
+        let active = &upstream.healthchecks.active;
+        let tls = (active.r#type == ProbeType::Https).then(|| {
+            let verify = active.https_verify_certificate;
+            tls::client_config(verify.then(|| Verify { roots: roots.to_vec(), depth: None }), None)
+        });
+        let asks = matches!(active.r#type, ProbeType::Http | ProbeType::Https);
+        Ok(Probe {
+            timeout: Duration::from_secs_f64(active.timeout),
+            tls: tls.transpose()?,
+            sni: active.https_sni.clone(),
+            request: asks.then(|| Request::new(upstream)),
+        })
+    }
+
+    /// Asks an address of a target.
+    pub(super) async fn send(&self, address: SocketAddr, host: &str) -> Outcome {
+        let asking = self.ask(address, host);
+        let asked = match self.timeout {
+            Duration::ZERO => asking.await,
+            timeout => match tokio::time::timeout(timeout, asking).await {
+                Ok(asked) => asked,
+                Err(_) => return Outcome::Timeout,
+            },
+        };
+        asked.unwrap_or(Outcome::TcpFailure)
+    }
+
+    async fn ask(&self, address: SocketAddr, host: &str) -> io::Result<Outcome> {
+        let tcp = TcpStream::connect(address).await?;
+        let Some(request) = &self.request else { return Ok(Outcome::Connected) };
+        let request = request.to(host);
+        match &self.tls {
+            None => status(tcp, &request).await,
+            Some(config) => {
+                let name = self.sni.as_deref().unwrap_or(host).to_owned();
+                let name = ServerName::try_from(name).map_err(io::Error::other)?;
+                status(TlsConnector::from(config.clone()).connect(name, tcp).await?, &request).await
+            }
+        }
+    }
+}
+
+impl Request {
+    fn new(upstream: &Upstream) -> Request {
+        let active = &upstream.healthchecks.active;
+        let mut before_host = format!("GET {} HTTP/1.0\r\n", active.http_path);
+        let fields = active.headers.iter().flatten();
+        for (name, value) in fields.flat_map(|(name, values)| values.iter().map(move |value| (name, value))) {
+            let line = format!("{name}: {value}").replace(['\r', '\n'], " ");
+            before_host.push_str(&(line + "\r\n"));
+        }
+        let names_host = active.headers.iter().flatten().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        Request { before_host, names_host, host: upstream.host_header.clone() }
+    }
+
+    fn to(&self, host: &str) -> String {
+        if self.names_host {
+            return format!("{}\r\n", self.before_host);
+        }
+        format!("{}Host: {}\r\n\r\n", self.before_host, self.host.as_deref().unwrap_or(host))
+    }
+}
+
+/// Sends the request, and reads as far as the status of the answer.
+async fn status(mut io: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<Outcome> {
+    io.write_all(request.as_bytes()).await?;
+    io.flush().await?;
+    let mut line = Vec::new();
+    while !line.contains(&b'\n') && line.len() < LONGEST_LINE {
+        if io.read_buf(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(Outcome::Status(parse(&line).unwrap_or(0)))
+}
+
+/// The status in a line like `HTTP/1.1 200 OK`.
+fn parse(line: &[u8]) -> Option<u16> {
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    words.next().filter(|version| version.starts_with("HTTP/"))?;
+    words.next()?.parse().ok().filter(|status| (100..1000).contains(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn only_a_status_line_has_a_status() {
+        for (line, status) in [
+            ("HTTP/1.1 200 OK\r\nServer: x\r\n", Some(200)),
+            ("HTTP/1.0 503\r\n", Some(503)),
+            ("HTTP/2 204\n", Some(204)),
+            ("SSH-2.0-OpenSSH 200\r\n", None),
+            ("HTTP/1.1 OK\r\n", None),
+            ("HTTP/1.1 20\r\n", None),
+            ("\r\nHTTP/1.1 200 OK", None),
+        ] {
+            assert_eq!(parse(line.as_bytes()), status, "{line}");
+        }
+    }
+}
