@@ -1,4 +1,5 @@
 //! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
+use super::answer::{API_VERSION, REVISION};
 use super::api::{ADMIN, Api, METRICS, audit};
 use crate::admin::guard::is_local;
 use axum::body::Bytes;
@@ -88,8 +89,9 @@ fn written(response: Response<String>) -> Answer {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let answer = Answer::raw(parts.status.as_u16(), content_type, body);
-    match parts.headers.get("x-weir-revision") {
-        Some(revision) => answer.header("X-Weir-Revision", revision),
+    let told = [("X-Weir-Revision", REVISION), ("X-API-VERSION", API_VERSION)];
+    told.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
+        Some(value) => answer.header(written, value),
         None => answer,
-    }
+    })
 }
