@@ -56,7 +56,7 @@ fn check(gateway: &Gateway, name: &str, step: &Json) {
         let (method, path) = request.split_once(' ').unwrap();
         ask(gateway.apisix_proxy(), method, path, &line(text("send").unwrap_or_default()), "")
     } else {
-        let methods = ["GET", "PUT", "POST", "PATCH", "DELETE"];
+        let methods = ["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"];
         let (method, path) = methods.iter().find_map(|method| Some((method, text(method)?))).expect(&name);
         let key = if step.get("key").is_some() {
             text("key").unwrap_or_default().to_owned()
@@ -70,6 +70,9 @@ fn check(gateway: &Gateway, name: &str, step: &Json) {
     assert_eq!(Some(u64::from(response.status)), step["status"].as_u64(), "{name}: {}", response.text());
     if let Some(expected) = step.get("answer") {
         assert!(has(&response.json(), expected), "{name}: {}", response.text());
+    }
+    if let Some(body) = text("says") {
+        assert_eq!(response.text(), body, "{name}");
     }
     if let Some(part) = text("error") {
         let message = response.json()["error_msg"].clone();

@@ -28,3 +28,4 @@ pub mod stats;
 pub mod target;
 pub mod upstream;
 pub mod version;
+mod websocket;

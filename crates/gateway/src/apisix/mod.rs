@@ -4,12 +4,17 @@
 //! ```text
 //! request ─► api: key, path ─► write: the object, and those that name it ─► translate ─► registry
 //! ```
+mod answer;
 mod api;
+mod described;
 mod key;
+mod list;
 mod metrics;
 mod object;
 mod on_proxy;
 mod opened;
+mod others;
+mod request;
 pub(crate) mod standalone;
 mod translate;
 mod write;

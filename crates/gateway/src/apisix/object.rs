@@ -10,20 +10,25 @@ pub(crate) enum Kind {
     Upstreams,
     Services,
     PluginConfigs,
+    ConsumerGroups,
     Routes,
     Consumers,
+    /// They are below their consumer.
+    Credentials,
     GlobalRules,
     Ssls,
 }
 
 impl Kind {
     /// Those that others name come first.
-    pub(crate) const ALL: [Kind; 7] = [
+    pub(crate) const ALL: [Kind; 9] = [
         Kind::Upstreams,
         Kind::Services,
         Kind::PluginConfigs,
+        Kind::ConsumerGroups,
         Kind::Routes,
         Kind::Consumers,
+        Kind::Credentials,
         Kind::GlobalRules,
         Kind::Ssls,
     ];
@@ -34,8 +39,10 @@ impl Kind {
             Kind::Upstreams => "upstreams",
             Kind::Services => "services",
             Kind::PluginConfigs => "plugin_configs",
+            Kind::ConsumerGroups => "consumer_groups",
             Kind::Routes => "routes",
             Kind::Consumers => "consumers",
+            Kind::Credentials => CREDENTIALS,
             Kind::GlobalRules => "global_rules",
             Kind::Ssls => "ssls",
         }
@@ -47,8 +54,10 @@ impl Kind {
             Kind::Upstreams => "upstream",
             Kind::Services => "service",
             Kind::PluginConfigs => "plugin config",
+            Kind::ConsumerGroups => "consumer group",
             Kind::Routes => "route",
             Kind::Consumers => "consumer",
+            Kind::Credentials => "credential",
             Kind::GlobalRules => "global rule",
             Kind::Ssls => "ssl",
         }
@@ -57,6 +66,12 @@ impl Kind {
     /// The kind of this name.
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether its objects are called by those who make them, and no ids are made up.
+    pub(crate) fn is_named(self) -> bool {
+        use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs};
+        matches!(self, Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs)
     }
 
     /// The field that holds an object's id.
@@ -69,15 +84,23 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
+    /// The consumer whose credential it is.
+    pub(crate) owner: Option<String>,
     pub(crate) id: String,
 }
 
 impl fmt::Display for Key {
-    /// `routes/1`
+    /// `routes/1`, `consumers/jack/credentials/1`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(owner) = &self.owner {
+            write!(f, "{}/{owner}/", Kind::Consumers.name())?;
+        }
         write!(f, "{}/{}", self.kind.name(), self.id)
     }
 }
+
+/// What is between a consumer and the id of its credential.
+const CREDENTIALS: &str = "credentials";
 
 const NAMESPACE: Uuid = Uuid::from_u128(0x7c1d_52a4_6f0e_4b53_9a1f_61b7_0c3d_95e2);
 
@@ -87,12 +110,18 @@ impl Key {
         let id = id.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if (1..=64).contains(&id.len()) && id.bytes().all(fits) {
-            return Ok(Key { kind, id });
+            return Ok(Key { kind, owner: None, id });
         }
         let field = kind.id_field();
         Err(Invalid::configuration(format!(
             "property \"{field}\" validation failed: expected 1 to 64 letters, digits and - _ ."
         )))
+    }
+
+    /// A credential of a consumer.
+    pub(crate) fn credential(consumer: &str, id: impl Into<String>) -> Result<Key, Invalid> {
+        let owner = Key::new(Kind::Consumers, consumer)?.id;
+        Ok(Key { owner: Some(owner), ..Key::new(Kind::Credentials, id)? })
     }
 
     /// The id of an entity that follows from this object: the same for the same part of it.
@@ -107,19 +136,33 @@ impl Key {
 
     /// The tag of what follows from this object.
     pub(crate) fn tag(&self) -> String {
-        format!("apisix:{}:{}", self.kind.name(), self.id)
+        let owner = self.owner.as_ref().map(|owner| format!("{owner}:")).unwrap_or_default();
+        format!("apisix:{}:{owner}{}", self.kind.name(), self.id)
     }
 
     /// The object that a tag names.
     pub(crate) fn from_tag(tag: &str) -> Option<Key> {
         let (kind, id) = tag.strip_prefix("apisix:")?.split_once(':')?;
-        Some(Key { kind: Kind::from_name(kind)?, id: id.to_owned() })
+        let kind = Kind::from_name(kind)?;
+        match id.split_once(':') {
+            Some((owner, id)) if kind == Kind::Credentials => Key::credential(owner, id).ok(),
+            _ => Some(Key { kind, owner: None, id: id.to_owned() }),
+        }
     }
 
     /// The key of a stored object.
     pub(crate) fn of(object: &ApisixObject) -> Option<Key> {
         let (kind, id) = object.key.split_once('/')?;
-        Some(Key { kind: Kind::from_name(kind)?, id: id.to_owned() })
+        Key::below(Kind::from_name(kind)?, id).ok()
+    }
+
+    /// What has this id in a list of a kind: that of consumers has their credentials too.
+    pub(crate) fn below(kind: Kind, id: &str) -> Result<Key, Invalid> {
+        let credential = (kind == Kind::Consumers).then(|| id.split_once("/credentials/")).flatten();
+        match credential {
+            Some((owner, id)) => Key::credential(owner, id),
+            None => Key::new(kind, id),
+        }
     }
 }
 
@@ -176,6 +219,7 @@ fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
         Kind::Upstreams => &[(Kind::Services, "upstream_id"), (Kind::Routes, "upstream_id")],
         Kind::Services => &[(Kind::Routes, "service_id")],
         Kind::PluginConfigs => &[(Kind::Routes, "plugin_config_id")],
+        Kind::ConsumerGroups => &[(Kind::Consumers, "group_id")],
         _ => &[],
     }
 }
@@ -193,10 +237,18 @@ fn names(value: &Json, field: &str, id: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invalid(pub(crate) String);
 
+/// What is said before the rule that an object breaks.
+const CONFIGURATION: &str = "invalid configuration: ";
+
 impl Invalid {
     /// An object that breaks a rule of its kind.
     pub(crate) fn configuration(what: impl fmt::Display) -> Invalid {
-        Invalid(format!("invalid configuration: {what}"))
+        Invalid(format!("{CONFIGURATION}{what}"))
+    }
+
+    /// Which rule it is.
+    pub(crate) fn reason(&self) -> &str {
+        self.0.trim_start_matches(CONFIGURATION)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
-use super::api::{ADMIN, Api, METRICS, REVISION, audit};
+use super::answer::{API_VERSION, REVISION};
+use super::api::{ADMIN, Api, METRICS, audit};
 use crate::admin::guard::is_local;
 use crate::admin::warning::WARNING;
 use axum::body::Bytes;
@@ -89,11 +90,9 @@ fn written(response: Response<String>) -> Answer {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let answer = Answer::raw(parts.status.as_u16(), content_type, body);
-    [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING)].into_iter().fold(
-        answer,
-        |answer, (name, of)| match parts.headers.get(of) {
-            Some(value) => answer.header(name, value),
-            None => answer,
-        },
-    )
+    let told = [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
+    told.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
+        Some(value) => answer.header(written, value),
+        None => answer,
+    })
 }

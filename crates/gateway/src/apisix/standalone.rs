@@ -82,8 +82,9 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
 fn objects(root: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Written> {
     let (mut all, mut keys) = (Vec::new(), HashSet::new());
     for entry in root.entries() {
-        let Some(kind) = Kind::from_name(&entry.key) else {
-            let kinds = Kind::ALL.map(Kind::name).join(", ");
+        let Some(kind) = Kind::from_name(&entry.key).filter(|kind| *kind != Kind::Credentials) else {
+            let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Credentials);
+            let kinds = kinds.map(Kind::name).collect::<Vec<_>>().join(", ");
             let message = format!("`{}` is not available here; there are: {kinds}", entry.key);
             problems.push(Problem { at: entry.at, path: String::new(), message });
             continue;
@@ -107,8 +108,8 @@ fn identified(
     keys: &mut HashSet<Key>,
 ) -> Result<(Key, Json), Invalid> {
     let value = node.to_json();
-    let id = id_text(&value[kind.id_field()]).unwrap_or_else(|| format!("arr_{}", index + 1));
-    let key = Key::new(kind, id)?;
+    let id = id_text(&value[kind.id_field()]).or_else(|| id_text(&value["id"]));
+    let key = Key::below(kind, &id.unwrap_or_else(|| format!("arr_{}", index + 1)))?;
     if keys.insert(key.clone()) {
         Ok((key, value))
     } else {

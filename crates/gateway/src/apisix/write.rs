@@ -1,11 +1,12 @@
 //! What a client writes → what changes among the entities: the object, what follows from it, and what follows from the
 //! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
-use super::object::{Invalid, Key, Kind, Objects, id_text, naming, stored};
+use super::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored};
 use super::translate::translate;
 use crate::depth::{self, is_deeper};
 use crate::registry::Op;
 use serde_json::json;
 use std::collections::HashSet;
+use std::iter;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
@@ -35,6 +36,8 @@ pub(crate) enum Refused {
     Invalid(Invalid),
     /// There is no such object.
     NotFound,
+    /// It is to be a credential of nobody.
+    NoConsumer,
 }
 
 impl From<Invalid> for Refused {
@@ -58,6 +61,7 @@ pub(crate) struct Moment {
 pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Result<Vec<Op>, Refused> {
     match write {
         Write::Put(key, value) => {
+            no_times(&value)?;
             let before = stored(entities, &key);
             put(entities, &key, stamped(&key, value, before, moment)?, moment)
         }
@@ -66,7 +70,9 @@ pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Resu
                 let what = kind.singular();
                 return Err(Invalid(format!("wrong {what} id, do not need it")).into());
             }
-            let mut keys = (moment.index..).map(|index| Key { kind, id: format!("{index:020}") });
+            no_times(&value)?;
+            let mut keys =
+                (moment.index..).map(|index| Key { kind, owner: None, id: format!("{index:020}") });
             let key = keys.find(|key| stored(entities, key).is_none()).ok_or(Refused::NotFound)?;
             put(entities, &key, stamped(&key, value, None, moment)?, moment)
         }
@@ -87,6 +93,16 @@ pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Resu
     }
 }
 
+/// The times of an object are not for clients to set, unless they patch it.
+fn no_times(value: &Json) -> Result<(), Invalid> {
+    for (within, path) in [(value, ""), (&value["upstream"], "upstream."), (&value["plugins"], "plugins.")] {
+        if let Some(time) = ["create_time", "update_time"].iter().find(|time| !within[**time].is_null()) {
+            return Err(Invalid(format!("the property is forbidden:  {path}{time}")));
+        }
+    }
+    Ok(())
+}
+
 /// An object with its id and its times.
 fn stamped(
     key: &Key,
@@ -104,6 +120,7 @@ fn stamped(
     match &value[field] {
         Json::Null => value[field] = key.id.as_str().into(),
         written if id_text(written).as_deref() == Some(&key.id) => {}
+        _ if key.kind == Kind::Consumers => return Err(Invalid("wrong username".to_owned())),
         _ => return Err(Invalid(format!("wrong {} id", key.kind.singular()))),
     }
     if value["create_time"].is_null() {
@@ -175,6 +192,9 @@ impl Objects for World<'_> {
 }
 
 fn put(entities: &Entities, key: &Key, value: Json, moment: &Moment) -> Result<Vec<Op>, Refused> {
+    if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
+        return Err(Refused::NoConsumer);
+    }
     let world = World { entities, key, value: &value };
     let translated = translate(key, &value, &world, &moment.plugins)?;
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
@@ -190,6 +210,10 @@ fn put(entities: &Entities, key: &Key, value: Json, moment: &Moment) -> Result<V
     Ok(changes.into_ops())
 }
 
+fn is_there(entities: &Entities, consumer: &str) -> bool {
+    Key::new(Kind::Consumers, consumer).is_ok_and(|consumer| stored(entities, &consumer).is_some())
+}
+
 fn delete(entities: &Entities, key: &Key, moment: &Moment) -> Result<Vec<Op>, Refused> {
     stored(entities, key).ok_or(Refused::NotFound)?;
     if let Some((user, _)) = naming(entities, key).first() {
@@ -200,9 +224,20 @@ fn delete(entities: &Entities, key: &Key, moment: &Moment) -> Result<Vec<Op>, Re
         return Err(Invalid(message).into());
     }
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
-    changes.gone.push((EntityKind::ApisixObjects, key.object_uuid()));
-    changes.replace(owned(entities, key, &moment.plugins), Vec::new());
+    for key in iter::once(key.clone()).chain(credentials(entities, key)) {
+        changes.gone.push((EntityKind::ApisixObjects, key.object_uuid()));
+        changes.replace(owned(entities, &key, &moment.plugins), Vec::new());
+    }
     Ok(changes.into_ops())
+}
+
+/// The credentials of a consumer, which go with it.
+fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
+    if consumer.kind != Kind::Consumers {
+        return Vec::new();
+    }
+    let keys = all(entities, Kind::Credentials).map(|(key, _)| key);
+    keys.filter(|key| key.owner.as_ref() == Some(&consumer.id)).collect()
 }
 
 /// The entity that holds an object.

@@ -25,8 +25,8 @@ pub struct Args {
     /// Versions of Weir to put before the other targets
     #[arg(long, value_delimiter = ',')]
     pub versions: Vec<String>,
-    /// `https` or `http`
-    #[arg(long, default_value = "https", value_parser = ["http", "https"])]
+    /// `http`, `https`, `h2` or `h2c`
+    #[arg(long, default_value = "https", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// The measured window of a probe; longer where the quantiles need it
     #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]

@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',')]
     pub versions: Vec<String>,
     /// http or https.
-    #[arg(long, default_value = "http", value_parser = ["http", "https"])]
+    #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// How long each target is watched.
     #[arg(long, default_value = "10s", value_parser = crate::duration::parse)]

@@ -23,8 +23,8 @@ pub struct Args {
     /// The scenario
     #[arg(long, default_value = "kong/plain-1")]
     pub scenario: String,
-    /// `https` or `http`
-    #[arg(long, default_value = "http", value_parser = ["http", "https"])]
+    /// `http`, `https`, `h2` or `h2c`
+    #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
     pub scheme: String,
     /// The longest that one series of blocks may take
     #[arg(long, default_value = "10m", value_parser = crate::duration::parse)]

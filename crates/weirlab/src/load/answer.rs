@@ -15,6 +15,7 @@ pub(super) struct Answer {
     status: u16,
     keep_alive: bool,
     length: u64,
+    spoilt: Option<Difference>,
     search: Search,
 }
 
@@ -49,12 +50,29 @@ impl Answer {
         self.partial.clear();
         self.body = Body::Ahead;
         self.length = 0;
+        self.spoilt = None;
         self.search.found = false;
         self.search.tail.clear();
     }
 
     pub(super) fn status(&self) -> u16 {
         self.status
+    }
+
+    /// Of what does not come as HTTP/1.1 writes it.
+    pub(super) fn begin(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// Takes in data of such an answer's body.
+    pub(super) fn see(&mut self, data: &[u8], expect: &Expect) {
+        self.length += data.len() as u64;
+        self.search.see(data, expect.body_contains.as_deref());
+    }
+
+    /// The call failed, or what came back is not what was to come, whatever the status says.
+    pub(super) fn spoil(&mut self, difference: Difference) {
+        self.spoilt = Some(difference);
     }
 
     /// Whether the connection carries another exchange.
@@ -106,13 +124,15 @@ impl Answer {
     /// What differs in a complete answer.
     pub(super) fn difference(&self, expect: &Expect) -> Option<Difference> {
         let right = match expect.status.is_empty() {
-            true => (200..400).contains(&self.status),
+            // A message of a connection that was upgraded has the status that it was upgraded with.
+            true => (200..400).contains(&self.status) || self.status == 101,
             false => expect.status.contains(&self.status),
         };
         let length = expect.body_length.is_none_or(|length| length == self.length);
         let contains = expect.body_contains.is_none() || self.search.found;
         match (right, length && contains) {
             (false, _) => Some(Difference::Status),
+            _ if self.spoilt.is_some() => self.spoilt,
             (true, false) => Some(Difference::Body),
             (true, true) => None,
         }

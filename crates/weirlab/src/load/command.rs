@@ -2,7 +2,9 @@
 use super::arguments::{self, Url};
 use super::document::{Document, write_log};
 use super::text::{Summary, wrk};
-use super::{Expect, LoadError, Outcome, Pace, Plan, RequestTemplate, Requests, Variable, WarmUp, reach};
+use super::{
+    Expect, LoadError, Outcome, Pace, Plan, Protocol, RequestTemplate, Requests, Variable, WarmUp, reach,
+};
 use clap::ValueEnum;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -50,10 +52,16 @@ struct Options {
     /// A header, such as 'apikey: secret'; may be repeated and name variables.
     #[arg(short = 'H', long = "header", value_parser = arguments::header)]
     headers: Vec<(String, String)>,
-    /// The method.
-    #[arg(long, default_value = "GET")]
-    method: String,
-    /// The body, or @FILE; may name variables.
+    /// What is spoken: HTTP/2 and what it carries by ALPN, or without TLS by prior knowledge.
+    #[arg(long, value_enum, default_value_t = Spoken::Http1)]
+    protocol: Spoken,
+    /// Requests that are under way at once on each connection of HTTP/2, as -m of h2load.
+    #[arg(short = 'm', long, default_value_t = 1)]
+    streams: usize,
+    /// The method; without it GET, or POST of gRPC.
+    #[arg(long)]
+    method: Option<String>,
+    /// The body, or @FILE; may name variables. Of gRPC and WebSocket, the message.
     #[arg(long, default_value = "")]
     body: String,
     /// A path to ask for instead of the URL's, such as /orders/{id}, or 3:/orders for one that is three times as
@@ -86,6 +94,19 @@ struct Options {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Wrk)]
     format: Format,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Spoken {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// Unary calls of gRPC.
+    Grpc,
+    /// Messages that a server returns.
+    Websocket,
 }
 
 /// How requests arrive.
@@ -137,6 +158,7 @@ fn plan(args: &Options) -> Result<Plan, String> {
     Ok(Plan {
         addresses: vec![resolve(&args.url)?],
         host: args.url.authority.clone(),
+        protocol: protocol(args),
         tls: args.url.tls,
         connections: args.connections,
         threads: args.threads,
@@ -155,6 +177,16 @@ fn plan(args: &Options) -> Result<Plan, String> {
     })
 }
 
+fn protocol(args: &Options) -> Protocol {
+    let streams = args.streams;
+    match args.protocol {
+        Spoken::Http1 => Protocol::Http1,
+        Spoken::Http2 => Protocol::Http2 { streams },
+        Spoken::Grpc => Protocol::Grpc { streams },
+        Spoken::Websocket => Protocol::WebSocket,
+    }
+}
+
 fn requests(args: &Options) -> Result<Requests, String> {
     let body = arguments::content(&args.body)?;
     let expect = Expect {
@@ -162,11 +194,13 @@ fn requests(args: &Options) -> Result<Requests, String> {
         body_length: None,
         body_contains: args.expect_body.clone(),
     };
+    let usual = if matches!(args.protocol, Spoken::Grpc) { "POST" } else { "GET" };
+    let method = args.method.as_deref().unwrap_or(usual);
     let own = [(1, args.url.path.clone())];
     let paths = if args.paths.is_empty() { &own[..] } else { &args.paths };
     let template = |(weight, path): &(u32, String)| RequestTemplate {
         weight: *weight,
-        method: args.method.clone(),
+        method: method.to_owned(),
         path: path.clone(),
         headers: args.headers.clone(),
         body: body.clone(),

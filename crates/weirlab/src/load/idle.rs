@@ -31,7 +31,7 @@ impl<'a> Idle<'a> {
         allow_files((plan.connections + more) as u64 + OTHER_FILES)?;
         Ok(Idle {
             requests: Requests::new(plan)?,
-            tls: plan.tls.then(|| Tls::new(&plan.host)).transpose()?,
+            tls: plan.tls.then(|| Tls::new(plan)).transpose()?,
             buffers: Buffers::new(),
             head: ResponseHead::default(),
             wires: Vec::new(),
@@ -49,17 +49,17 @@ impl<'a> Idle<'a> {
             if stop.load(Ordering::Relaxed) {
                 return Err(LoadError::Idle("it was stopped".to_owned()));
             }
-            let (template, request) = stream.next();
+            let drawn = stream.next();
             let place = self.wires.len();
             let address = self.plan.addresses[place % self.plan.addresses.len()];
             let opened = Wire::open(address, self.tls.as_ref()).map_err(|error| error.to_string());
-            let template = self.requests.template(template);
+            let template = self.requests.template(drawn.template);
             let mut exchange = Exchange {
                 buffers: &mut self.buffers,
                 head: &mut self.head,
                 deadline: Instant::now() + self.plan.timeout,
             };
-            let wire = opened.and_then(|wire| exchange.answered(wire, request, template));
+            let wire = opened.and_then(|wire| exchange.answered(wire, drawn.bytes, template));
             let failed = |why| LoadError::Idle(format!("connection {} to {address}: {why}", place + 1));
             self.wires.push(wire.map_err(failed)?);
         }

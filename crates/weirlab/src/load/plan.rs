@@ -11,6 +11,8 @@ pub struct Plan {
     pub addresses: Vec<SocketAddr>,
     /// The `Host` header unless a request names its own, and the server name of TLS.
     pub host: String,
+    /// What is spoken.
+    pub protocol: Protocol,
     /// Whether to speak TLS. Certificates are not verified: what is measured is local and signs itself.
     pub tls: bool,
     /// How many connections are open at once, over all threads.
@@ -35,10 +37,46 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// One request at a time on each connection.
+    Http1,
+    /// By ALPN, or without TLS by prior knowledge.
+    Http2 {
+        /// How many requests are under way at once on each connection.
+        streams: usize,
+    },
+    /// Unary calls over HTTP/2: the body of a request is its message.
+    Grpc {
+        /// How many calls are under way at once on each connection.
+        streams: usize,
+    },
+    /// Each connection is upgraded as the request says; what is sent and must come back is its body, a message.
+    WebSocket,
+}
+
+impl Protocol {
+    /// How many requests a connection has under way at most.
+    #[must_use]
+    pub fn streams(self) -> usize {
+        match self {
+            Protocol::Http1 | Protocol::WebSocket => 1,
+            Protocol::Http2 { streams } | Protocol::Grpc { streams } => streams,
+        }
+    }
+
+    /// Whether it is, or is carried by, HTTP/2.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        matches!(self, Protocol::Http2 { .. } | Protocol::Grpc { .. })
+    }
+}
+
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each connection sends its next request when the last is answered.
+    /// Each connection, or each stream, sends its next request when the last is answered.
     Closed,
     /// So many requests per second, evenly spaced, whatever the answers do.
     Constant(f64),
@@ -76,7 +114,7 @@ pub struct RequestTemplate {
     pub path: String,
     /// Names and values.
     pub headers: Vec<(String, String)>,
-    /// The body; sent with `Content-Length` unless empty.
+    /// The body; sent with `Content-Length` unless empty. Of gRPC and WebSocket, the message.
     pub body: String,
     /// What its answers must be.
     pub expect: Expect,

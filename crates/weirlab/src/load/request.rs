@@ -1,6 +1,6 @@
 //! Requests as bytes: templates are taken apart once, and put together for each request without allocating.
 use super::distribution::{Alias, MOST_TABULATED, Sampler};
-use super::{Distribution, Expect, LoadError, Plan, RequestTemplate, Values, Variable};
+use super::{Distribution, Expect, LoadError, Plan, Protocol, RequestTemplate, Values, Variable};
 use fastrand::Rng;
 use std::io::Write;
 use weir_http1::Method;
@@ -9,7 +9,7 @@ use weir_http1::Method;
 #[derive(Debug)]
 pub(super) struct Requests {
     templates: Vec<Template>,
-    variables: Vec<Drawn>,
+    variables: Vec<Source>,
     /// Chooses a template by weight; nothing where there is but one.
     choice: Option<Alias>,
 }
@@ -23,8 +23,8 @@ pub(super) struct Template {
     body: Vec<Piece>,
     /// The variables to draw, those first whose index others take over.
     draws: Vec<usize>,
-    /// The whole request, where it is always the same.
-    fixed: Option<Vec<u8>>,
+    /// The whole request and the length of its head, where it is always the same.
+    fixed: Option<(Vec<u8>, usize)>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -36,10 +36,30 @@ enum Piece {
 }
 
 #[derive(Debug)]
-struct Drawn {
+struct Source {
     values: Values,
     sampler: Sampler,
     with: Option<usize>,
+}
+
+/// A request that was drawn, as HTTP/1.1 writes it.
+#[derive(Clone, Copy)]
+pub(super) struct Drawn<'s> {
+    /// The number of its template.
+    pub(super) template: usize,
+    pub(super) bytes: &'s [u8],
+    /// How many of the bytes are its head.
+    head: usize,
+}
+
+impl<'s> Drawn<'s> {
+    pub(super) fn head(&self) -> &'s [u8] {
+        &self.bytes[..self.head]
+    }
+
+    pub(super) fn body(&self) -> &'s [u8] {
+        &self.bytes[self.head..]
+    }
 }
 
 /// Draws the requests of one thread.
@@ -58,7 +78,7 @@ impl Requests {
         if templates.iter().all(|template| template.weight == 0) {
             return Err(LoadError::Plan("no request is given: name at least one, with a weight".to_owned()));
         }
-        let variables = drawn(&plan.requests.variables)?;
+        let variables = sources(&plan.requests.variables)?;
         let weights = templates.iter().map(|template| f64::from(template.weight)).collect();
         let choice = (templates.len() > 1).then(|| Alias::new(weights));
         let templates = templates.iter().map(|template| taken_apart(template, plan, &variables));
@@ -83,12 +103,12 @@ impl Requests {
 }
 
 impl Stream<'_> {
-    /// The next request, and the number of its template.
-    pub(super) fn next(&mut self) -> (usize, &[u8]) {
+    /// The next request.
+    pub(super) fn next(&mut self) -> Drawn<'_> {
         let chosen = self.requests.choice.as_ref().map_or(0, |choice| choice.draw(&mut self.rng));
         let template = &self.requests.templates[chosen];
-        if let Some(fixed) = &template.fixed {
-            return (chosen, fixed);
+        if let Some((bytes, head)) = &template.fixed {
+            return Drawn { template: chosen, bytes, head: *head };
         }
         for variable in &template.draws {
             self.indices[*variable] = match self.requests.variables[*variable].with {
@@ -100,8 +120,9 @@ impl Stream<'_> {
         self.requests.write(&template.body, &self.indices, 0, &mut self.body);
         self.bytes.clear();
         self.requests.write(&template.head, &self.indices, self.body.len(), &mut self.bytes);
+        let head = self.bytes.len();
         self.bytes.extend_from_slice(&self.body);
-        (chosen, &self.bytes)
+        Drawn { template: chosen, bytes: &self.bytes, head }
     }
 }
 
@@ -121,17 +142,17 @@ impl Requests {
     }
 }
 
-fn drawn(variables: &[Variable]) -> Result<Vec<Drawn>, LoadError> {
-    let drawn = |(index, variable): (usize, &Variable)| {
+fn sources(variables: &[Variable]) -> Result<Vec<Source>, LoadError> {
+    let source = |(index, variable): (usize, &Variable)| {
         let count = count(variable)?;
         let with = variable.with.as_ref().map(|name| partner(variables, index, name, count)).transpose()?;
-        Ok(Drawn {
+        Ok(Source {
             values: variable.values.clone(),
             sampler: Sampler::new(variable.distribution, count),
             with,
         })
     };
-    variables.iter().enumerate().map(drawn).collect()
+    variables.iter().enumerate().map(source).collect()
 }
 
 fn count(variable: &Variable) -> Result<usize, LoadError> {
@@ -172,7 +193,7 @@ fn partner(variables: &[Variable], index: usize, name: &str, count: usize) -> Re
     }
 }
 
-fn taken_apart(template: &RequestTemplate, plan: &Plan, variables: &[Drawn]) -> Result<Template, LoadError> {
+fn taken_apart(template: &RequestTemplate, plan: &Plan, variables: &[Source]) -> Result<Template, LoadError> {
     check(template, plan)?;
     let body = pieces(&template.body, &plan.requests.variables);
     let head = head(template, plan, &body);
@@ -185,8 +206,9 @@ fn taken_apart(template: &RequestTemplate, plan: &Plan, variables: &[Drawn]) -> 
         fixed: None,
     };
     if let ([] | [Piece::Text(_)], [] | [Piece::Text(_)]) = (&template.head[..], &template.body[..]) {
-        let texts = template.head.iter().chain(&template.body);
-        template.fixed = Some(texts.flat_map(|piece| piece.text().iter().copied()).collect());
+        let text = |pieces: &[Piece]| pieces.iter().flat_map(Piece::text).copied().collect::<Vec<_>>();
+        let (head, body) = (text(&template.head), text(&template.body));
+        template.fixed = Some(([head.as_slice(), &body].concat(), head.len()));
     }
     Ok(template)
 }
@@ -205,6 +227,14 @@ fn check(template: &RequestTemplate, plan: &Plan) -> Result<(), LoadError> {
     let path = &template.path;
     if !path.starts_with('/') || path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(LoadError::Plan(format!("the path {path:?} must begin with / and be free of spaces")));
+    }
+    let needed = match plan.protocol {
+        Protocol::Grpc { .. } => Some("POST"),
+        Protocol::WebSocket => Some("GET"),
+        Protocol::Http1 | Protocol::Http2 { .. } => None,
+    };
+    if let Some(needed) = needed.filter(|needed| *needed != template.method) {
+        return Err(LoadError::Plan(format!("the method is {needed} there, not {}", template.method)));
     }
     if template.method.is_empty() || !template.method.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return Err(LoadError::Plan(format!("{:?} is not a method", template.method)));
@@ -236,8 +266,16 @@ fn head(template: &RequestTemplate, plan: &Plan, body: &[Piece]) -> Vec<Piece> {
     if !plan.keep_alive && !has("connection") {
         text += "Connection: close\r\n";
     }
+    let (own, is_body) = match plan.protocol {
+        Protocol::Http1 | Protocol::Http2 { .. } => (&[][..], true),
+        Protocol::Grpc { .. } => (&[("Content-Type", "application/grpc"), ("TE", "trailers")][..], false),
+        Protocol::WebSocket => (&UPGRADE[..], false),
+    };
+    for (name, value) in own.iter().filter(|(name, _)| !has(name)) {
+        text += &format!("{name}: {value}\r\n");
+    }
     let mut pieces = pieces(&text, &plan.requests.variables);
-    let measured = !body.is_empty() && !has("content-length") && !has("transfer-encoding");
+    let measured = is_body && !body.is_empty() && !has("content-length") && !has("transfer-encoding");
     match body {
         [Piece::Text(body)] if measured => {
             append(&mut pieces, &format!("Content-Length: {}\r\n", body.len()))
@@ -252,6 +290,15 @@ fn head(template: &RequestTemplate, plan: &Plan, body: &[Piece]) -> Vec<Piece> {
     append(&mut pieces, "\r\n");
     pieces
 }
+
+/// The key of every connection that is upgraded to WebSocket: nothing is hidden by it.
+pub(super) const KEY: &str = "d2VpcmxhYiBtZWFzdXJlcw==";
+const UPGRADE: [(&str, &str); 4] = [
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", KEY),
+];
 
 fn append(pieces: &mut Vec<Piece>, more: &str) {
     match pieces.last_mut() {
@@ -299,7 +346,7 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn draws(head: &[Piece], body: &[Piece], variables: &[Drawn]) -> Vec<usize> {
+fn draws(head: &[Piece], body: &[Piece], variables: &[Source]) -> Vec<usize> {
     let mut draws = Vec::new();
     for piece in head.iter().chain(body) {
         if let Piece::Variable(variable) = piece {

@@ -6,7 +6,7 @@ use super::tally::{TENTH, Tally};
 use super::validity::{Evidence, judge};
 use super::wire::Tls;
 use super::worker::Worker;
-use super::{Edge, LoadError, Outcome, Pace, Plan};
+use super::{Edge, LoadError, Outcome, Pace, Plan, Protocol};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ const REACH: Duration = Duration::from_secs(5);
 pub fn run(plan: &Plan, observer: &mut dyn FnMut(Edge), stop: &AtomicBool) -> Result<Outcome, LoadError> {
     check(plan)?;
     let requests = Requests::new(plan)?;
-    let tls = plan.tls.then(|| Tls::new(&plan.host)).transpose()?;
+    let tls = plan.tls.then(|| Tls::new(plan)).transpose()?;
     allow_files(plan.connections as u64 + OTHER_FILES)?;
     plan.addresses.iter().collect::<BTreeSet<_>>().into_iter().try_for_each(|address| reach(*address))?;
 
@@ -78,6 +78,13 @@ pub(super) fn check(plan: &Plan) -> Result<(), LoadError> {
         _ if plan.addresses.is_empty() => refuse("there is no address to connect to"),
         _ if plan.connections == 0 => refuse("at least one connection is needed"),
         _ if plan.threads == 0 => refuse("at least one thread is needed"),
+        _ if plan.protocol.streams() == 0 => refuse("at least one stream is needed"),
+        _ if plan.protocol.is_http2() && !plan.keep_alive => {
+            refuse("HTTP/2 keeps its connections: leave --no-keep-alive out, or speak HTTP/1.1")
+        }
+        _ if plan.protocol == Protocol::WebSocket && !plan.keep_alive => {
+            refuse("WebSocket keeps its connections: leave --no-keep-alive out")
+        }
         _ if plan.timeout.is_zero() => refuse("the timeout must be longer than nothing"),
         _ if plan.warm_up.at_least > plan.warm_up.at_most => {
             refuse("the shortest warm-up must not be longer than the longest")

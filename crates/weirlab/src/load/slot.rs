@@ -1,38 +1,31 @@
-//! The place of one connection among those that are open at once.
+//! The places of requests, and the connections that they are on. A connection has as many places as it may have requests
+//! under way at once: one of HTTP/1.1 and WebSocket, several of HTTP/2.
 use super::answer::Answer;
+use super::http2::Session;
+use super::message::Talk;
 use super::wire::Wire;
 use std::net::SocketAddr;
 
-/// A connection, or the want of one.
+/// The place of one request.
 pub(super) struct Slot {
-    pub(super) wire: Option<Wire>,
     pub(super) stage: Stage,
-    /// Tells events of this connection from those of an earlier one in the same place.
-    pub(super) generation: u32,
-    pub(super) address: SocketAddr,
     pub(super) answer: Answer,
     /// The template of the request that is being answered.
     pub(super) template: usize,
     /// When that request was due.
     pub(super) scheduled: u64,
-    /// When the stage began.
+    /// When the stage began; of a place that waits, when its connection began to be opened.
     pub(super) since: u64,
     /// Whether a request waits for the connection to be open.
     pub(super) assigned: bool,
-    /// Whether the peer has said that it will send no more.
-    pub(super) hung_up: bool,
-    /// How often it was opened since the last answer.
-    pub(super) attempts: u32,
 }
 
-/// What a connection is about.
+/// What a place is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It will be opened.
+    /// Its connection is yet to be open, or to be replaced.
     Waiting,
-    Connecting,
-    Handshaking,
-    /// It is free for a request. In an open loop without keep-alive it is opened only then.
+    /// It is free for a request. In an open loop without keep-alive its connection is opened only then.
     Idle,
     /// A request is being answered.
     Busy,
@@ -40,18 +33,73 @@ pub(super) enum Stage {
     Closing,
 }
 
+/// A connection, or the want of one.
+pub(super) struct Link {
+    pub(super) speech: Speech,
+    pub(super) state: State,
+    /// Tells events of this connection from those of an earlier one in the same place.
+    pub(super) generation: u32,
+    pub(super) address: SocketAddr,
+    /// When it began to be opened.
+    pub(super) since: u64,
+    /// Whether the peer has said that it will send no more, or take no more requests.
+    pub(super) hung_up: bool,
+    /// How often it was opened since the last answer.
+    pub(super) attempts: u32,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It will be opened.
+    Waiting,
+    Connecting,
+    Handshaking,
+    /// It is asked to become another protocol's.
+    Upgrading,
+    Open,
+}
+
+/// What is spoken over a connection.
+pub(super) enum Speech {
+    /// There is no connection.
+    None,
+    Http1(Wire),
+    Http2(Box<Session>),
+    WebSocket(Wire, Box<Talk>),
+}
+
+impl Speech {
+    /// The connection's bytes, as long as they are not HTTP/2's alone.
+    pub(super) fn wire(&mut self) -> Option<&mut Wire> {
+        match self {
+            Speech::Http1(wire) | Speech::WebSocket(wire, _) => Some(wire),
+            Speech::None | Speech::Http2(_) => None,
+        }
+    }
+}
+
 impl Slot {
-    pub(super) fn new(address: SocketAddr) -> Slot {
+    pub(super) fn new() -> Slot {
         Slot {
-            wire: None,
             stage: Stage::Waiting,
-            generation: 0,
-            address,
             answer: Answer::default(),
             template: 0,
             scheduled: 0,
             since: 0,
             assigned: false,
+        }
+    }
+}
+
+impl Link {
+    pub(super) fn new(address: SocketAddr) -> Link {
+        Link {
+            speech: Speech::None,
+            state: State::Waiting,
+            generation: 0,
+            address,
+            since: 0,
             hung_up: false,
             attempts: 0,
         }

@@ -1,5 +1,5 @@
 //! One connection's bytes, plain or over TLS, never blocking.
-use super::LoadError;
+use super::{LoadError, Plan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// As much as one read takes.
 const READ: usize = 64 * 1024;
+
+/// HTTP/2, as TLS calls it.
+const HTTP2: &[u8] = b"h2";
 
 /// What TLS connections are made with.
 #[derive(Clone)]
@@ -109,6 +112,28 @@ impl Wire {
         }
     }
 
+    /// Whether the peer has agreed to speak HTTP/2. Where there is no TLS, nobody asks.
+    pub(super) fn speaks_http2(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.alpn_protocol() == Some(HTTP2))
+    }
+
+    /// Reads once, straight to where it belongs; 0 bytes at the end.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.stream.read(into) };
+        loop {
+            match tls.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Not every peer says good-bye.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            if tls.read_tls(&mut &self.stream)? == 0 {
+                return Ok(0);
+            }
+            tls.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+
     /// Reads once.
     pub(super) fn receive<'a>(&mut self, buffers: &'a mut Buffers) -> Result<Received<'a>, Fault> {
         let length = match self.stream.read(&mut buffers.raw) {
@@ -196,7 +221,8 @@ fn decrypt(tls: &mut ClientConnection, mut raw: &[u8], plain: &mut Vec<u8>) -> R
 
 impl Tls {
     /// Sessions are not resumed, so that every handshake is a full one; certificates are not verified.
-    pub(super) fn new(host: &str) -> Result<Tls, LoadError> {
+    pub(super) fn new(plan: &Plan) -> Result<Tls, LoadError> {
+        let host = &plan.host;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let versions =
             ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
@@ -204,7 +230,8 @@ impl Tls {
         let verifier = Arc::new(Unverified(provider));
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let protocol = if plan.protocol.is_http2() { HTTP2 } else { b"http/1.1" };
+        config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from(without_port(host).to_owned())
             .map_err(|_| LoadError::Plan(format!("{host:?} is not the name of a server")))?;
         Ok(Tls { config: Arc::new(config), name })

@@ -1,11 +1,13 @@
 //! One thread of the generator: an epoll loop over its share of the connections.
 mod bookkeeping;
 mod exchange;
+mod messages;
 mod opening;
+mod streams;
 use super::arrivals::Arrivals;
 use super::request::{Requests, Stream};
 use super::shared::{Phase, Shared};
-use super::slot::Slot;
+use super::slot::{Link, Slot};
 use super::tally::{Tally, thread_cpu};
 use super::wire::{Buffers, Tls};
 use super::{LoadError, Plan};
@@ -14,6 +16,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 use weir_http1::ResponseHead;
 
@@ -35,14 +38,21 @@ pub(super) struct Worker<'a> {
     stream: Stream<'a>,
     arrivals: Option<Arrivals>,
     epoll: OwnedFd,
+    links: Vec<Link>,
+    /// Those of a link are next to each other.
     slots: Vec<Slot>,
+    /// How many slots each link has.
+    streams: usize,
     /// Idle slots, those first that have been so for longest; each with the instant since when.
     idle: VecDeque<(usize, u64)>,
+    /// Links.
     to_open: VecDeque<usize>,
     /// How many were opened since when.
     batch: (usize, u64),
-    /// Slots that are opened again at an instant.
+    /// Links that are opened again at an instant.
     retries: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Links that have requests to write.
+    unwritten: Vec<usize>,
     next_sweep: u64,
     buffers: Buffers,
     head: ResponseHead,
@@ -67,8 +77,9 @@ impl<'a> Worker<'a> {
         let data = epoll::EventData::new_u64(OVER);
         epoll::add(&epoll, &shared.over, data, epoll::EventFlags::IN).map_err(system)?;
         let numbers = (thread..plan.connections).step_by(threads);
-        let slots: Vec<Slot> =
-            numbers.map(|number| Slot::new(plan.addresses[number % plan.addresses.len()])).collect();
+        let links: Vec<Link> =
+            numbers.map(|number| Link::new(plan.addresses[number % plan.addresses.len()])).collect();
+        let streams = plan.protocol.streams();
         let seed = plan.seed.wrapping_add((thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Ok(Worker {
             plan,
@@ -79,10 +90,11 @@ impl<'a> Worker<'a> {
             stream: requests.stream(seed, thread, threads),
             arrivals: Arrivals::new(plan.pace, seed, thread, threads),
             epoll,
-            idle: VecDeque::with_capacity(slots.len()),
-            to_open: VecDeque::with_capacity(slots.len()),
+            idle: VecDeque::with_capacity(links.len() * streams),
+            to_open: VecDeque::with_capacity(links.len()),
             batch: (0, 0),
             retries: BinaryHeap::new(),
+            unwritten: Vec::with_capacity(links.len()),
             next_sweep: 0,
             buffers: Buffers::new(),
             head: ResponseHead::default(),
@@ -91,13 +103,15 @@ impl<'a> Worker<'a> {
             cpu_at_begin: Duration::ZERO,
             answers: 0,
             tally: Tally::new(plan.duration),
-            slots,
+            slots: (0..links.len() * streams).map(|_| Slot::new()).collect(),
+            streams,
+            links,
         })
     }
 
     /// Generates load until it is over.
     pub(super) fn run(mut self) -> Result<Tally, LoadError> {
-        (0..self.slots.len()).for_each(|index| self.revive(index, 0));
+        (0..self.links.len()).for_each(|link| self.revive(link, 0));
         let mut events = Vec::with_capacity(256);
         while self.observe() != Phase::Done {
             self.turn(&mut events)?;
@@ -112,11 +126,12 @@ impl<'a> Worker<'a> {
         self.wait(events)?;
         for event in events.drain(..) {
             let (data, flags) = (event.data.u64(), event.flags);
-            let (generation, index) = ((data >> 32) as u32, data as u32 as usize);
-            if data != OVER && self.slots[index].generation == generation {
-                self.ready(index, flags);
+            let (generation, link) = ((data >> 32) as u32, data as u32 as usize);
+            if data != OVER && self.links[link].generation == generation {
+                self.ready(link, flags);
             }
         }
+        self.write_requests();
         Ok(())
     }
 
@@ -152,17 +167,26 @@ impl<'a> Worker<'a> {
 
     /// Does what time alone brings about.
     fn attend(&mut self, now: u64) {
-        while let Some(Reverse((at, index))) = self.retries.peek().copied()
+        while let Some(Reverse((at, link))) = self.retries.peek().copied()
             && at <= now
         {
             self.retries.pop();
-            self.revive(index, now);
+            self.revive(link, now);
         }
         if self.next_sweep <= now {
             self.sweep(now);
         }
         self.open_queued();
         self.send_due(now);
+        self.write_requests();
+    }
+
+    fn slots_of(&self, link: usize) -> Range<usize> {
+        link * self.streams..(link + 1) * self.streams
+    }
+
+    fn link_of(&self, slot: usize) -> usize {
+        slot / self.streams
     }
 
     /// Whether the phase has changed; its first and last moment are when this thread sees them.

@@ -1,14 +1,14 @@
 //! A scenario with its variables set becomes a case.
 use super::file::{
     ActionFile, Amount, Arrivals, CallFile, DistributionFile, Listener, LoadFile, ParityFile, RequestFile,
-    ScenarioFile, Scheme, UpstreamFile, VariableFile,
+    ScenarioFile, Scheme, Spoken, UpstreamFile, VariableFile,
 };
 use super::{
     Action, ActionKind, CasePlan, ConfigTemplate, GatewayPlan, LoadPlan, Measure, ParityCheck, Scenario,
     ScenarioError, UpstreamPlan, document,
 };
 use crate::catalogue::render;
-use crate::load::{Distribution, Expect, Pace, RequestTemplate, Requests, Values, Variable};
+use crate::load::{Distribution, Expect, Pace, Protocol, RequestTemplate, Requests, Values, Variable};
 use crate::result::{Axis, Case, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,8 @@ fn case(
     let mut variables = file.variables.clone();
     variables.extend(point.set.clone());
     let fill = Fill { manifest, variables: &variables };
-    let load = fill.load(&file.load)?;
+    let load = fill.load(&file.load, scheme)?;
+    let usual = usual_method(load.protocol);
     let mut plan = CasePlan {
         case: said(scenario, scheme, point, &load),
         measure: file.measure,
@@ -87,7 +88,7 @@ fn case(
             workers: file.gateway.workers.as_ref().map(|workers| fill.whole(workers)).transpose()?,
         },
         load,
-        parity: file.parity.iter().map(|check| fill.parity(check)).collect::<Result<_, _>>()?,
+        parity: file.parity.iter().map(|check| fill.parity(check, usual)).collect::<Result<_, _>>()?,
         actions: file.action.iter().map(|action| fill.action(action)).collect::<Result<_, _>>()?,
         config: ConfigTemplate { path: scenario.folder.join("kong.yml"), variables: variables.clone() },
     };
@@ -115,6 +116,9 @@ fn expect_upstream_bodies(plan: &mut CasePlan) {
 fn fits(plan: &CasePlan) -> Result<(), &'static str> {
     if plan.measure == Measure::Load {
         return Ok(());
+    }
+    if plan.load.protocol != Protocol::Http1 {
+        return Err("measures what HTTP/1.1 alone is asked for: take http or https, or measure = \"load\"");
     }
     if !plan.actions.is_empty() {
         return Err("has actions, which happen under load: take them out, or measure = \"load\"");
@@ -156,6 +160,11 @@ fn said(scenario: &Scenario, scheme: Scheme, point: Point, load: &LoadPlan) -> C
 fn needs(file: &ScenarioFile, scheme: Scheme, plan: &CasePlan) -> Result<BTreeSet<String>, ScenarioError> {
     let mut needs = file.needs.clone();
     needs.insert(scheme.as_str().to_owned());
+    match plan.load.protocol {
+        Protocol::Grpc { .. } => needs.extend(["grpc".to_owned()]),
+        Protocol::WebSocket => needs.extend(["websocket".to_owned()]),
+        Protocol::Http1 | Protocol::Http2 { .. } => {}
+    }
     match plan.measure {
         Measure::Start => needs.extend(["process".to_owned()]),
         Measure::Reload => needs.extend(["reload", "reload-confirmed"].map(str::to_owned)),
@@ -182,7 +191,18 @@ fn in_words(load: &LoadPlan) -> String {
         Pace::Poisson(rate) => format!("{rate} requests/s, Poisson arrivals"),
     };
     let kept = if load.keep_alive { "" } else { ", a connection per request" };
-    format!("{} connections in {} threads, {pace}{kept}", load.connections, load.threads)
+    let what = match load.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Http2 { streams } => format!(" of {streams} streams"),
+        Protocol::Grpc { streams } => format!(" of {streams} streams with gRPC calls"),
+        Protocol::WebSocket => " with WebSocket messages".to_owned(),
+    };
+    format!("{} connections{what} in {} threads, {pace}{kept}", load.connections, load.threads)
+}
+
+/// The method of requests that name none.
+fn usual_method(protocol: Protocol) -> &'static str {
+    if matches!(protocol, Protocol::Grpc { .. }) { "POST" } else { "GET" }
 }
 
 /// What fills templates in `scenario.toml` itself.
@@ -228,7 +248,25 @@ impl Fill<'_> {
         headers.iter().map(|(name, value)| Ok((name.clone(), self.text(value)?))).collect()
     }
 
-    fn load(&self, load: &LoadFile) -> Result<LoadPlan, ScenarioError> {
+    fn protocol(&self, load: &LoadFile, scheme: Scheme) -> Result<Protocol, ScenarioError> {
+        let streams = self.whole::<usize>(&load.streams)?.max(1);
+        match (load.protocol, scheme.is_http2()) {
+            (Spoken::Http, false) => Ok(Protocol::Http1),
+            (Spoken::Http, true) => Ok(Protocol::Http2 { streams }),
+            (Spoken::Grpc, true) => Ok(Protocol::Grpc { streams }),
+            (Spoken::WebSocket, false) => Ok(Protocol::WebSocket),
+            (Spoken::Grpc, false) => {
+                Err(self.unfit("has calls of gRPC: give it schemes = [\"h2\", \"h2c\"]".to_owned()))
+            }
+            (Spoken::WebSocket, true) => {
+                let message =
+                    "has WebSockets, which HTTP/1.1 carries: give it schemes = [\"https\", \"http\"]";
+                Err(self.unfit(message.to_owned()))
+            }
+        }
+    }
+
+    fn load(&self, load: &LoadFile, scheme: Scheme) -> Result<LoadPlan, ScenarioError> {
         if load.request.is_empty() {
             return Err(self.unfit("has no [[load.request]]; add at least one".to_owned()));
         }
@@ -238,7 +276,10 @@ impl Fill<'_> {
             (Some(rate), Arrivals::Poisson) => Pace::Poisson(self.number(rate)?),
         };
         let variables = load.variables.iter().map(|(name, variable)| self.variable(name, variable, load));
+        let protocol = self.protocol(load, scheme)?;
+        let usual = usual_method(protocol);
         Ok(LoadPlan {
+            protocol,
             connections: self.whole(&load.connections)?,
             threads: self.whole(&load.threads)?,
             keep_alive: load.keep_alive,
@@ -247,7 +288,7 @@ impl Fill<'_> {
                 templates: load
                     .request
                     .iter()
-                    .map(|request| self.request(request))
+                    .map(|request| self.request(request, usual))
                     .collect::<Result<_, _>>()?,
                 variables: variables.collect::<Result<_, _>>()?,
             },
@@ -263,10 +304,10 @@ impl Fill<'_> {
         })
     }
 
-    fn request(&self, request: &RequestFile) -> Result<RequestTemplate, ScenarioError> {
+    fn request(&self, request: &RequestFile, usual: &str) -> Result<RequestTemplate, ScenarioError> {
         Ok(RequestTemplate {
             weight: request.weight,
-            method: request.method.clone(),
+            method: request.method.clone().unwrap_or_else(|| usual.to_owned()),
             path: self.text(&request.path)?,
             headers: self.headers(&request.headers)?,
             body: self.text(&request.body)?,
@@ -322,9 +363,9 @@ impl Fill<'_> {
         }
     }
 
-    fn parity(&self, check: &ParityFile) -> Result<ParityCheck, ScenarioError> {
+    fn parity(&self, check: &ParityFile, usual: &str) -> Result<ParityCheck, ScenarioError> {
         Ok(ParityCheck {
-            method: check.method.clone(),
+            method: check.method.clone().unwrap_or_else(|| usual.to_owned()),
             path: self.text(&check.path)?,
             headers: self.headers(&check.headers)?,
             body: self.text(&check.body)?,

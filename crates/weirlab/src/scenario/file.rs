@@ -43,15 +43,36 @@ pub enum Scheme {
     Http,
     /// Over TLS.
     Https,
+    /// HTTP/2 over TLS.
+    H2,
+    /// HTTP/2 in clear, by prior knowledge.
+    H2c,
 }
 
 impl Scheme {
-    /// As in a URL.
+    /// All of them.
+    pub const ALL: [Scheme; 4] = [Scheme::Http, Scheme::Https, Scheme::H2, Scheme::H2c];
+
+    /// Whether it is over TLS.
+    #[must_use]
+    pub fn is_tls(self) -> bool {
+        matches!(self, Scheme::Https | Scheme::H2)
+    }
+
+    /// Whether it is HTTP/2.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        matches!(self, Scheme::H2 | Scheme::H2c)
+    }
+
+    /// Its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Scheme::Http => "http",
             Scheme::Https => "https",
+            Scheme::H2 => "h2",
+            Scheme::H2c => "h2c",
         }
     }
 }
@@ -60,11 +81,8 @@ impl std::str::FromStr for Scheme {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "http" => Ok(Scheme::Http),
-            "https" => Ok(Scheme::Https),
-            _ => Err(format!("{text} is no scheme; use http or https")),
-        }
+        let found = Scheme::ALL.into_iter().find(|scheme| scheme.as_str() == text);
+        found.ok_or_else(|| format!("{text} is no scheme; use http, https, h2 or h2c"))
     }
 }
 
@@ -129,6 +147,10 @@ impl Default for GatewayFile {
 pub(super) struct LoadFile {
     pub(super) connections: Amount,
     pub(super) threads: Amount,
+    #[serde(default)]
+    pub(super) protocol: Spoken,
+    #[serde(default = "several")]
+    pub(super) streams: Amount,
     #[serde(default = "yes")]
     pub(super) keep_alive: bool,
     pub(super) rate: Option<Amount>,
@@ -150,6 +172,16 @@ pub(super) struct ProfileFile {
     pub(super) rate: Option<Amount>,
 }
 
+/// What requests are carried by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Spoken {
+    #[default]
+    Http,
+    Grpc,
+    WebSocket,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Arrivals {
@@ -163,8 +195,7 @@ pub(super) enum Arrivals {
 pub(super) struct RequestFile {
     #[serde(default = "once")]
     pub(super) weight: u32,
-    #[serde(default = "get")]
-    pub(super) method: String,
+    pub(super) method: Option<String>,
     pub(super) path: String,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
@@ -203,8 +234,7 @@ pub(super) enum DistributionFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParityFile {
-    #[serde(default = "get")]
-    pub(super) method: String,
+    pub(super) method: Option<String>,
     pub(super) path: String,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
@@ -256,6 +286,10 @@ fn both_schemes() -> Vec<Scheme> {
 
 fn yes() -> bool {
     true
+}
+
+fn several() -> Amount {
+    Amount::Number(10.0)
 }
 
 fn once() -> u32 {

@@ -1,6 +1,6 @@
 //! Scenarios: folders with a `scenario.toml`, a Kong declarative file and a `WHY.md`. A scenario becomes one or more
 //! cases, one for each scheme and each value of its sweep.
-use crate::load::{Pace, Requests};
+use crate::load::{Pace, Protocol, Requests};
 use crate::result::Case;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +41,14 @@ pub struct CasePlan {
     pub actions: Vec<Action>,
     /// The template of the declarative file, and the variables it is rendered with.
     pub config: ConfigTemplate,
+}
+
+impl CasePlan {
+    /// Whether clients speak TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.case.scheme.parse().is_ok_and(Scheme::is_tls)
+    }
 }
 
 /// What is measured of a case.
@@ -85,6 +93,8 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Threads, as the scenario's source has them; the session may use fewer on a small machine.
     pub threads: usize,
+    /// What is spoken.
+    pub protocol: Protocol,
     /// Whether connections are kept.
     pub keep_alive: bool,
     /// Closed, or a rate.

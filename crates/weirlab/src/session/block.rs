@@ -104,6 +104,7 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &Open) -> Plan {
     Plan {
         addresses: vec![open.address],
         host: open.address.to_string(),
+        protocol: load.protocol,
         tls: open.tls,
         connections: load.connections,
         threads: load.threads.min(room).min(load.connections).max(1),

@@ -32,8 +32,9 @@ pub struct Args {
     /// Versions of Weir to put before the other targets: `git:main`, a tag, `worktree`, a path to a binary
     #[arg(long, value_delimiter = ',')]
     pub versions: Vec<String>,
-    /// http, https, or both; of each scenario those that it offers [default: what the scenario prefers, mostly https]
-    #[arg(long, value_parser = ["http", "https", "both"], conflicts_with = "suite")]
+    /// http, https, or both, h2 (HTTP/2 over TLS) or h2c (in clear); of each scenario those that it offers [default: what
+    /// the scenario prefers, mostly https]
+    #[arg(long, value_parser = ["http", "https", "both", "h2", "h2c"], conflicts_with = "suite")]
     pub scheme: Option<String>,
     /// How long and how often: quick, full or kong
     #[arg(long, default_value = "quick", value_parser = Profile::NAMES)]
@@ -276,8 +277,7 @@ fn cases(args: &Args, catalogue: &Path) -> Result<Vec<(CasePlan, Vec<String>)>, 
 pub fn schemes(word: Option<&str>) -> Vec<Option<Scheme>> {
     match word {
         Some("both") => vec![Some(Scheme::Https), Some(Scheme::Http)],
-        Some("http") => vec![Some(Scheme::Http)],
-        Some(_) => vec![Some(Scheme::Https)],
+        Some(word) => vec![Some(word.parse().unwrap_or(Scheme::Https))],
         None => vec![None],
     }
 }

@@ -85,7 +85,7 @@ impl Stand {
         self.supply(&case.upstream, layout)?;
         let supply = &self.upstreams[&key(&case.upstream, layout)];
         let document = case.document(&supply.listen).map_err(|error| error.to_string())?;
-        let tls = case.case.scheme == "https";
+        let tls = case.is_tls();
         let mut first_answer = None;
         let mut instances = Vec::new();
         for instance in 0..case.gateway.instances.max(1) {
@@ -211,7 +211,7 @@ fn spreads(case: &CasePlan) -> bool {
 
 /// Whom to ask for a first answer.
 fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parity::Subject<'static>, String> {
-    let tls = preparation.case.case.scheme == "https";
+    let tls = preparation.case.is_tls();
     let address = if tls { listeners.https } else { listeners.http };
     let address = address.ok_or_else(|| format!("{} has no listener for traffic", preparation.label))?;
     Ok(parity::Subject { address, tls, host: None, upstream: preparation.upstream[0] })

@@ -1,4 +1,5 @@
 //! What is answered: heads and bodies made once, at the start; only templates are filled for each request.
+use super::http2;
 use std::fmt::Write;
 use weir_http1::{Headers, RequestHead, encode};
 
@@ -11,6 +12,16 @@ pub struct Answers {
     mix: Vec<Heads>,
     weights: u32,
     body: Body,
+    /// The message of calls of gRPC, if that is what HTTP/2 carries.
+    message: Option<Vec<u8>>,
+}
+
+/// What an answer is made of in HTTP/2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) body: &'a [u8],
+    pub(super) trailers: Option<&'a [u8]>,
 }
 
 /// The heads of one status, without their Content-Length where the body is a template.
@@ -19,6 +30,9 @@ struct Heads {
     weight: u32,
     has_body: bool,
     by_ending: [Vec<u8>; 3],
+    /// In HTTP/2, and of a call.
+    http2: Vec<u8>,
+    grpc: Vec<u8>,
 }
 
 /// What becomes of the connection after an answer.
@@ -71,7 +85,26 @@ impl Answers {
             .map(|(status, weight)| Heads::new(status, weight, &fields, &body))
             .collect::<Vec<_>>();
         let weights = mix.iter().map(|heads| heads.weight).sum();
-        Ok(Self { mix, weights, body })
+        Ok(Self { mix, weights, body, message: None })
+    }
+
+    /// The same, where whatever comes over HTTP/2 is a call of gRPC.
+    #[must_use]
+    pub fn to_calls(mut self) -> Self {
+        let body = self.body.plain();
+        let length = (body.len() as u32).to_be_bytes();
+        self.message = Some([&[0], &length[..], body].concat());
+        self
+    }
+
+    /// The parts of an answer in HTTP/2. Templates are not filled there.
+    pub(super) fn parts(&self, choice: Choice) -> Parts<'_> {
+        let heads = &self.mix[choice.status];
+        match &self.message {
+            Some(message) => Parts { head: &heads.grpc, body: message, trailers: Some(GRPC_STATUS_OK) },
+            None if heads.has_body => Parts { head: &heads.http2, body: self.body.plain(), trailers: None },
+            None => Parts { head: &heads.http2, body: &[], trailers: None },
+        }
     }
 
     /// Chooses the answer to a request.
@@ -131,6 +164,13 @@ impl Body {
         }
     }
 
+    fn plain(&self) -> &[u8] {
+        match self {
+            Self::Fixed { plain, .. } => plain,
+            Self::Template(text) => text.as_bytes(),
+        }
+    }
+
     fn fixed(plain: Vec<u8>, chunked: bool) -> Self {
         let framed = chunked.then(|| {
             let mut framed = Vec::with_capacity(plain.len() + 64);
@@ -169,9 +209,25 @@ impl Heads {
             encode::end(&mut head);
             head
         });
-        Self { weight, has_body, by_ending }
+        let (mut http2, mut grpc) = (Vec::new(), Vec::new());
+        http2::write_status(&mut http2, status);
+        http2::write_status(&mut grpc, 200);
+        http2::write_field(&mut grpc, b"content-type", b"application/grpc");
+        for field in fields.iter() {
+            http2::write_field(&mut http2, field.name, field.value);
+            if !field.name.eq_ignore_ascii_case(b"content-type") {
+                http2::write_field(&mut grpc, field.name, field.value);
+            }
+        }
+        if has_body {
+            http2::write_field(&mut http2, b"content-length", body.plain().len().to_string().as_bytes());
+        }
+        Self { weight, has_body, by_ending, http2, grpc }
     }
 }
+
+/// The trailers of a call that went well.
+const GRPC_STATUS_OK: &[u8] = b"\x00\x0bgrpc-status\x010";
 
 fn parse_fields(fields: &[String]) -> Result<Headers, String> {
     let mut headers = Headers::new();

@@ -37,6 +37,9 @@ pub struct Args {
     /// Send bodies in chunks.
     #[arg(long)]
     chunked: bool,
+    /// Take what comes over HTTP/2 for calls of gRPC, each answered with a message of that body.
+    #[arg(long)]
+    grpc: bool,
     /// The seed of delays and of the mix of statuses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -64,12 +67,13 @@ fn plan(args: &Args) -> Result<Plan, String> {
         Some(text) => text.clone().into_bytes(),
         None => vec![b'x'; args.body_bytes],
     };
+    let answers = Answers::new(&args.status, &args.header, body, args.chunked)?;
     let only_tls = args.service.listen.is_empty() && !args.listen_tls.is_empty();
     Ok(Plan {
         listen: if only_tls { Vec::new() } else { args.service.listeners() },
         listen_tls: args.listen_tls.clone(),
         threads: args.threads.into(),
-        answers: Answers::new(&args.status, &args.header, body, args.chunked)?,
+        answers: if args.grpc { answers.to_calls() } else { answers },
         delay: args.delay,
         stall: args.stall,
         seed: args.seed,

@@ -1,8 +1,10 @@
 //! One client's connection: reads requests, drains their bodies, answers.
-use super::Plan;
 use super::answer::{Choice, Ending};
+use super::echo::{self, Echo};
 use super::stream::Stream;
+use super::{Plan, http2};
 use crate::event_loop::{Received, Socket};
+use crate::websocket::Malformed;
 use rustix::event::epoll::EventFlags;
 use std::io;
 use std::sync::Arc;
@@ -60,6 +62,10 @@ enum Stage {
     HeldBack(Choice),
     /// Its time has come.
     Due(Choice),
+    /// It was HTTP/2 from the first byte on.
+    Http2(Box<http2::Session>),
+    /// It has become a WebSocket.
+    Echo(Box<Echo>),
     /// Nothing follows what is being sent.
     Closing,
     /// The same, and what the client still sends is thrown away, so that it reads the answer.
@@ -181,6 +187,8 @@ impl Connection {
                 Stage::Idle => self.begin(workspace, &input[used..]),
                 Stage::Body(body, choice) => self.read_body(workspace, body, choice, &input[used..]),
                 Stage::Due(choice) => Ok((0, self.answer(workspace, choice)?)),
+                Stage::Http2(session) => return Ok(self.converse(workspace, session, input, used)),
+                Stage::Echo(echo) => return Ok(self.echo(workspace, echo, input, used)),
                 other => {
                     self.stage = other;
                     return Ok((used, Stop::Busy));
@@ -201,11 +209,24 @@ impl Connection {
     /// Reads a head and chooses the answer.
     fn begin(&mut self, workspace: &mut Workspace, input: &[u8]) -> Result<(usize, Option<Stop>), Reject> {
         let Workspace { plan, head, random, gathered, answered, .. } = workspace;
+        let beginning = &http2::PREFACE[..http2::PREFACE.len().min(input.len())];
+        if input.starts_with(beginning) && !input.is_empty() {
+            if beginning.len() < http2::PREFACE.len() {
+                return Ok((0, Some(Stop::WantsMore)));
+            }
+            self.stage = Stage::Http2(Box::new(http2::Session::begin(gathered)));
+            return Ok((beginning.len(), None));
+        }
         let Some(taken) = head.parse(input, &LIMITS)? else {
             // The next bytes may be another connection's.
             head.clear();
             return Ok((0, Some(Stop::WantsMore)));
         };
+        if let Some(key) = echo::key(head) {
+            echo::write_grant(gathered, key);
+            self.stage = Stage::Echo(Box::default());
+            return Ok((taken, None));
+        }
         *answered += 1;
         let ending = match head.version {
             Version::Http10 => Ending::Http10,
@@ -227,6 +248,48 @@ impl Connection {
                 Ok((taken, None))
             }
         }
+    }
+
+    /// Takes in frames of HTTP/2 and answers them.
+    fn converse(
+        &mut self,
+        workspace: &mut Workspace,
+        mut session: Box<http2::Session>,
+        input: &[u8],
+        used: usize,
+    ) -> (usize, Stop) {
+        let Workspace { plan, random, gathered, .. } = workspace;
+        match session.take(&input[used..], plan, random, gathered) {
+            Ok(taken) => {
+                self.stage = Stage::Http2(session);
+                (used + taken, Stop::WantsMore)
+            }
+            Err(http2::Malformed) => self.give_up(input),
+        }
+    }
+
+    /// Returns messages.
+    fn echo(
+        &mut self,
+        workspace: &mut Workspace,
+        mut echo: Box<Echo>,
+        input: &[u8],
+        used: usize,
+    ) -> (usize, Stop) {
+        match echo.take(&input[used..], &mut workspace.gathered) {
+            Ok(_) if echo.is_over() => self.give_up(input),
+            Ok(taken) => {
+                self.stage = Stage::Echo(echo);
+                (used + taken, Stop::WantsMore)
+            }
+            Err(Malformed) => self.give_up(input),
+        }
+    }
+
+    /// The connection ends once what is owed is sent.
+    fn give_up(&mut self, input: &[u8]) -> (usize, Stop) {
+        self.stage = Stage::Lingering;
+        (input.len(), Stop::Busy)
     }
 
     fn read_body(

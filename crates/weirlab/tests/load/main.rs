@@ -11,13 +11,14 @@ mod tls;
 use server::Server;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weirlab::load::{self, Expect, Outcome, Pace, Plan, RequestTemplate, Requests, WarmUp};
+use weirlab::load::{self, Expect, Outcome, Pace, Plan, Protocol, RequestTemplate, Requests, WarmUp};
 
 /// A plan for a server: four connections of one thread, half a second, no warm-up.
 fn plan(server: &Server) -> Plan {
     Plan {
         addresses: vec![server.address],
         host: server.address.to_string(),
+        protocol: Protocol::Http1,
         tls: false,
         connections: 4,
         threads: 1,

@@ -28,10 +28,19 @@ plugin_configs:
     plugins:
       key-auth: {}
 consumers:
+  - id: jack/credentials/c
+    plugins:
+      key-auth:
+        key: auth-two
   - username: jack
+    group_id: g
     plugins:
       key-auth:
         key: auth-one
+consumer_groups:
+  - id: g
+    plugins:
+      request-id: {}
 global_rules:
   - id: g
     plugins:
@@ -44,10 +53,10 @@ fn objects_become_entities_whatever_their_order() {
     let document = read(WHOLE).unwrap();
     assert_eq!((document.routes.len(), document.upstreams.len(), document.targets.len()), (1, 1, 1));
     assert_eq!(document.services.len(), 2, "the upstream's and the service's");
-    assert_eq!((document.plugins.len(), document.keyauth_credentials.len()), (2, 1));
+    assert_eq!((document.plugins.len(), document.keyauth_credentials.len()), (3, 2));
     let keys: Vec<_> = document.apisix_objects.iter().map(|object| object.key.as_str()).collect();
-    assert_eq!(keys.len(), 6);
-    assert!(keys.contains(&"routes/1") && keys.contains(&"consumers/jack"), "{keys:?}");
+    assert_eq!(keys.len(), 8);
+    assert!(keys.contains(&"routes/1") && keys.contains(&"consumers/jack/credentials/c"), "{keys:?}");
 }
 
 #[test]

@@ -1,33 +1,58 @@
 //! Consumers, and what they show to prove who they are.
-use super::schema::{Consumer, Plugins};
-use super::{Entities, Invalid, Json, fill, plugins};
+use super::schema::{Consumer, Credential, PluginSet, Plugins, read};
+use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
 use serde_json::json;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
 use weir_model::schema::Record;
 
+/// The part of a consumer that is the consumer itself.
+const CONSUMER: &str = "consumer";
+
 /// What a consumer is known by to key-auth.
 #[derive(Clone, Record)]
-struct KeyAuth {
+pub(super) struct KeyAuth {
     #[field(secret)]
     key: String,
 }
 
 /// What a consumer is known by to basic-auth.
 #[derive(Clone, Record)]
-struct BasicAuth {
+pub(super) struct BasicAuth {
     username: String,
     #[field(secret)]
     password: String,
 }
 
-pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
+pub(super) fn translate(
+    into: &mut Entities<'_>,
+    value: &mut Json,
+    objects: &dyn Objects,
+) -> Result<(), Invalid> {
     let consumer: Consumer = fill(value)?;
-    let id = into.add(EntityKind::Consumers, "consumer", json!({ "username": consumer.username }))?;
-    let mut set = consumer.plugins.unwrap_or_default();
-    credentials(into, &mut set, id)?;
-    plugins::check(&set, value, into.plugins)?;
+    let id = into.add(EntityKind::Consumers, CONSUMER, json!({ "username": consumer.username }))?;
+    let mut own = consumer.plugins.unwrap_or_default();
+    credentials(into, &mut own, id)?;
+    plugins::check(&own, value, into.plugins)?;
+    let mut set = match &consumer.group_id {
+        Some(id) => read::<PluginSet>(named(objects, Kind::ConsumerGroups, id)?.1)?.plugins,
+        None => Plugins::new(),
+    };
+    set.extend(own);
     plugins::translate(into, "", &set, &[("consumer", id)])
+}
+
+/// A credential that is an object of its own.
+pub(super) fn translate_credential(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
+    let credential: Credential = fill(value)?;
+    let owner = into.key.owner.clone().unwrap_or_default();
+    let consumer = Key::new(Kind::Consumers, owner)?.uuid(CONSUMER);
+    let mut set = credential.plugins.unwrap_or_default();
+    credentials(into, &mut set, consumer)?;
+    if set.is_empty() {
+        return Ok(());
+    }
+    Err(Invalid("only supports auth type plugins in consumer credential".to_owned()))
 }
 
 /// Takes the credentials out of a consumer's plugins.

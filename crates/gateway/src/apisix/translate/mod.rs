@@ -1,11 +1,15 @@
 //! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
 mod checks;
 mod consumer;
+mod described;
 mod plugins;
 mod route;
 mod schema;
 mod ssl;
 mod upstream;
+
+pub(super) use described::{Described, schema_of, validate};
+pub(super) use plugins::described as plugins_described;
 
 use super::object::{Invalid, Key, Kind, Objects};
 use schema::{PluginSet, read};
@@ -38,9 +42,10 @@ pub(crate) fn translate(
         Kind::Upstreams => upstream::translate(&mut into, &mut value)?,
         Kind::Services => upstream::translate_service(&mut into, &mut value, objects)?,
         Kind::Routes => route::translate(&mut into, &mut value, objects)?,
-        Kind::Consumers => consumer::translate(&mut into, &mut value)?,
+        Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
+        Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
-        Kind::PluginConfigs => {
+        Kind::PluginConfigs | Kind::ConsumerGroups => {
             let set: PluginSet = fill(&mut value)?;
             plugins::check(&set.plugins, &mut value, plugins)?;
         }

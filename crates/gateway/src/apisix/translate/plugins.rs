@@ -1,9 +1,10 @@
 //! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
+use super::described::{Described, described as schema_of};
 use super::schema::{Plugins, invalid};
-use super::{Entities, Invalid, Json, fill_in};
+use super::{Entities, Invalid, Json, consumer, fill_in};
 use serde_json::json;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Record, Violation, find_plugin};
+use weir_model::schema::{Record, Side, Violation, find_plugin};
 use weir_model::{PluginSchema, Uuid};
 
 /// Asks for a key.
@@ -47,6 +48,26 @@ struct Adapted {
     theirs: Json,
     ours: Json,
     enabled: bool,
+}
+
+/// The plugins that there are, those that APISIX runs first before others.
+pub(crate) fn described(schemas: &[PluginSchema]) -> Vec<Described> {
+    let ours = |name: &'static str, priority: i32| {
+        let schema = find_plugin(schemas, name)?.config.to_json_schema(Side::Written);
+        Some(Described { name, priority, schema, consumer_schema: None })
+    };
+    let theirs =
+        |name, priority, schema, consumer_schema| Some(Described { name, priority, schema, consumer_schema });
+    let all = [
+        ours("request-id", 12_015),
+        theirs("basic-auth", 2_520, schema_of::<BasicAuth>(), Some(schema_of::<consumer::BasicAuth>())),
+        theirs("key-auth", 2_500, schema_of::<KeyAuth>(), Some(schema_of::<consumer::KeyAuth>())),
+        ours("limit-count", 1_002),
+        theirs("prometheus", 500, schema_of::<Prometheus>(), None),
+    ];
+    let available =
+        |plugin: &Described| find_plugin(schemas, plugin.name).is_some_and(|schema| schema.available);
+    all.into_iter().flatten().filter(available).collect()
 }
 
 /// Checks the plugins of an object, and fills their defaults in.
@@ -104,9 +125,8 @@ pub(super) fn read<T: Record>(name: &str, written: &Json) -> Result<T, Invalid> 
 }
 
 fn refused(name: &str, found: &[Violation]) -> Invalid {
-    let Invalid(reason) = invalid(found);
-    let reason = reason.trim_start_matches("invalid configuration: ");
-    Invalid(format!("failed to check the configuration of plugin {name} err: {reason}"))
+    let reason = invalid(found);
+    Invalid(format!("failed to check the configuration of plugin {name} err: {}", reason.reason()))
 }
 
 fn key_auth(theirs: &KeyAuth) -> (Json, Json) {

@@ -158,6 +158,20 @@ pub(super) struct Consumer {
     pub desc: Option<String>,
     pub labels: Option<BTreeMap<String, String>>,
     pub plugins: Option<Plugins>,
+    pub group_id: Option<Json>,
+    pub create_time: Option<i64>,
+    pub update_time: Option<i64>,
+}
+
+/// What a consumer shows, as an object below it.
+#[derive(Clone, Record)]
+pub(super) struct Credential {
+    pub id: Option<Json>,
+    pub name: Option<String>,
+    #[field(len_min = 0)]
+    pub desc: Option<String>,
+    pub labels: Option<BTreeMap<String, String>>,
+    pub plugins: Option<Plugins>,
     pub create_time: Option<i64>,
     pub update_time: Option<i64>,
 }
@@ -207,7 +221,6 @@ const NOT_AVAILABLE: &[&str] = &[
     "tls",
     "keepalive_pool",
     "retry_timeout",
-    "group_id",
     "certs",
     "keys",
     "client",

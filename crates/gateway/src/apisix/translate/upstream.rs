@@ -168,18 +168,32 @@ fn default_port(upstream: &Upstream) -> u16 {
 }
 
 /// The nodes, from either way to write them.
-fn nodes(upstream: &Upstream) -> Result<Vec<Node>, Invalid> {
+pub(super) fn nodes(upstream: &Upstream) -> Result<Vec<Node>, Invalid> {
     match &upstream.nodes {
         Json::Object(weights) => weights.iter().map(|(place, weight)| node(place, weight)).collect(),
-        Json::Array(nodes) => nodes.iter().map(read).collect(),
+        Json::Array(nodes) => nodes.iter().map(|written| with_port(read(written)?)).collect(),
         _ => Err(Invalid::configuration(
             "property \"nodes\" validation failed: object matches none of the required",
         )),
     }
 }
 
+/// A node whose port may be written as part of its host.
+fn with_port(node: Node) -> Result<Node, Invalid> {
+    if node.port.is_some() || node.host.matches(':').count() != 1 {
+        return Ok(node);
+    }
+    let (host, port) = host_and_port(&node.host)?;
+    Ok(Node { host: host.to_owned(), port, ..node })
+}
+
 /// A node written as `"host:port": weight`.
 fn node(place: &str, weight: &Json) -> Result<Node, Invalid> {
+    let (host, port) = host_and_port(place)?;
+    read(&json!({ "host": host, "port": port, "weight": weight }))
+}
+
+fn host_and_port(place: &str) -> Result<(&str, Option<u16>), Invalid> {
     let (host, port) = match place.rsplit_once(':') {
         Some((host, port)) if !place.ends_with(']') => match port.parse::<u16>() {
             Ok(port) => (host, Some(port)),
@@ -187,8 +201,7 @@ fn node(place: &str, weight: &Json) -> Result<Node, Invalid> {
         },
         _ => (place, None),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    read(&json!({ "host": host, "port": port, "weight": weight }))
+    Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
 }
 
 pub(super) fn no_websocket(enabled: Option<bool>) -> Result<(), Invalid> {

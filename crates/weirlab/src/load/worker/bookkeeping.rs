@@ -53,7 +53,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection that was at the same thing throughout the window left no trace in it. A window that was cut short
+    /// What was at the same thing throughout the window left no trace in it. A window that was cut short
     /// says nothing of that.
     fn account_for_stuck(&mut self, begin: u64, end: u64) {
         if u128::from(end - begin) < self.plan.duration.as_nanos() {
@@ -64,7 +64,7 @@ impl Worker<'_> {
         }
     }
 
-    /// How many connections are still at what they were at when the window began.
+    /// How many places are still at what they were at when the window began.
     pub(super) fn stuck(&self, begin: u64) -> usize {
         let stuck = |slot: &&Slot| slot.since < begin && !matches!(slot.stage, Stage::Idle | Stage::Closing);
         self.slots.iter().filter(stuck).count()

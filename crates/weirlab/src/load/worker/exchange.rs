@@ -1,7 +1,7 @@
 //! Sending requests and taking in answers.
 use super::Worker;
 use crate::load::shared::Phase;
-use crate::load::slot::Stage;
+use crate::load::slot::{Speech, Stage, State};
 use crate::load::tally::Class;
 use crate::load::wire::{Fault, Received};
 use rustix::event::epoll;
@@ -21,18 +21,18 @@ impl Worker<'_> {
             slot.scheduled = arrivals.next();
             slot.assigned = true;
             arrivals.advance();
-            let possible = slot.scheduled.max(idle_since);
-            let (opened, scheduled) = (slot.wire.is_some(), slot.scheduled);
+            let (possible, scheduled) = (slot.scheduled.max(idle_since), slot.scheduled);
+            let link = self.link_of(index);
             self.observe();
             if self.within() && scheduled >= self.begin {
                 self.tally.arrivals += 1;
                 self.tally.lateness.record_nanos(now.saturating_sub(possible));
             }
-            if opened {
+            if self.links[link].state == State::Open {
                 self.send(index, now);
             } else {
                 self.slots[index].stage = Stage::Waiting;
-                self.to_open.push_back(index);
+                self.to_open.push_back(link);
                 self.open_queued();
             }
             now = self.shared.now();
@@ -40,69 +40,93 @@ impl Worker<'_> {
     }
 
     pub(super) fn send(&mut self, index: usize, now: u64) {
+        let (link, lane) = (self.link_of(index), index % self.streams);
         let slot = &mut self.slots[index];
-        let Some(wire) = &mut slot.wire else { return };
-        let (template, request) = self.stream.next();
-        slot.template = template;
+        let drawn = self.stream.next();
+        slot.template = drawn.template;
         slot.answer.reset();
         slot.stage = Stage::Busy;
         slot.since = now;
         if self.arrivals.is_none() {
             slot.scheduled = now;
         }
-        if wire.send(request).is_err() {
-            self.fail(index, Class::Write);
+        let sent = match &mut self.links[link].speech {
+            Speech::None => return,
+            Speech::Http1(wire) => wire.send(drawn.bytes).is_ok(),
+            Speech::WebSocket(wire, talk) => talk.send(wire, drawn.body()).is_ok(),
+            Speech::Http2(session) => {
+                self.unwritten.push(link);
+                session.send(lane, &drawn)
+            }
+        };
+        if !sent {
+            self.fail(link, Class::Write);
         }
     }
 
-    pub(super) fn ready(&mut self, index: usize, flags: epoll::EventFlags) {
+    pub(super) fn ready(&mut self, link: usize, flags: epoll::EventFlags) {
         use epoll::EventFlags as Flags;
-        let slot = &mut self.slots[index];
-        let Some(wire) = &mut slot.wire else { return };
-        if matches!(slot.stage, Stage::Connecting | Stage::Handshaking) {
-            return self.connect(index);
+        let connection = &mut self.links[link];
+        if matches!(connection.state, State::Connecting | State::Handshaking) {
+            return self.connect(link);
         }
-        slot.hung_up |= flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-        if flags.contains(Flags::OUT) && wire.flush().is_err() {
-            return self.fail(index, Class::Write);
+        if matches!(connection.speech, Speech::Http2(_)) {
+            return self.converse(link);
+        }
+        let Some(wire) = connection.speech.wire() else { return };
+        let blocked = flags.contains(Flags::OUT) && wire.flush().is_err();
+        connection.hung_up |= flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
+        if blocked {
+            return self.fail(link, Class::Write);
         }
         if flags.intersects(Flags::IN | Flags::RDHUP | Flags::HUP | Flags::ERR) {
-            self.read(index);
+            self.read(link);
         }
     }
 
-    fn read(&mut self, index: usize) {
+    /// Reads what has come over a connection that carries one request at a time.
+    pub(super) fn read(&mut self, link: usize) {
         self.observe();
-        let generation = self.slots[index].generation;
+        let generation = self.links[link].generation;
         loop {
-            let slot = &mut self.slots[index];
-            let Some(wire) = slot.wire.as_mut().filter(|_| slot.generation == generation) else { return };
+            let connection = &mut self.links[link];
+            let hung_up = connection.hung_up;
+            let Some(wire) = connection.speech.wire().filter(|_| connection.generation == generation) else {
+                return;
+            };
             let (bytes, more) = match wire.receive(&mut self.buffers) {
-                Ok(Received::Bytes(bytes, more)) => (bytes, more || slot.hung_up),
+                Ok(Received::Bytes(bytes, more)) => (bytes, more || hung_up),
                 Ok(Received::Nothing) => return,
-                Ok(Received::End) => return self.ended(index),
-                Err(fault) => return self.broken(index, fault),
+                Ok(Received::End) => return self.ended(link),
+                Err(fault) => return self.broken(link, fault),
             };
             if self.phase == Phase::Measure {
                 self.tally.bytes += bytes.len() as u64;
             }
-            match slot.stage {
-                Stage::Busy => {
-                    let template = self.requests.template(slot.template);
-                    let taken = slot.answer.take(bytes, &mut self.head, template.method, &template.expect);
-                    match taken {
-                        Ok(None) => {}
-                        Ok(Some(taken)) => {
-                            let surplus = taken < bytes.len();
-                            self.complete(index, surplus);
+            if let Speech::WebSocket(_, talk) = &mut connection.speech {
+                talk.take(bytes);
+                self.listen(link);
+            } else {
+                let slot = &mut self.slots[link];
+                match slot.stage {
+                    Stage::Busy => {
+                        let template = self.requests.template(slot.template);
+                        let taken =
+                            slot.answer.take(bytes, &mut self.head, template.method, &template.expect);
+                        match taken {
+                            Ok(None) => {}
+                            Ok(Some(taken)) => {
+                                let surplus = taken < bytes.len();
+                                self.complete(link, surplus);
+                            }
+                            Err(_) => return self.fail(link, Class::Malformed),
                         }
-                        Err(_) => return self.fail(index, Class::Malformed),
                     }
+                    Stage::Closing => {}
+                    // Nothing was asked, except in TLS, whose records need not hold bytes of the answer.
+                    _ if bytes.is_empty() => {}
+                    _ => return self.fail(link, Class::Malformed),
                 }
-                Stage::Closing => {}
-                // Nothing was asked, except in TLS, whose records need not hold bytes of the answer.
-                _ if bytes.is_empty() => {}
-                _ => return self.fail(index, Class::Malformed),
             }
             if !more {
                 return;
@@ -111,26 +135,28 @@ impl Worker<'_> {
     }
 
     /// The peer has ended the connection.
-    fn ended(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        slot.hung_up = true;
+    fn ended(&mut self, link: usize) {
+        self.links[link].hung_up = true;
+        let slot = &self.slots[link];
         match slot.stage {
-            Stage::Busy if slot.answer.ends_with_connection() => self.complete(index, false),
-            Stage::Busy => self.fail(index, Class::Closed),
-            _ => self.replace(index, self.shared.now()),
+            Stage::Busy if slot.answer.ends_with_connection() => self.complete(link, false),
+            Stage::Busy => self.fail(link, Class::Closed),
+            _ if self.links[link].state == State::Upgrading => self.fail(link, Class::Closed),
+            _ => self.replace(link, self.shared.now()),
         }
     }
 
-    fn broken(&mut self, index: usize, fault: Fault) {
-        match (self.slots[index].stage, fault) {
-            (Stage::Busy, Fault::Socket) => self.fail(index, Class::Read),
-            (Stage::Busy, Fault::Tls) => self.fail(index, Class::Tls),
-            _ => self.replace(index, self.shared.now()),
+    fn broken(&mut self, link: usize, fault: Fault) {
+        let asked = self.slots[link].stage == Stage::Busy || self.links[link].state == State::Upgrading;
+        match fault {
+            _ if !asked => self.replace(link, self.shared.now()),
+            Fault::Socket => self.fail(link, Class::Read),
+            Fault::Tls => self.fail(link, Class::Tls),
         }
     }
 
     /// An answer is complete, perhaps with bytes after it that nobody asked for.
-    fn complete(&mut self, index: usize, surplus: bool) {
+    pub(super) fn complete(&mut self, index: usize, surplus: bool) {
         let now = self.shared.now();
         if self.observe() == Phase::Done {
             // It came too late, and nothing more is asked.
@@ -139,20 +165,41 @@ impl Worker<'_> {
         self.answers += 1;
         self.shared.report(self.thread, self.answers);
         self.record(index, now);
-        let slot = &mut self.slots[index];
-        slot.attempts = 0;
+        let link = self.link_of(index);
+        self.links[link].attempts = 0;
+        let keeps = !matches!(self.links[link].speech, Speech::Http1(_))
+            || self.plan.keep_alive && self.slots[index].answer.keep_alive();
         if surplus {
-            self.fail(index, Class::Malformed);
-        } else if slot.hung_up {
-            self.replace(index, now);
-        } else if !self.plan.keep_alive || !slot.answer.keep_alive() {
+            self.fail(link, Class::Malformed);
+        } else if self.links[link].hung_up {
+            self.leave(index, now);
+        } else if !keeps {
+            let slot = &mut self.slots[index];
             slot.stage = Stage::Closing;
             slot.since = now;
-        } else if self.is_open_loop() {
+        } else {
+            self.go_on(index, now);
+        }
+    }
+
+    /// A place is free for the next request.
+    pub(super) fn go_on(&mut self, index: usize, now: u64) {
+        if self.is_open_loop() {
             self.rest(index, now);
             self.send_due(now);
         } else {
             self.send(index, now);
+        }
+    }
+
+    /// The last request on a connection that takes no more sees to another.
+    pub(super) fn leave(&mut self, index: usize, now: u64) {
+        let link = self.link_of(index);
+        let slot = &mut self.slots[index];
+        slot.stage = Stage::Waiting;
+        slot.since = now;
+        if self.slots_of(link).all(|index| self.slots[index].stage != Stage::Busy) {
+            self.replace(link, now);
         }
     }
 }

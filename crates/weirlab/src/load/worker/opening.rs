@@ -1,6 +1,8 @@
 //! Opening and closing connections.
-use super::Worker;
-use crate::load::slot::Stage;
+use super::{Worker, streams};
+use crate::load::Protocol;
+use crate::load::message::Talk;
+use crate::load::slot::{Speech, Stage, State};
 use crate::load::tally::Class;
 use crate::load::wire::Wire;
 use rustix::event::epoll;
@@ -14,13 +16,15 @@ pub(super) const PAUSE: u64 = 2_000_000;
 const LINGER: u64 = 50_000_000;
 
 impl Worker<'_> {
-    /// A slot without a connection gets one, at once or with its next request.
-    pub(super) fn revive(&mut self, index: usize, now: u64) {
+    /// A place without a connection gets one, at once or with its next request.
+    pub(super) fn revive(&mut self, link: usize, now: u64) {
         if self.is_open_loop() && !self.plan.keep_alive {
-            return self.rest(index, now);
+            return self.slots_of(link).for_each(|index| self.rest(index, now));
         }
-        self.slots[index].assigned = !self.is_open_loop();
-        self.to_open.push_back(index);
+        let assigned = !self.is_open_loop();
+        let slots = self.slots_of(link);
+        self.slots[slots].iter_mut().for_each(|slot| slot.assigned = assigned);
+        self.to_open.push_back(link);
     }
 
     pub(super) fn rest(&mut self, index: usize, now: u64) {
@@ -40,55 +44,81 @@ impl Worker<'_> {
             self.batch = (0, now);
         }
         while self.batch.0 < BATCH
-            && let Some(index) = self.to_open.pop_front()
+            && let Some(link) = self.to_open.pop_front()
         {
             self.batch.0 += 1;
-            self.open(index);
+            self.open(link);
         }
     }
 
-    fn open(&mut self, index: usize) {
+    fn open(&mut self, link: usize) {
         let now = self.shared.now();
-        let slot = &mut self.slots[index];
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.attempts = slot.attempts.saturating_add(1);
-        slot.since = now;
-        slot.hung_up = false;
-        let data = epoll::EventData::new_u64(u64::from(slot.generation) << 32 | index as u64);
+        let slots = self.slots_of(link);
+        self.slots[slots].iter_mut().for_each(|slot| slot.since = now);
+        let connection = &mut self.links[link];
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.attempts = connection.attempts.saturating_add(1);
+        connection.since = now;
+        connection.hung_up = false;
+        let data = epoll::EventData::new_u64(u64::from(connection.generation) << 32 | link as u64);
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        let opened = Wire::open(slot.address, self.tls.as_ref());
+        let opened = Wire::open(connection.address, self.tls.as_ref());
         let added = opened.and_then(|wire| {
             epoll::add(&self.epoll, wire.stream(), data, flags)?;
             Ok(wire)
         });
-        let Ok(wire) = added else { return self.fail(index, Class::Connect) };
-        slot.wire = Some(wire);
-        slot.stage = Stage::Connecting;
+        let Ok(wire) = added else { return self.fail(link, Class::Connect) };
+        connection.speech = match self.plan.protocol {
+            Protocol::WebSocket => Speech::WebSocket(wire, Box::new(Talk::new(data.u64()))),
+            _ => Speech::Http1(wire),
+        };
+        connection.state = State::Connecting;
     }
 
     /// Goes on opening.
-    pub(super) fn connect(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        let Some(wire) = &mut slot.wire else { return };
-        if slot.stage == Stage::Connecting {
+    pub(super) fn connect(&mut self, link: usize) {
+        let connection = &mut self.links[link];
+        let Some(wire) = connection.speech.wire() else { return };
+        if connection.state == State::Connecting {
             if !wire.connected() {
-                return self.fail(index, Class::Connect);
+                return self.fail(link, Class::Connect);
             }
-            slot.stage = Stage::Handshaking;
+            connection.state = State::Handshaking;
         }
         match wire.shake(&mut self.buffers) {
-            Ok(true) => self.opened(index),
+            Ok(true) => self.connected(link),
             Ok(false) => {}
-            Err(_) => self.fail(index, Class::Tls),
+            Err(_) => self.fail(link, Class::Tls),
         }
     }
 
-    fn opened(&mut self, index: usize) {
+    /// The connection is there; what is spoken over it may have a beginning of its own.
+    fn connected(&mut self, link: usize) {
+        match self.plan.protocol {
+            Protocol::Http1 => self.opened(link),
+            Protocol::WebSocket => self.upgrade(link),
+            Protocol::Http2 { .. } | Protocol::Grpc { .. } => {
+                let connection = &mut self.links[link];
+                let Speech::Http1(wire) = std::mem::replace(&mut connection.speech, Speech::None) else {
+                    return;
+                };
+                let Some(session) = streams::begin(wire, self.plan) else {
+                    return self.fail(link, if self.plan.tls { Class::Tls } else { Class::Write });
+                };
+                connection.speech = Speech::Http2(session);
+                self.opened(link);
+                self.converse(link);
+            }
+        }
+    }
+
+    pub(super) fn opened(&mut self, link: usize) {
         let now = self.shared.now();
-        let slot = &self.slots[index];
-        let (took, assigned) = (now - slot.since, slot.assigned);
-        if slot.generation == 1 {
+        let connection = &mut self.links[link];
+        connection.state = State::Open;
+        let took = now - connection.since;
+        if connection.generation == 1 {
             self.shared.note_opened();
         }
         self.observe();
@@ -96,55 +126,77 @@ impl Worker<'_> {
             self.tally.opened += 1;
             self.tally.connect.record_nanos(took);
         }
-        if assigned {
-            self.send(index, now);
-        } else {
-            self.rest(index, now);
-            self.send_due(now);
+        for index in self.slots_of(link) {
+            if self.slots[index].assigned {
+                self.send(index, now);
+            } else {
+                self.rest(index, now);
+            }
         }
+        self.send_due(now);
     }
 
     /// Lets go of the connection and sees to another.
-    pub(super) fn replace(&mut self, index: usize, now: u64) {
-        let slot = &mut self.slots[index];
-        slot.wire = None;
-        slot.stage = Stage::Waiting;
-        slot.since = now;
-        slot.assigned = false;
-        match slot.back_off() {
-            0 => self.revive(index, now),
-            delay => self.retries.push(Reverse((now + delay, index))),
+    pub(super) fn replace(&mut self, link: usize, now: u64) {
+        for index in self.slots_of(link) {
+            let slot = &mut self.slots[index];
+            slot.stage = Stage::Waiting;
+            slot.since = now;
+            slot.assigned = false;
+        }
+        let connection = &mut self.links[link];
+        connection.speech = Speech::None;
+        connection.state = State::Waiting;
+        match connection.back_off() {
+            0 => self.revive(link, now),
+            delay => self.retries.push(Reverse((now + delay, link))),
         }
     }
 
-    /// A request or a connection has failed.
-    pub(super) fn fail(&mut self, index: usize, class: Class) {
+    /// A connection has failed, and each request that was under way on it.
+    pub(super) fn fail(&mut self, link: usize, class: Class) {
         self.observe();
         if self.within() {
-            self.tally.error(class);
+            let busy = self.slots_of(link).filter(|index| self.slots[*index].stage == Stage::Busy).count();
+            (0..busy.max(1)).for_each(|_| self.tally.error(class));
         }
-        self.replace(index, self.shared.now());
+        self.replace(link, self.shared.now());
     }
 
     /// Looks for what takes too long.
     pub(super) fn sweep(&mut self, now: u64) {
         let timeout = self.plan.timeout.as_nanos() as u64;
         self.next_sweep = now + (timeout / 10).clamp(1_000_000, 2 * LINGER);
-        for index in 0..self.slots.len() {
-            let slot = &mut self.slots[index];
+        for link in 0..self.links.len() {
+            let connection = &self.links[link];
+            let late = now.saturating_sub(connection.since) > timeout;
+            match connection.state {
+                State::Connecting if late => self.fail(link, Class::Connect),
+                State::Handshaking if late => self.fail(link, Class::Tls),
+                State::Upgrading if late => self.fail(link, Class::Timeout),
+                State::Open => self.sweep_slots(link, now, timeout),
+                _ => {}
+            }
+        }
+    }
+
+    fn sweep_slots(&mut self, link: usize, now: u64, timeout: u64) {
+        for index in self.slots_of(link) {
+            let slot = &self.slots[index];
             let age = now.saturating_sub(slot.since);
             match slot.stage {
                 Stage::Closing if age > LINGER => {
-                    slot.wire.take().into_iter().for_each(Wire::reset);
-                    self.replace(index, now);
+                    if let Speech::Http1(wire) = std::mem::replace(&mut self.links[link].speech, Speech::None)
+                    {
+                        wire.reset();
+                    }
+                    self.replace(link, now);
                 }
                 Stage::Busy if age > timeout => {
                     self.observe();
                     self.record_unanswered(index, now);
-                    self.fail(index, Class::Timeout);
+                    self.give_up(index);
                 }
-                Stage::Connecting if age > timeout => self.fail(index, Class::Connect),
-                Stage::Handshaking if age > timeout => self.fail(index, Class::Tls),
                 _ => {}
             }
         }

@@ -1,0 +1,317 @@
+//! A connection's HTTP/2, as little of it as an upstream needs: every request is answered alike, so that nobody looks at
+//! what its fields say, and what is answered was written at the start. Flow control is kept in both directions.
+use super::Plan;
+use super::answer::{Ending, Parts};
+
+/// What a client sends first.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const HEAD_BYTES: usize = 9;
+/// The longest frame, as long as nobody says otherwise, which this end does not.
+const LONGEST: usize = 16_384;
+/// How much may be under way, as long as nobody says otherwise.
+const WINDOW: i64 = 65_535;
+/// So much is taken in before the client is told that it may send as much again.
+const CREDIT: u32 = 32_768;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+/// Of DATA and HEADERS; of SETTINGS and PING it says that they were read.
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// What cannot be HTTP/2.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+#[derive(Debug)]
+pub(super) struct Session {
+    /// How much the client takes of a new stream, and of all of them.
+    initial: i64,
+    window: i64,
+    /// What was taken in since the client was last told.
+    taken: u32,
+    streams: Vec<Stream>,
+}
+
+/// A request that is not answered yet, or not as a whole.
+#[derive(Debug)]
+struct Stream {
+    id: u32,
+    window: i64,
+    taken: u32,
+    /// Whether all of the request is there, or will be with its last field.
+    is_complete: bool,
+    has_fields: bool,
+    /// How much of the answer's body was sent, if any of the answer was.
+    sent: Option<usize>,
+}
+
+struct Frame<'i> {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: &'i [u8],
+}
+
+impl Frame<'_> {
+    fn read(input: &[u8]) -> Result<Option<Frame<'_>>, Malformed> {
+        let Some((head, rest)) = input.split_at_checked(HEAD_BYTES) else { return Ok(None) };
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        if length > LONGEST {
+            return Err(Malformed);
+        }
+        let stream = number(&head[5..])? & 0x7fff_ffff;
+        Ok(rest.get(..length).map(|payload| Frame { kind: head[3], flags: head[4], stream, payload }))
+    }
+}
+
+fn number(bytes: &[u8]) -> Result<u32, Malformed> {
+    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(Malformed)
+}
+
+fn write_head(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream: u32) {
+    out.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+}
+
+fn write_credit(out: &mut Vec<u8>, stream: u32, credit: u32) {
+    write_head(out, 4, WINDOW_UPDATE, 0, stream);
+    out.extend_from_slice(&credit.to_be_bytes());
+}
+
+impl Session {
+    /// Begins where the preface ends.
+    pub(super) fn begin(out: &mut Vec<u8>) -> Session {
+        write_head(out, 0, SETTINGS, 0, 0);
+        Session { initial: WINDOW, window: WINDOW, taken: 0, streams: Vec::new() }
+    }
+
+    /// Takes in what came and answers it; how many bytes were used.
+    pub(super) fn take(
+        &mut self,
+        input: &[u8],
+        plan: &Plan,
+        random: &mut fastrand::Rng,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Malformed> {
+        let mut used = 0;
+        while let Some(frame) = Frame::read(&input[used..])? {
+            used += HEAD_BYTES + frame.payload.len();
+            let choice = plan.answers.choose(Ending::Keep, false, random);
+            self.take_frame(&frame, &plan.answers.parts(choice), out)?;
+        }
+        Ok(used)
+    }
+
+    fn take_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        parts: &Parts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        match frame.kind {
+            HEADERS => self.take_fields(frame, out, parts),
+            CONTINUATION => self.progress(frame.stream, frame.flags & END_HEADERS != 0, false, (out, parts)),
+            DATA => self.take_data(frame, out, parts),
+            SETTINGS if frame.flags & ACK == 0 => self.take_settings(frame.payload, out, parts),
+            WINDOW_UPDATE => self.take_credit(frame, out, parts),
+            PING if frame.flags & ACK == 0 => {
+                write_head(out, frame.payload.len(), PING, ACK, 0);
+                out.extend_from_slice(frame.payload);
+                Ok(())
+            }
+            RST_STREAM => {
+                self.streams.retain(|stream| stream.id != frame.stream);
+                Ok(())
+            }
+            PUSH_PROMISE => Err(Malformed),
+            // What is unknown is to be passed over, and so is what asks for nothing.
+            _ => Ok(()),
+        }
+    }
+
+    fn take_fields(
+        &mut self,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        parts: &Parts<'_>,
+    ) -> Result<(), Malformed> {
+        if frame.stream % 2 == 0 {
+            return Err(Malformed);
+        }
+        if self.place(frame.stream).is_none() {
+            self.streams.push(Stream {
+                id: frame.stream,
+                window: self.initial,
+                taken: 0,
+                is_complete: false,
+                has_fields: false,
+                sent: None,
+            });
+        }
+        let (whole, last) = (frame.flags & END_HEADERS != 0, frame.flags & END_STREAM != 0);
+        self.progress(frame.stream, whole, last, (out, parts))
+    }
+
+    fn take_data(
+        &mut self,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        parts: &Parts<'_>,
+    ) -> Result<(), Malformed> {
+        let length = frame.payload.len() as u32;
+        self.taken += length;
+        if self.taken >= CREDIT {
+            write_credit(out, 0, std::mem::take(&mut self.taken));
+        }
+        let last = frame.flags & END_STREAM != 0;
+        if let Some(place) = self.place(frame.stream) {
+            let stream = &mut self.streams[place];
+            stream.taken += length;
+            if stream.taken >= CREDIT && !last {
+                write_credit(out, stream.id, std::mem::take(&mut stream.taken));
+            }
+        }
+        self.progress(frame.stream, false, last, (out, parts))
+    }
+
+    fn take_settings(
+        &mut self,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+        parts: &Parts<'_>,
+    ) -> Result<(), Malformed> {
+        for setting in payload.chunks_exact(6) {
+            if u16::from_be_bytes([setting[0], setting[1]]) == INITIAL_WINDOW_SIZE {
+                let initial = i64::from(number(&setting[2..])?);
+                let more = initial - self.initial;
+                self.initial = initial;
+                self.streams.iter_mut().for_each(|stream| stream.window += more);
+            }
+        }
+        write_head(out, 0, SETTINGS, ACK, 0);
+        self.send(out, parts);
+        Ok(())
+    }
+
+    fn take_credit(
+        &mut self,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+        parts: &Parts<'_>,
+    ) -> Result<(), Malformed> {
+        let credit = i64::from(number(frame.payload)? & 0x7fff_ffff);
+        match (frame.stream, self.place(frame.stream)) {
+            (0, _) => self.window += credit,
+            (_, Some(place)) => self.streams[place].window += credit,
+            (_, None) => return Ok(()),
+        }
+        self.send(out, parts);
+        Ok(())
+    }
+
+    fn place(&self, id: u32) -> Option<usize> {
+        self.streams.iter().position(|stream| stream.id == id)
+    }
+
+    /// A request has got on.
+    fn progress(
+        &mut self,
+        id: u32,
+        fields: bool,
+        last: bool,
+        (out, parts): (&mut Vec<u8>, &Parts<'_>),
+    ) -> Result<(), Malformed> {
+        let Some(place) = self.place(id) else { return Ok(()) };
+        let stream = &mut self.streams[place];
+        stream.has_fields |= fields;
+        stream.is_complete |= last;
+        if stream.is_complete && stream.has_fields {
+            self.send(out, parts);
+        }
+        Ok(())
+    }
+
+    /// Sends what can be of the answers that are due.
+    fn send(&mut self, out: &mut Vec<u8>, parts: &Parts<'_>) {
+        let window = &mut self.window;
+        self.streams.retain_mut(|stream| {
+            !(stream.is_complete && stream.has_fields && stream.send(window, out, parts))
+        });
+    }
+}
+
+impl Stream {
+    /// Whether the whole answer is sent.
+    fn send(&mut self, all: &mut i64, out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
+        let mut sent = match self.sent {
+            Some(sent) => sent,
+            None => {
+                let end = if parts.body.is_empty() && parts.trailers.is_none() { END_STREAM } else { 0 };
+                write_head(out, parts.head.len(), HEADERS, END_HEADERS | end, self.id);
+                out.extend_from_slice(parts.head);
+                0
+            }
+        };
+        while sent < parts.body.len() {
+            let room = usize::try_from(self.window.min(*all)).unwrap_or(0);
+            let piece = (parts.body.len() - sent).min(LONGEST).min(room);
+            if piece == 0 {
+                self.sent = Some(sent);
+                return false;
+            }
+            self.window -= piece as i64;
+            *all -= piece as i64;
+            let is_last = sent + piece == parts.body.len() && parts.trailers.is_none();
+            write_head(out, piece, DATA, if is_last { END_STREAM } else { 0 }, self.id);
+            out.extend_from_slice(&parts.body[sent..sent + piece]);
+            sent += piece;
+        }
+        if let Some(trailers) = parts.trailers {
+            write_head(out, trailers.len(), HEADERS, END_HEADERS | END_STREAM, self.id);
+            out.extend_from_slice(trailers);
+        }
+        true
+    }
+}
+
+/// Appends a field of a head, told in full: not by what was told before, and not to be remembered.
+pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.push(0);
+    write_text(out, &name.to_ascii_lowercase());
+    write_text(out, value);
+}
+
+/// Appends the status of a head.
+pub(super) fn write_status(out: &mut Vec<u8>, status: u16) {
+    // The name is the eighth of the static table.
+    out.push(8);
+    write_text(out, status.to_string().as_bytes());
+}
+
+fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    let mut left = text.len();
+    if left < 127 {
+        out.push(left as u8);
+    } else {
+        out.push(127);
+        left -= 127;
+        while left >= 128 {
+            out.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        out.push(left as u8);
+    }
+    out.extend_from_slice(text);
+}
