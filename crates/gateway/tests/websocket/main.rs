@@ -129,6 +129,28 @@ fn a_reload_leaves_open_tunnels_even_of_a_route_that_goes() {
 }
 
 #[test]
+fn a_tunnel_does_not_keep_the_configuration_that_it_began_with() {
+    let upstream = echo();
+    let of = |turn: usize| {
+        let chat = service("/chat", upstream.address, "", "");
+        let others =
+            (0..3000).map(|n| service(&format!("/turn-{turn}/number-{n}"), upstream.address, "", ""));
+        document(&others.chain([chat]).collect::<Vec<_>>(), "")
+    };
+    let gateway = Gateway::start(&of(0));
+    let mut sockets = Vec::new();
+    let mut turn = |number| {
+        sockets.push(connect(&gateway, "/chat"));
+        assert!(gateway.reload(&of(number)).status.success());
+        resident(&gateway)
+    };
+    let first = (1..4).map(&mut turn).max().unwrap();
+    let last = (4..12).map(&mut turn).max().unwrap();
+    assert!(last - first < 18 * 1024, "{first} KiB, then {last} KiB");
+    sockets.iter_mut().for_each(|socket| says(socket, "still here"));
+}
+
+#[test]
 fn who_does_not_read_holds_its_sender_and_not_our_memory() {
     const PIECES: usize = 1024;
     let upstream = echo();
