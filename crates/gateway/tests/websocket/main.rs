@@ -82,7 +82,7 @@ fn plugins_see_the_request_and_the_response() {
     let gateway = Gateway::start(&document(&[service], &format!("{CONSUMERS}{METRICS}")));
     let open = |key: &str| {
         let request = request("/chat").with_header("apikey", key);
-        tungstenite::client(request, gateway.connect().into_socket())
+        tungstenite::client(request, gateway.connect().into_socket()).map_err(Box::new)
     };
     for left in ["1", "0"] {
         let (mut socket, response) = open("ann-s").unwrap();
@@ -91,7 +91,7 @@ fn plugins_see_the_request_and_the_response() {
         says(&mut socket, "hello");
     }
     for (key, status) in [("ann-s", 429), ("another", 401)] {
-        match open(key).unwrap_err() {
+        match *open(key).unwrap_err() {
             tungstenite::HandshakeError::Failure(Error::Http(response)) => {
                 assert_eq!(response.status(), status)
             }
@@ -160,7 +160,7 @@ fn who_does_not_read_holds_its_sender_and_not_our_memory() {
     let before = resident(&gateway);
     socket.send(format!("flood:{PIECES}").into()).unwrap();
     // 64 MiB are on their way: what sockets do not hold waits at their sender.
-    thread::sleep(std::time::Duration::from_millis(300));
+    thread::park_timeout(std::time::Duration::from_millis(300));
     let grown = resident(&gateway) - before;
     assert!(grown < 8 * 1024, "{grown} KiB");
     for _ in 0..PIECES {
