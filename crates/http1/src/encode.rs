@@ -58,6 +58,12 @@ pub fn content_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(CRLF);
 }
 
+/// The lines that ask for, or agree to, a change of protocol.
+pub fn upgrade(out: &mut Vec<u8>, protocol: &str) {
+    header(out, b"Connection", b"Upgrade");
+    header(out, b"Upgrade", protocol);
+}
+
 /// The empty line that ends a head.
 pub fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(CRLF);

@@ -29,12 +29,22 @@ pub(crate) trait Client {
     /// Starts the response: the head that stands in the exchange, with a body framed as the upstream framed it.
     /// Returns the bytes of the head.
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64;
+    /// Starts a tunnel: the head that stands in the exchange, which agrees to a change of protocol. What follows are the
+    /// bodies of request and response. Returns the bytes of the head.
+    fn begin_tunnel(&mut self, exchange: &Exchange) -> u64 {
+        self.begin(exchange, Framing::UntilClose)
+    }
     /// Sends some of the response's body, and returns how much.
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
     /// Ends the response.
     fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
     /// Sends all that waits.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Ends a tunnel's way to the client, and sends all that waits.
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.end(None)?;
+        self.poll_flush(cx)
+    }
     /// The timer of this exchange.
     fn deadline(&mut self) -> &mut Deadline;
     /// The connection must end with this exchange.
@@ -121,6 +131,8 @@ impl Client for Http1 {
         }
         self.wire.poll_fill(cx).map(|read| match read {
             Ok(1..) => Ok(()),
+            // A tunnel may end so; a body may not.
+            Ok(0) if self.wire.end_of_stream() => Ok(()),
             Ok(0) | Err(_) => Err(Failure::ClientGone),
         })
     }
@@ -179,8 +191,26 @@ impl Client for Http1 {
         head as u64
     }
 
+    fn begin_tunnel(&mut self, exchange: &Exchange) -> u64 {
+        self.begun = true;
+        self.keep_alive = false;
+        let out = self.wire.outbox.writable();
+        let before = out.len();
+        encode::status_line(out, exchange.response.status);
+        encode::headers_except(out, &exchange.response.headers, LENGTH);
+        encode::upgrade(out, exchange.upgrade.as_deref().unwrap_or_default());
+        encode::end(out);
+        let head = out.len() - before;
+        self.wire.begin_tunnel();
+        head as u64
+    }
+
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.wire.poll_send(cx, data)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.wire.poll_finish(cx)
     }
 
     fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {

@@ -152,6 +152,8 @@ pub struct Exchange {
     /// What was collected of the request's body; the rest streams behind it.
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) body_is_whole: bool,
+    /// The protocol that the client asks to change to.
+    pub(crate) upgrade: Option<Box<str>>,
     pub(crate) path: NormalPath,
     pub(crate) matched_path: u32,
     /// What the groups of the path's regex captured.
@@ -191,6 +193,7 @@ impl Exchange {
             connection: connection.clone(),
             body: None,
             body_is_whole: false,
+            upgrade: None,
             path: NormalPath::AsSent,
             matched_path: 0,
             captures: None,

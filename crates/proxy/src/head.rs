@@ -18,6 +18,9 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     out.extend_from_slice(b"\r\n");
     encode::headers_except(out, &exchange.request.headers, REWRITTEN);
     write_forwarded(out, exchange, ask);
+    if let Some(protocol) = &exchange.upgrade {
+        encode::upgrade(out, protocol);
+    }
     match ask.framing {
         Framing::None | Framing::UntilClose => {}
         Framing::Length(n) => encode::content_length(out, n),
@@ -41,6 +44,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,
     Known::Expect,
+    Known::Upgrade,
     Known::XForwardedFor,
     Known::XForwardedProto,
     Known::XForwardedHost,

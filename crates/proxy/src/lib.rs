@@ -34,6 +34,7 @@ mod snapshot;
 mod telemetry;
 #[cfg(test)]
 mod testing;
+mod tunnel;
 mod wire;
 mod worker;
 

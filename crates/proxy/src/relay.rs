@@ -8,7 +8,7 @@ use crate::upstream::pool::UpstreamConnection;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Limits, Reject};
+use weir_http1::{Known, Limits, Reject};
 
 /// Interim responses (1xx) passed over before a final one; more is abuse.
 const INTERIM_RESPONSES: u32 = 16;
@@ -134,9 +134,13 @@ impl<C: Client> Relay<'_, C> {
                 self.upstream.wire.begin_reading(response.framing);
                 return Ok(true);
             }
-            // Nothing asked for an upgrade, and a stream of interim responses has no end of its own.
+            let changes = response.status == 101;
+            if changes && self.upload.whole && is_agreed(self.exchange) {
+                return Ok(true);
+            }
+            // A change of protocol that nobody asked for is none, and a stream of interim responses has no end of its own.
             self.interim += 1;
-            if response.status == 101 || self.interim > INTERIM_RESPONSES {
+            if changes || self.interim > INTERIM_RESPONSES {
                 let what = "an interim response that was not asked for";
                 return Err(Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
@@ -311,6 +315,16 @@ impl<C: Client> Relay<'_, C> {
         }
         Poll::Pending
     }
+}
+
+/// Whether the response changes to the protocol that was asked for.
+fn is_agreed(exchange: &Exchange) -> bool {
+    let protocol = exchange.response.headers.get_known(Known::Upgrade);
+    exchange
+        .upgrade
+        .as_ref()
+        .zip(protocol)
+        .is_some_and(|(asked, got)| got.eq_ignore_ascii_case(asked.as_bytes()))
 }
 
 /// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.

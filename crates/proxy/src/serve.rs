@@ -12,6 +12,7 @@ use crate::request_body::{self, COLLECTED};
 use crate::respond;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
+use crate::tunnel::{self, Tunnel};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use crate::{client_ip, own, telemetry};
@@ -22,7 +23,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Framing, Method, Reject, RequestHead};
+use weir_http1::{Framing, Known, Method, Reject, RequestHead};
 
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
@@ -151,9 +152,17 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         answer(worker, client, exchange, &route.chain, outcome).await;
         return finish(worker, exchange, &route.chain);
     }
-    match &route.service {
-        None => answer(worker, client, exchange, &route.chain, Failure::NoService.answer()).await,
+    let tunnel = match &route.service {
+        None => {
+            answer(worker, client, exchange, &route.chain, Failure::NoService.answer()).await;
+            None
+        }
         Some(service) => proxy(worker, client, exchange, route, service).await,
+    };
+    if let Some(tunnel) = tunnel {
+        drop(snapshot);
+        // Boxed, so that a connection has no room for what few need.
+        return Box::pin(tunnel.run(worker, client, exchange)).await;
     }
     finish(worker, exchange, &route.chain);
 }
@@ -172,7 +181,11 @@ fn admit<'s, C: Client>(
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
         return Err(Failure::BodyTooLarge.answer());
     }
+    exchange.upgrade = tunnel::asked(&exchange.request, client.framing());
     exchange.request.headers.remove_hop_by_hop();
+    if let Some(protocol) = &exchange.upgrade {
+        exchange.request.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
+    }
     client_ip::strip_identity(&mut exchange.request.headers);
     client_ip::determine(&worker.options, exchange);
     route(exchange, snapshot).ok_or_else(|| Failure::NoRoute.answer())
@@ -242,20 +255,29 @@ pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Futur
     .await
 }
 
-/// Asks the upstream and passes its response on.
+/// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
 async fn proxy<C: Client>(
     worker: &Rc<Worker>,
     client: &mut C,
     exchange: &mut Exchange,
     route: &CompiledRoute,
     service: &CompiledService,
-) {
+) -> Option<Tunnel> {
     let framing = match request_body::buffer(worker, client, exchange, route).await {
         Ok(framing) => framing,
-        Err(failure) => return answer(worker, client, exchange, &route.chain, failure.answer()).await,
+        Err(failure) => {
+            answer(worker, client, exchange, &route.chain, failure.answer()).await;
+            return None;
+        }
     };
+    let method = exchange.request.method;
+    exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ask = Ask { worker, route, service, framing };
     match ask.forward(client, exchange).await {
+        Ok((upstream, _)) if exchange.response.status == 101 => {
+            arrived(client, exchange, &ask);
+            return Some(Tunnel::open(&ask, client, exchange, upstream));
+        }
         Ok((upstream, upload)) => pass_on(&ask, client, exchange, upstream, upload).await,
         Err(failure) => {
             telemetry::failed(exchange, service, &failure);
@@ -265,6 +287,15 @@ async fn proxy<C: Client>(
             answer(worker, client, exchange, &route.chain, failure.answer()).await;
         }
     }
+    None
+}
+
+/// The response's head has arrived.
+fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, ask: &Ask<'_>) {
+    exchange.source = Source::Service;
+    let now = Instant::now();
+    exchange.timing.upstream_head = Some(now);
+    client.deadline().set(now, ask.timeouts().read);
 }
 
 /// Passes the response on: hooks, head, body. Then the connection to the upstream is kept, if it can be.
@@ -276,10 +307,7 @@ async fn pass_on<C: Client>(
     upload: Upload,
 ) {
     let worker = ask.worker;
-    exchange.source = Source::Service;
-    let now = Instant::now();
-    exchange.timing.upstream_head = Some(now);
-    client.deadline().set(now, ask.timeouts().read);
+    arrived(client, exchange, ask);
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
@@ -394,7 +422,7 @@ fn send<C: Client>(
 }
 
 /// After the last byte: logs and counts.
-fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
+pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request();
     chain.log(exchange);

@@ -28,6 +28,15 @@ pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Br
     warn(exchange, service, broken);
 }
 
+/// Reports that the upstream broke a tunnel off.
+pub(crate) fn cut(exchange: &Exchange, service: &CompiledService, error: &std::io::Error) {
+    warn(
+        exchange,
+        service,
+        &format_args!("the upstream broke off the connection that had changed protocol: {error}"),
+    );
+}
+
 /// Reports that an endpoint could not be connected to, and that another try follows.
 pub(crate) fn passed_over(
     exchange: &Exchange,

@@ -39,6 +39,8 @@ enum Writing {
     /// So many bytes of the current chunk are left.
     Chunked(usize),
     UntilClose,
+    /// Bytes of another protocol: they go on at once, and nothing is copied.
+    Through,
 }
 
 impl Wire {
@@ -73,6 +75,12 @@ impl Wire {
     pub(crate) fn release_buffers(&mut self) {
         self.inbox.release();
         self.outbox.release();
+    }
+
+    /// What follows in both directions is another protocol's.
+    pub(crate) fn begin_tunnel(&mut self) {
+        self.begin_reading(Framing::UntilClose);
+        self.writing = Writing::Through;
     }
 
     // ---- the incoming body ----
@@ -144,7 +152,8 @@ impl Wire {
     /// Sends some of the body's bytes and returns how many it took. Small pieces wait in the outbox for a flush.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let data = self.frame(data)?;
-        if self.outbox.pending().len() + data.len() <= COPIED {
+        let at_once = matches!(self.writing, Writing::Through);
+        if !at_once && self.outbox.pending().len() + data.len() <= COPIED {
             self.outbox.writable().extend_from_slice(data);
             self.sent(data.len());
             return Poll::Ready(Ok(data.len()));
@@ -187,7 +196,7 @@ impl Wire {
             Writing::Sized(left) if data.len() as u64 > *left => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "the body is longer than its Content-Length"))
             }
-            Writing::Sized(_) | Writing::UntilClose => Ok(data),
+            Writing::Sized(_) | Writing::UntilClose | Writing::Through => Ok(data),
             Writing::Nothing => Err(io::Error::new(io::ErrorKind::InvalidData, "a body where none may be")),
         }
     }
@@ -201,7 +210,7 @@ impl Wire {
                     self.outbox.writable().extend_from_slice(b"\r\n");
                 }
             }
-            Writing::Nothing | Writing::UntilClose => {}
+            Writing::Nothing | Writing::UntilClose | Writing::Through => {}
         }
     }
 
@@ -237,7 +246,16 @@ impl Wire {
             self.touched = true;
             self.outbox.wrote(n);
         }
+        if matches!(self.writing, Writing::Through) {
+            self.outbox.release();
+        }
         self.io.poll_flush(cx)
+    }
+
+    /// Writes out all that waits, and ends the sending half.
+    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        self.io.poll_shutdown(cx)
     }
 }
 

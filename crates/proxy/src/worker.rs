@@ -8,7 +8,7 @@ use crate::snapshot::{Held, Snapshot};
 use crate::tls::ServerTls;
 use crate::upstream::pool::Pool;
 use crate::upstream::resolve::Resolver;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ pub(crate) struct Worker {
     pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
     snapshot: RefCell<Rc<Held>>,
+    no_routes: OnceCell<Rc<Held>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
     idle: RefCell<Idle>,
     random: Cell<u64>,
@@ -93,6 +94,7 @@ impl Worker {
             memory_upstream,
             draining: Cell::new(false),
             snapshot: RefCell::new(Rc::new(Held(snapshot))),
+            no_routes: OnceCell::new(),
             heads: RefCell::default(),
             idle: RefCell::default(),
             random: Cell::new(seed.0 ^ seed.1),
@@ -103,6 +105,12 @@ impl Worker {
     /// The configuration in force.
     pub(crate) fn snapshot(&self) -> Rc<Held> {
         self.snapshot.borrow().clone()
+    }
+
+    /// A configuration that holds nothing, for exchanges that outlive the one they began with.
+    pub(crate) fn no_routes(&self) -> Rc<Held> {
+        let empty = || Rc::new(Held(Arc::new(self.snapshot.borrow().without_entities())));
+        self.no_routes.get_or_init(empty).clone()
     }
 
     /// Follows commands until there is nobody left to give any.

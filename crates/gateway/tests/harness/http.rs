@@ -88,6 +88,12 @@ impl Peer {
         self.stream.get_ref()
     }
 
+    /// The socket, for another protocol; nothing of it may have been read ahead.
+    pub fn into_socket(self) -> TcpStream {
+        assert!(self.stream.buffer().is_empty(), "bytes were read ahead");
+        self.stream.into_inner()
+    }
+
     /// What comes from the other side, as bytes.
     pub fn reader(&mut self) -> &mut impl Read {
         &mut self.stream

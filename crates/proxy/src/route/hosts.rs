@@ -160,7 +160,7 @@ struct Hosts<T> {
 }
 
 /// The path index of each host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HostIndex(Hosts<PathIndex>);
 
 impl HostIndex {

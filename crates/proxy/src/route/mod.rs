@@ -103,7 +103,7 @@ impl std::fmt::Display for RouteError {
 impl std::error::Error for RouteError {}
 
 /// An immutable index over the routes of one configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Router {
     /// Best first: a position here is a rank.
     entries: Vec<Entry>,

@@ -36,6 +36,19 @@ pub struct Snapshot {
     pub(crate) watched: Vec<Arc<Watched>>,
 }
 
+impl Snapshot {
+    /// One that holds nothing but the default certificate.
+    pub(crate) fn without_entities(&self) -> Self {
+        Self {
+            router: Router::default(),
+            routes: Vec::new(),
+            consumers: Vec::new(),
+            global: Chain::default(),
+            certificates: Arc::new(self.certificates.none()),
+        }
+    }
+}
+
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.
 pub(crate) struct Held(pub(crate) Arc<Snapshot>);

@@ -92,6 +92,11 @@ impl Certificates {
         }
     }
 
+    /// The default certificate alone.
+    pub(crate) fn none(&self) -> Self {
+        Self::only(self.default.clone())
+    }
+
     fn index(&mut self, name: &str, pair: Arc<Pair>) {
         let name = name.to_ascii_lowercase();
         if name == "*" {
