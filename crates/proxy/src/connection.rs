@@ -1,16 +1,20 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
 use crate::answer::PLAIN_TO_TLS;
-use crate::client::Http1;
+use crate::client::{Http1, Preface};
 use crate::exchange::{Connection, Tls};
+use crate::http2;
 use crate::io::Io;
+use crate::options::Listen;
 use crate::serve;
+use crate::tls::HTTP2;
 use crate::wire::Wire;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -24,28 +28,44 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
-pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, local: SocketAddr, tls: bool) {
+pub(crate) async fn run(
+    worker: Rc<Worker>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    listen: Listen,
+) {
     let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
     let _leave = Leave { worker: &worker, place };
     let number = worker.count_connection();
     let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
-    let (io, tls) = if tls {
-        let accepted = Box::pin(accept(&worker, tcp));
+    let (io, tls, http2) = if listen.tls {
+        let tls = &worker.node.tls;
+        let config = if listen.http2 { &tls.http2 } else { &tls.config };
+        let accepted = Box::pin(accept(config, tcp));
         match tokio::time::timeout(timeout, accepted).await {
             Ok(Ok(Accepted::Tls(stream))) => {
-                let tls = agreed(stream.get_ref().1);
-                (Io::TlsServer(stream), Some(tls))
+                let session = stream.get_ref().1;
+                let (tls, http2) = (agreed(session), session.alpn_protocol() == Some(HTTP2));
+                (Io::TlsServer(stream), Some(tls), http2)
             }
             Ok(Ok(Accepted::Plain(tcp))) => return Box::pin(refuse(tcp, timeout)).await,
             _ => return,
         }
     } else {
-        (Io::Tcp(tcp), None)
+        (Io::Tcp(tcp), None, false)
     };
     let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
     let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
-    exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
+    if http2 {
+        return Box::pin(http2::serve(&worker, io.into(), connection)).await;
+    }
+    let mut client = Http1::new(Wire::new(io));
+    if listen.http2 && !listen.tls {
+        client.preface = Preface::Allowed;
+    }
+    exchanges(&worker, client, connection).await;
 }
 
 /// The first byte of a handshake; no HTTP request begins with it.
@@ -57,13 +77,13 @@ enum Accepted {
     Plain(tokio::net::TcpStream),
 }
 
-async fn accept(worker: &Worker, tcp: tokio::net::TcpStream) -> io::Result<Accepted> {
+async fn accept(config: &Arc<rustls::ServerConfig>, tcp: tokio::net::TcpStream) -> io::Result<Accepted> {
     let mut first = [HANDSHAKE];
     tcp.peek(&mut first).await?;
     if first[0] != HANDSHAKE {
         return Ok(Accepted::Plain(tcp));
     }
-    let stream = TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp).await?;
+    let stream = TlsAcceptor::from(config.clone()).accept(tcp).await?;
     Ok(Accepted::Tls(Box::new(stream)))
 }
 
@@ -123,6 +143,10 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection
             Some(end) => idle_since = end,
             None => break,
         }
+    }
+    if client.preface == Preface::Found {
+        connection.requests.set(0);
+        return Box::pin(http2::serve(worker, client.wire.into(), connection)).await;
     }
     if !client.aborted {
         linger(&mut client).await;

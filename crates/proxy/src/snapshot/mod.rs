@@ -40,11 +40,12 @@ impl Snapshot {
     /// One that holds nothing but the default certificate.
     pub(crate) fn without_entities(&self) -> Self {
         Self {
-            router: Router::default(),
-            routes: Vec::new(),
-            consumers: Vec::new(),
+            router: Arc::default(),
+            routes: Arc::new([]),
+            consumers: Arc::new([]),
             global: Chain::default(),
             certificates: Arc::new(self.certificates.none()),
+            watched: Vec::new(),
         }
     }
 }

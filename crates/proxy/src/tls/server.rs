@@ -1,6 +1,6 @@
 //! TLS towards clients.
 
-use super::{Certificates, CertifiedKey, Problem, Subject, TlsError, provider};
+use super::{Certificates, CertifiedKey, HTTP1, HTTP2, Problem, Subject, TlsError, provider};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache};
@@ -42,8 +42,6 @@ pub struct TlsOptions {
     /// How many sessions are kept for TLS 1.2 clients that know no tickets, until others push them out. Tickets cost
     /// no memory here.
     pub session_cache: usize,
-    /// The protocols offered by ALPN, the preferred one first.
-    pub alpn: Vec<Vec<u8>>,
 }
 
 impl Default for TlsOptions {
@@ -53,7 +51,6 @@ impl Default for TlsOptions {
             cipher_suites: CipherSuites::Intermediate,
             session_timeout: Duration::from_secs(24 * 60 * 60),
             session_cache: 1024,
-            alpn: vec![b"http/1.1".to_vec()],
         }
     }
 }
@@ -76,6 +73,8 @@ impl TlsOptions {
 pub struct ServerTls {
     /// What connections are accepted with.
     pub config: Arc<ServerConfig>,
+    /// The same, with HTTP/2 offered and preferred.
+    pub http2: Arc<ServerConfig>,
     current: Arc<Current>,
 }
 
@@ -94,13 +93,15 @@ impl ServerTls {
             .map_err(refused)?
             .with_no_client_auth()
             .with_cert_resolver(current.clone());
-        config.alpn_protocols = options.alpn.clone();
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         config.ticketer = tickets(options.session_timeout).map_err(refused)?;
         config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
         // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
         config.send_tls13_tickets = 1;
         config.max_early_data_size = 0;
-        Ok(Self { config: Arc::new(config), current })
+        let mut http2 = config.clone();
+        http2.alpn_protocols.insert(0, HTTP2.to_vec());
+        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), current })
     }
 
     /// Puts other certificates in force for the handshakes to come.
