@@ -11,7 +11,7 @@ use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{self, Certificates, CertifiedKey, Verify};
-use crate::upstream::balance::{Balancer, Cursors};
+use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
 use crate::upstream::health::{AllVitals, Watches};
 use std::cell::RefCell;
@@ -211,7 +211,8 @@ impl<'d> Compilation<'d> {
         let fresh = || Arc::new(Cursors::new(self.compiler.workers));
         let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
         drop(positions);
-        Arc::new(Balancer::new(upstream, endpoints.collect(), cursors))
+        let rings = self.compiler.retained.get::<Rings>();
+        Arc::new(Balancer::new(upstream, endpoints.collect(), (cursors, &rings)))
     }
 
     fn endpoint(
