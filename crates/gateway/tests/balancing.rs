@@ -32,6 +32,7 @@ fn configuration(targets: &[&Upstream], fields: &str) -> String {
 
 /// A path, and more lines of the head.
 type Asked = (String, String);
+type Ask = fn(usize) -> Asked;
 
 /// Which target answers each number.
 fn where_all_go(gateway: &Gateway, ask: impl Fn(usize) -> Asked, count: usize) -> BTreeMap<usize, String> {
@@ -48,7 +49,7 @@ fn where_all_go(gateway: &Gateway, ask: impl Fn(usize) -> Asked, count: usize) -
 fn what_hashes_alike_goes_to_one_target_and_only_the_share_of_one_that_leaves_moves() {
     let all = upstreams(4);
     let all: Vec<&Upstream> = all.iter().collect();
-    let cases: [(&str, fn(usize) -> Asked); 5] = [
+    let cases: [(&str, Ask); 5] = [
         ("hash_on: header, hash_on_header: x-user", |n| ("/".into(), format!("X-User: {n}\r\n"))),
         ("hash_on: cookie, hash_on_cookie: sid", |n| ("/".into(), format!("Cookie: a=b; sid={n}; c=d\r\n"))),
         ("hash_on: path", |n| (format!("/{n}"), String::new())),

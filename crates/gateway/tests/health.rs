@@ -180,6 +180,42 @@ fn the_addresses_of_a_name_have_a_health_each() {
     assert_eq!(gateway.get("/").status, 200);
 }
 
+#[test]
+fn what_is_known_outlives_writes_and_ends_with_the_target() {
+    let (one, two) = (switch(200), switch(200));
+    let gateway = Gateway::empty().start();
+    let write = |method: &str, path: &str, body: Value| {
+        let body = body.to_string();
+        let head = format!(
+            "{method} {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let answer = Peer::connect(gateway.admin_addresses()[0]).send(head + &body).response();
+        assert!((200..300).contains(&answer.status), "{method} {path}: {}", answer.text());
+    };
+    let checks = json!({ "passive": { "unhealthy": { "tcp_failures": 1 } } });
+    write("POST", "/upstreams", json!({ "name": "some", "healthchecks": checks }));
+    let targets = [one.upstream.address, two.upstream.address];
+    let add = |target: SocketAddr| write("POST", "/upstreams/some/targets", json!({ "target": target }));
+    targets.into_iter().for_each(add);
+    write("POST", "/services", json!({ "name": "s", "host": "some" }));
+    write("POST", "/services/s/routes", json!({ "paths": ["/"] }));
+    let target = format!("/upstreams/some/targets/{}", targets[0]);
+    assert_eq!(send(&gateway, "PUT", &format!("{target}/unhealthy")).status, 204);
+    write("PATCH", "/upstreams/some", json!({ "slots": 100 }));
+    write("PATCH", &target, json!({ "weight": 300 }));
+    write("PATCH", "/services/s", json!({ "retries": 1 }));
+    assert!((0..8).all(|_| gateway.get("/").status == 200));
+    assert_eq!((one.asked(), two.asked(), health(&gateway, targets[0])), (0, 8, "UNHEALTHY".to_owned()));
+    // One that comes back is another.
+    assert_eq!(send(&gateway, "DELETE", &format!("{target}?wait=true")).status, 204);
+    add(targets[0]);
+    assert_eq!(health(&gateway, targets[0]), "HEALTHY");
+    assert!((0..8).all(|_| gateway.get("/").status == 200));
+    assert!(one.asked() > 0);
+}
+
 const PROBES: &str = "{active: {http_path: /probe, headers: {X-Probe: [one, two]}, \
     healthy: {interval: 0.05, successes: 2}, unhealthy: {interval: 0.05, http_failures: 2, tcp_failures: 1, timeouts: 1}}}";
 

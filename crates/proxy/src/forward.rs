@@ -173,7 +173,9 @@ impl Ask<'_> {
             }
             Err(failure) => {
                 let unprocessed = reused && relay.is_unprocessed(&failure);
-                if let Some(outcome) = outcome(&failure).filter(|_| !unprocessed) {
+                // That a kept connection has ended says nothing of the target.
+                let ended = reused && matches!(failure, Failure::UpstreamClosed(_));
+                if let Some(outcome) = outcome(&failure).filter(|_| !ended) {
                     endpoint.met(upstream.address, outcome);
                 }
                 Err(Lost { unprocessed, failure })

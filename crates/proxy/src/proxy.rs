@@ -4,7 +4,7 @@ use crate::access_log::AccessLog;
 use crate::options::{Listen, Options};
 use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsError};
-use crate::upstream::health::Monitor;
+use crate::upstream::health::{Watched, monitor};
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use crate::worker::{Command, Load, Node, Worker};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -54,7 +54,7 @@ pub struct Proxy {
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
-    monitor: Monitor,
+    watched: watch::Sender<Vec<Arc<Watched>>>,
 }
 
 /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
@@ -100,10 +100,9 @@ impl Proxy {
             closing,
             threads: Vec::new(),
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
-            monitor: Monitor::default(),
+            watched: watch::Sender::new(snapshot.watched.clone()),
         };
         proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
-        proxy.monitor.follow(&proxy.node, &snapshot.watched).map_err(StartError::System)?;
         Ok(proxy)
     }
 
@@ -121,6 +120,8 @@ impl Proxy {
             })?);
             self.workers.push(sender);
         }
+        let (node, news) = (self.node.clone(), self.watched.subscribe());
+        self.threads.push(thread("weir-health".into(), async move || monitor::run(node, news).await)?);
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads
             .push(thread("weir-acceptor".into(), async move || acceptor.run(listeners, closed).await)?);
@@ -144,9 +145,7 @@ impl Proxy {
         for has_it in told.collect::<Vec<_>>() {
             let _ = has_it.await;
         }
-        if let Err(error) = self.monitor.follow(&self.node, &snapshot.watched) {
-            tracing::error!("no target's health is watched: {error}");
-        }
+        self.watched.send_replace(snapshot.watched.clone());
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
         snapshots.earlier.push(replaced);

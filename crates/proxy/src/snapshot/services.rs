@@ -4,7 +4,7 @@ use super::compile::{Compilation, named, text};
 use super::last::{Identities, same};
 use super::{CompiledService, Destination};
 use crate::tls::{self, Certificates, Verify};
-use crate::upstream::balance::{Balancer, Cursors};
+use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
 use crate::upstream::health::Watches;
 use foldhash::fast::RandomState;
@@ -72,7 +72,8 @@ impl Compilation<'_> {
         let fresh = || Arc::new(Cursors::new(self.compiler.workers));
         let cursors = positions.entry(upstream.id).or_insert_with(fresh).clone();
         drop(positions);
-        Arc::new(Balancer::new(upstream, endpoints.collect(), cursors))
+        let rings = self.compiler.retained.get::<Rings>();
+        Arc::new(Balancer::new(upstream, endpoints.collect(), (cursors, &rings)))
     }
 
     fn endpoint(

@@ -6,6 +6,7 @@ mod ring;
 mod turns;
 
 pub(crate) use key::Key;
+pub(crate) use ring::Rings;
 pub(crate) use turns::Cursors;
 
 use super::endpoint::Endpoint;
@@ -37,7 +38,7 @@ enum Choice {
     Turns,
     LeastConnections,
     Latency,
-    Hash(Box<(Inputs, Ring)>),
+    Hash(Box<(Inputs, Arc<Ring>)>),
 }
 
 /// What the choice depends on, from request to request and from try to try.
@@ -80,7 +81,11 @@ impl Drop for Lease {
 }
 
 impl Balancer {
-    pub(crate) fn new(upstream: &Upstream, targets: Vec<(Endpoint, u16)>, cursors: Arc<Cursors>) -> Self {
+    pub(crate) fn new(
+        upstream: &Upstream,
+        targets: Vec<(Endpoint, u16)>,
+        (cursors, rings): (Arc<Cursors>, &Rings),
+    ) -> Self {
         let (endpoints, weights): (Vec<Endpoint>, Vec<u16>) = targets.into_iter().unzip();
         let choice = match upstream.algorithm {
             Algorithm::RoundRobin => Choice::Turns,
@@ -89,7 +94,7 @@ impl Balancer {
             Algorithm::ConsistentHashing => {
                 let names: Vec<String> = endpoints.iter().map(Endpoint::name).collect();
                 let targets = names.iter().map(String::as_str).zip(weights.iter().copied());
-                Choice::Hash(Box::new((Inputs::of(upstream), Ring::new(targets, upstream.slots))))
+                Choice::Hash(Box::new((Inputs::of(upstream), rings.get(upstream, targets))))
             }
         };
         let asked = super::health::are_used(upstream) && upstream.healthchecks.threshold > 0.0;
@@ -128,7 +133,7 @@ impl Balancer {
     }
 
     /// How much of the weight is healthy.
-    pub(crate) fn healthy_percentage(&self) -> f64 {
+    fn healthy_percentage(&self) -> f64 {
         let (mut healthy, mut total) = (0.0, 0.0);
         for (endpoint, weight) in self.endpoints.iter().zip(&self.weights) {
             let share = endpoint.watch.as_ref().map_or(1.0, |watch| watch.vitals.share());

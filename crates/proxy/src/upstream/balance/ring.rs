@@ -5,6 +5,36 @@
 //! hashing), so the others' order is not touched by one that leaves.
 
 use siphasher::sip::SipHasher13;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use uuid::Uuid;
+use weir_model::entity::Upstream;
+
+/// The rings that are in use, by upstream: services that lead to one share its ring, and so do snapshots.
+#[derive(Default)]
+pub(crate) struct Rings(Mutex<HashMap<Uuid, (u32, Weak<Ring>)>>);
+
+impl Rings {
+    /// The ring of these targets, by their names, which are to be distinct.
+    pub(super) fn get<'t>(
+        &self,
+        upstream: &Upstream,
+        targets: impl Iterator<Item = (&'t str, u16)>,
+    ) -> Arc<Ring> {
+        let seed = |(name, weight): (&str, u16)| Seed { hash: hash(name.as_bytes()), weight };
+        let targets: Box<[Seed]> = targets.map(seed).collect();
+        let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = rings.get(&upstream.id).filter(|(slots, _)| *slots == upstream.slots);
+        let known = known.and_then(|(_, ring)| ring.upgrade());
+        if let Some(same) = known.filter(|ring| ring.targets == targets) {
+            return same;
+        }
+        let ring = Arc::new(Ring::new(targets, upstream.slots));
+        rings.retain(|_, (_, ring)| ring.strong_count() > 0);
+        rings.insert(upstream.id, (upstream.slots, Arc::downgrade(&ring)));
+        ring
+    }
+}
 
 /// Where each hash leads.
 pub(super) struct Ring {
@@ -14,16 +44,15 @@ pub(super) struct Ring {
 }
 
 /// What a target's scores follow from.
+#[derive(PartialEq)]
 struct Seed {
     hash: u64,
     weight: u16,
 }
 
 impl Ring {
-    /// A ring of targets by their names, which are to be distinct.
-    pub(super) fn new<'t>(targets: impl Iterator<Item = (&'t str, u16)>, slots: u32) -> Ring {
-        let seed = |(name, weight): (&str, u16)| Seed { hash: hash(name.as_bytes()), weight };
-        let mut ring = Ring { slots: Box::default(), targets: targets.map(seed).collect() };
+    fn new(targets: Box<[Seed]>, slots: u32) -> Ring {
+        let mut ring = Ring { slots: Box::default(), targets };
         ring.slots =
             (0..u64::from(slots)).filter_map(|slot| Some(ring.best(slot, |_| true)? as u16)).collect();
         ring
@@ -75,7 +104,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn ring(targets: &[(String, u16)]) -> Ring {
-        Ring::new(targets.iter().map(|(name, weight)| (name.as_str(), *weight)), 1_000)
+        let seed = |(name, weight): &(String, u16)| Seed { hash: hash(name.as_bytes()), weight: *weight };
+        Ring::new(targets.iter().map(seed).collect(), 1_000)
     }
 
     fn targets() -> impl Strategy<Value = Vec<(String, u16)>> {
@@ -89,7 +119,7 @@ mod tests {
         fn a_target_that_leaves_moves_its_own_share_alone(targets in targets(), gone in any::<prop::sample::Index>()) {
             let gone = gone.index(targets.len());
             let whole = ring(&targets);
-            let mut left = targets.clone();
+            let mut left = targets;
             left.remove(gone);
             let smaller = ring(&left);
             for hash in 0..1_000 {

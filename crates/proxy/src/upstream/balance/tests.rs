@@ -28,7 +28,7 @@ impl Setting {
             (Endpoint { watch: watches.of(&format!("{host}:80")), ..endpoint }, *weight)
         };
         let targets = weights.iter().enumerate().map(endpoint).collect();
-        let balancer = Balancer::new(&upstream, targets, Arc::new(Cursors::new(1)));
+        let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
         Setting { upstream, retained, balancer, chance: Cell::new(1) }
     }
 

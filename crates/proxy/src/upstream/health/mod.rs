@@ -4,13 +4,13 @@
 //! a response that says nothing new writes nothing.
 
 mod checks;
-mod monitor;
+pub(crate) mod monitor;
 mod probe;
 mod tally;
 mod vitals;
 
 pub(crate) use checks::Outcome;
 pub use checks::are_used;
-pub(crate) use monitor::{Monitor, Watched};
+pub(crate) use monitor::Watched;
 pub(crate) use vitals::{AllVitals, Vitals, Watch, Watches};
 pub use vitals::{TargetVitals, mark, standing};

@@ -1,7 +1,6 @@
 //! Keeps the targets of watched upstreams in view: follows their names, and probes them as `healthchecks.active` says.
 //!
-//! One thread with its own runtime, started by the first configuration that watches anything, and a task for each
-//! upstream. A change of the configuration reaches the tasks without setting back the time of their next round.
+//! One thread with its own runtime, and a task for each upstream that is watched. A change of the configuration reaches the tasks without setting back the time of their next round.
 
 use super::probe::Probe;
 use super::vitals::{Watch, Watches};
@@ -10,11 +9,9 @@ use crate::tls::TlsError;
 use crate::worker::Node;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::LocalRuntime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet, spawn_local};
 use weir_model::Uuid;
@@ -72,30 +69,6 @@ impl Watched {
     }
 }
 
-/// The thread, once there is one, and what it is told.
-#[derive(Default)]
-pub(crate) struct Monitor(Mutex<Option<watch::Sender<Vec<Arc<Watched>>>>>);
-
-impl Monitor {
-    /// Watches these from now on, and no others.
-    pub(crate) fn follow(&self, node: &Arc<Node>, watched: &[Arc<Watched>]) -> io::Result<()> {
-        let mut thread = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(told) = &*thread {
-            told.send_replace(watched.to_vec());
-        } else if !watched.is_empty() {
-            let (told, news) = watch::channel(watched.to_vec());
-            let (node, runtime) = (node.clone(), LocalRuntime::new);
-            let run = move || match runtime() {
-                Ok(runtime) => runtime.block_on(run(node, news)),
-                Err(error) => tracing::error!("no target's health is watched: {error}"),
-            };
-            std::thread::Builder::new().name("weir-health".into()).spawn(run)?;
-            *thread = Some(told);
-        }
-        Ok(())
-    }
-}
-
 /// One upstream's task; ends with this.
 struct Task {
     told: watch::Sender<Arc<Watched>>,
@@ -108,7 +81,8 @@ impl Drop for Task {
     }
 }
 
-async fn run(node: Arc<Node>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
+/// Keeps those in view that it was told of last, until there is nobody left to tell it.
+pub(crate) async fn run(node: Arc<Node>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
         let watched = news.borrow_and_update().clone();

@@ -215,10 +215,12 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
 
 /// What is known of all targets, by their upstream's id and as they are written.
 #[derive(Default)]
-pub(crate) struct AllVitals(Mutex<HashMap<Uuid, HashMap<Box<str>, Arc<Vitals>>>>);
+pub(crate) struct AllVitals(Mutex<ByUpstream>);
+
+type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<Vitals>>>;
 
 impl AllVitals {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, HashMap<Box<str>, Arc<Vitals>>>> {
+    fn lock(&self) -> MutexGuard<'_, ByUpstream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -281,7 +283,8 @@ pub fn standing(retained: &Retained, upstream: Uuid, target: &str) -> TargetVita
     TargetVitals { addresses: retained.get::<AllVitals>().of(upstream, target).addresses() }
 }
 
-/// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now.
+/// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they
+/// could be found.
 pub fn mark(
     retained: &Retained,
     upstream: &Upstream,
@@ -290,7 +293,9 @@ pub fn mark(
     healthy: bool,
 ) {
     let vitals = retained.get::<AllVitals>().of(upstream.id, target);
-    vitals.follow(addresses);
+    if !addresses.is_empty() {
+        vitals.follow(addresses);
+    }
     for address in vitals.set(address, healthy) {
         tell(&upstream.name, target, address, healthy, format_args!("an operator says so"));
     }
