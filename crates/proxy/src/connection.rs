@@ -4,15 +4,20 @@ use crate::client::Http1;
 use crate::exchange::{Connection, Tls};
 use crate::io::Io;
 use crate::serve;
+use crate::tls::ClientCertificate;
 use crate::wire::Wire;
 use crate::worker::Worker;
+use rustls::server::Acceptor;
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
 /// it may pause; nginx's `lingering_time` and `lingering_timeout`.
@@ -20,16 +25,22 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
-pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, local: SocketAddr, tls: bool) {
+pub(crate) async fn run(
+    worker: Rc<Worker>,
+    tcp: std::net::TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    tls: bool,
+) {
     let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
     let _leave = Leave { worker: &worker, place };
     let number = worker.count_connection();
-    let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
+    let Ok(tcp) = TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
     let (io, tls) = if tls {
-        let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp));
-        let Ok(Ok(stream)) = tokio::time::timeout(timeout, accepted).await else { return };
-        let tls = agreed(stream.get_ref().1);
+        let accepted = Box::pin(handshake(&worker, tcp));
+        let Ok(Ok((stream, asked))) = tokio::time::timeout(timeout, accepted).await else { return };
+        let tls = agreed(stream.get_ref().1, asked);
         (Io::TlsServer(Box::new(stream)), Some(tls))
     } else {
         (Io::Tcp(tcp), None)
@@ -39,7 +50,21 @@ pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, lo
     exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
 }
 
-fn agreed(session: &rustls::ServerConnection) -> Tls {
+/// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
+async fn handshake(worker: &Worker, tcp: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
+    let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
+    if snapshot.asked.is_empty() {
+        drop(snapshot);
+        return Ok((TlsAcceptor::from(tls.config.clone()).accept(tcp).await?, false));
+    }
+    let begun = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+    let asked = snapshot.asked.includes(begun.client_hello().server_name());
+    drop(snapshot);
+    let config = if asked { &tls.asking } else { &tls.config };
+    Ok((begun.into_stream(config.clone()).await?, asked))
+}
+
+fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
     let cipher =
         session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
     Tls {
@@ -49,6 +74,8 @@ fn agreed(session: &rustls::ServerConnection) -> Tls {
             _ => "TLSv1.2",
         },
         cipher: cipher.replacen("TLS13_", "TLS_", 1),
+        asked,
+        client: session.peer_certificates().and_then(ClientCertificate::read).map(Rc::new),
     }
 }
 

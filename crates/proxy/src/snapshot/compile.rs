@@ -9,7 +9,7 @@ use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
-use crate::tls::{self, Certificates, CertifiedKey, Verify};
+use crate::tls::{self, Asked, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
 use std::cell::RefCell;
@@ -106,10 +106,12 @@ impl<'d> Compilation<'d> {
         let routes: Vec<&Arc<entity::Route>> = served.collect();
         let patterns = self.compiler.retained.get::<LastPatterns>();
         let router = self.router(&routes, &mut patterns.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let routes = routes.into_iter().map(|route| self.route(route, &services, &plugins)).collect();
+        let routes: Vec<_> = routes.into_iter().map(|route| self.route(route, &services, &plugins)).collect();
+        let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let consumer = |c: &Arc<entity::Consumer>| Consumer { id_text: text(c.id), entity: c.clone() };
         Some(Snapshot {
             router: router?,
+            asked: Asked::by(asking.map(|route| &*route.entity)),
             routes,
             consumers: self.document.consumers.iter().map(consumer).collect(),
             global: plugins.chain(None, None),

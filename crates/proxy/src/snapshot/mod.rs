@@ -9,7 +9,7 @@ mod tests;
 
 use crate::chain::Chain;
 use crate::route::Router;
-use crate::tls::Certificates;
+use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use std::ops::Deref;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub(crate) global: Chain,
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
+    /// Which clients are asked for certificates.
+    pub(crate) asked: Asked,
 }
 
 impl Snapshot {
@@ -38,6 +40,7 @@ impl Snapshot {
             consumers: Vec::new(),
             global: Chain::default(),
             certificates: Arc::new(self.certificates.none()),
+            asked: Asked::default(),
         }
     }
 }

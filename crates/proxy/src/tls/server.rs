@@ -1,5 +1,6 @@
 //! TLS towards clients.
 
+use super::client::AcceptAny;
 use super::{Certificates, CertifiedKey, Problem, Subject, TlsError, provider};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
@@ -76,31 +77,21 @@ impl TlsOptions {
 pub struct ServerTls {
     /// What connections are accepted with.
     pub config: Arc<ServerConfig>,
+    /// As `config`, but asks the client for a certificate. Its tickets are its own: a session that began without being
+    /// asked is not resumed here.
+    pub asking: Arc<ServerConfig>,
     current: Arc<Current>,
 }
 
 impl ServerTls {
     /// Makes the configuration that all listeners share.
     pub fn new(options: &TlsOptions, initial: impl Into<Arc<Certificates>>) -> Result<Self, TlsError> {
-        let settings = |problem| TlsError { subject: Subject::Settings, problem };
-        let refused = |error: rustls::Error| settings(Problem::Refused(error.to_string()));
-        let versions = options.versions();
-        if versions.is_empty() {
-            return Err(settings(Problem::NoProtocol));
-        }
         let current = Arc::new(Current(ArcSwap::new(initial.into())));
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&versions)
-            .map_err(refused)?
-            .with_no_client_auth()
-            .with_cert_resolver(current.clone());
-        config.alpn_protocols = options.alpn.clone();
-        config.ticketer = tickets(options.session_timeout).map_err(refused)?;
-        config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
-        // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
-        config.send_tls13_tickets = 1;
-        config.max_early_data_size = 0;
-        Ok(Self { config: Arc::new(config), current })
+        let config = |asks| {
+            let made = config(options, current.clone(), asks);
+            made.map_err(|problem| TlsError { subject: Subject::Settings, problem })
+        };
+        Ok(Self { config: config(false)?, asking: config(true)?, current })
     }
 
     /// Puts other certificates in force for the handshakes to come.
@@ -112,6 +103,28 @@ impl ServerTls {
     pub fn certificates(&self) -> Arc<Certificates> {
         self.current.0.load_full()
     }
+}
+
+fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<Arc<ServerConfig>, Problem> {
+    let refused = |error: rustls::Error| Problem::Refused(error.to_string());
+    let versions = options.versions();
+    if versions.is_empty() {
+        return Err(Problem::NoProtocol);
+    }
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_protocol_versions(&versions).map_err(refused)?;
+    let builder = match asks {
+        true => builder.with_client_cert_verifier(Arc::new(AcceptAny)),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(current);
+    config.alpn_protocols = options.alpn.clone();
+    config.ticketer = tickets(options.session_timeout).map_err(refused)?;
+    config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
+    // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
+    config.send_tls13_tickets = 1;
+    config.max_early_data_size = 0;
+    Ok(Arc::new(config))
 }
 
 #[derive(Debug)]
