@@ -12,6 +12,7 @@ BENCH_TOOLS := nginx haproxy
 PACKAGE_cc := gcc libc6-dev make
 PACKAGE_nginx := nginx-light
 PACKAGE_h2load := nghttp2-client
+PACKAGE_go := golang-go
 PACKAGE_perf := linux-perf
 PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
@@ -30,6 +31,13 @@ define need
 	fi
 endef
 
+# The conformance tests of HTTP/2, as the versions in go.mod make them.
+H2SPEC := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/h2spec)
+$(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
+	$(call need,go)
+	cd $(dir $<) && GOBIN=$(dir $@) go install github.com/summerwind/h2spec/cmd/h2spec
+	touch $@
+
 .PHONY: help
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,12 +49,12 @@ run: tools-rust ## Build in release mode, start the demo, and show what to try
 	exec "$${CARGO_TARGET_DIR:-target}/release/weir" demo
 
 .PHONY: test
-test: tools-rust ## Check formatting, lints, documentation and licences, and run every test
+test: tools-rust $(H2SPEC) ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS))
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
-	$(CARGO) test --workspace --locked
+	H2SPEC=$(H2SPEC) $(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: bench

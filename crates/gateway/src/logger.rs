@@ -63,6 +63,11 @@ fn is_audit(metadata: &Metadata<'_>) -> bool {
     metadata.target() == AUDIT && *metadata.level() <= AUDIT_LEVEL
 }
 
+/// What the HTTP/2 library says, even by warnings, is what any peer can make it say: of use to who looks for a fault.
+fn is_of_peers(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with("h2::")
+}
+
 struct Logger {
     sink: Mutex<Box<dyn Write + Send>>,
 }
@@ -70,7 +75,9 @@ struct Logger {
 /// Events are written; spans are not used here, and go unnoticed.
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        is_audit(metadata) || *metadata.level() <= most_verbose()
+        let most = most_verbose();
+        is_audit(metadata)
+            || (*metadata.level() <= most && (most >= LevelFilter::DEBUG || !is_of_peers(metadata)))
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -150,7 +150,7 @@ impl Node {
         let (plugins, unknown_plugins) = plugins(&settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings
-            .chain(not_in_force(&settings, &given))
+            .chain(not_in_force(&given))
             .chain(store::unused(&settings, &given))
             .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();

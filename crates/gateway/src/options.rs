@@ -1,12 +1,12 @@
 //! What the data plane is told of the settings.
-use crate::settings::{self, AccessLogFormat, DnsRecord, Headers, Listen, LogTarget, Settings};
+use crate::settings::{self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
-use weir_proxy::{AddedHeaders, KeepAlive, Options, Own};
+use weir_proxy::{AddedHeaders, Http2Options, KeepAlive, Options, Own};
 
 /// Settings that are read and checked, and not acted on by this version.
 const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
@@ -42,6 +42,14 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         },
         resolver: resolver(settings),
         tls: tls(settings),
+        http2: Http2Options {
+            max_concurrent_streams: settings.http2_max_concurrent_streams,
+            max_header_list_size: size(settings.http2_max_header_list_size),
+            body_preread_size: size(settings.http2_body_preread_size),
+            connection_window_size: size(settings.http2_connection_window_size),
+            max_resets: settings.http2_max_resets,
+            ping_interval: settings.http2_ping_interval,
+        },
         trusted_ips: settings.trusted_ips.clone(),
         real_ip_header: settings.real_ip_header.0.clone(),
         real_ip_recursive: settings.real_ip_recursive,
@@ -50,6 +58,11 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         own,
         ..Options::default()
     }
+}
+
+/// A number of bytes, as much of it as HTTP/2 can say.
+fn size(bytes: Bytes) -> u32 {
+    bytes.0.min(i32::MAX as u64) as u32
 }
 
 /// Where clients connect: Kong's, then APISIX's.
@@ -87,8 +100,8 @@ fn target(path: &Path) -> Target {
 }
 
 fn listen(listen: &Listen) -> weir_proxy::Listen {
-    let Listen { address, ssl, backlog, .. } = *listen;
-    weir_proxy::Listen { address, tls: ssl, backlog: backlog.unwrap_or(BACKLOG) }
+    let Listen { address, ssl, http2, backlog } = *listen;
+    weir_proxy::Listen { address, tls: ssl, http2, backlog: backlog.unwrap_or(BACKLOG) }
 }
 
 fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
@@ -118,7 +131,6 @@ pub(crate) fn tls(settings: &Settings) -> TlsOptions {
         session_timeout: settings.ssl_session_timeout,
         session_cache: usize::try_from(settings.ssl_session_cache_size.0 / SESSION_BYTES)
             .unwrap_or(usize::MAX),
-        ..TlsOptions::default()
     }
 }
 
@@ -159,12 +171,8 @@ pub(crate) fn trusted_certificate_files(names: &[String]) -> Vec<PathBuf> {
 }
 
 /// A warning that names what was given and has no effect yet.
-pub(crate) fn not_in_force(settings: &Settings, given: &[&str]) -> Option<String> {
-    let mut names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
-    if given.contains(&"proxy_listen") {
-        let listeners = &settings.proxy_listen.0;
-        names.extend(listeners.iter().any(|listen| listen.http2).then_some("proxy_listen's http2"));
-    }
+pub(crate) fn not_in_force(given: &[&str]) -> Option<String> {
+    let names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
     (!names.is_empty()).then(|| format!("settings accepted but not yet in force: {}", names.join(", ")))
 }
 

@@ -1,6 +1,7 @@
 //! What requests and responses share.
 
-/// The version of a message; the only two that share this syntax.
+/// The version of a message. Only the first two share this crate's syntax; a head that came by HTTP/2 is
+/// [assembled](crate::RequestHead::assemble).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     /// HTTP/1.0
@@ -8,6 +9,8 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 /// A request's method, recognised once. Methods are case-sensitive: `get` is [`Method::Other`].

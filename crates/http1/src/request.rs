@@ -56,6 +56,35 @@ impl RequestHead {
         Ok(Some(end))
     }
 
+    /// Fills the head with a request that came in pieces, as HTTP/2 brings it. Method, target and authority are checked
+    /// as [`RequestHead::parse`] checks them; the authority becomes Host. The fields and the framing are the caller's to
+    /// add.
+    pub fn assemble(
+        &mut self,
+        method: &str,
+        target: &str,
+        authority: &str,
+        limits: &Limits,
+    ) -> Result<(), Reject> {
+        self.clear();
+        if target.len() > limits.max_target_bytes {
+            return Err(Reject::TargetTooLong);
+        }
+        self.method = Method::of(method);
+        let split = Target::split(self.method, target)?;
+        if self.method != Method::Connect && split.authority.is_some() {
+            return Err(Reject::Target);
+        }
+        if !is_authority(authority.as_bytes()) {
+            return Err(Reject::Authority);
+        }
+        self.headers.append_known(Known::Host, "Host", authority.as_bytes());
+        self.line.fill(method, target, split);
+        (self.version, self.framing) = (Version::Http2, Framing::None);
+        (self.keep_alive, self.expect_continue, self.upgrade) = (true, false, false);
+        Ok(())
+    }
+
     /// Empties the head and forgets one that was begun; the memory is kept.
     pub fn clear(&mut self) {
         self.scan.reset();

@@ -1,6 +1,6 @@
 //! Headers on their own, and what is shown and written of messages.
 
-use weir_http1::{BodyDecoder, Framing, Headers, Known, Limits, Reject, RequestHead, encode};
+use weir_http1::{BodyDecoder, Framing, Headers, Known, Limits, Reject, RequestHead, Version, encode};
 
 fn headers(fields: &[(&str, &str)]) -> Headers {
     let mut headers = Headers::new();
@@ -164,5 +164,26 @@ fn names_may_hold_every_token_character_and_no_other() {
         headers.append([b'x', byte], b"1");
         let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         assert_eq!(headers.len() == 1, is_token, "{byte:#x}");
+    }
+}
+
+#[test]
+fn a_head_that_comes_in_pieces_is_checked_as_a_parsed_one() {
+    let limits = Limits { max_target_bytes: 8, ..Limits::default() };
+    let assemble = |method, target, authority| {
+        let mut head = RequestHead::default();
+        head.assemble(method, target, authority, &limits).map(|()| head)
+    };
+    let head = assemble("PUT", "/a?b", "a:80").unwrap();
+    assert_eq!((head.method_str(), head.path(), head.query()), ("PUT", "/a", Some("b")));
+    assert_eq!((head.host(), head.version, head.framing), (Some("a:80"), Version::Http2, Framing::None));
+    assert_eq!(assemble("OPTIONS", "*", "a").unwrap().path(), "*");
+    assert_eq!(assemble("GET", "/12345678", "a").unwrap_err(), Reject::TargetTooLong);
+    for target in ["http://b", "*", "b", "a:1"] {
+        assert_eq!(assemble("GET", target, "a").unwrap_err(), Reject::Target, "{target}");
+    }
+    assert_eq!(assemble("GET", "/#a", "a").unwrap_err(), Reject::TargetFragment);
+    for authority in ["", "u@a", "a b", "a:x"] {
+        assert_eq!(assemble("GET", "/", authority).unwrap_err(), Reject::Authority, "{authority}");
     }
 }

@@ -178,6 +178,8 @@ pub(crate) enum Failure {
     /// The client left.
     ClientGone,
     MethodNotAllowed,
+    /// The request needs a connection that is made for its host.
+    Misdirected,
     /// The gateway itself failed: a panic, which is a defect.
     Internal,
     NoRoute,
@@ -202,6 +204,7 @@ impl Failure {
             Failure::ClientTimeout => (408, "Request timeout"),
             Failure::ClientGone => (499, "Client closed request"),
             Failure::MethodNotAllowed => (405, "Method not allowed"),
+            Failure::Misdirected => (421, "Misdirected request"),
             Failure::Internal => (500, "An unexpected error occurred"),
             Failure::NoRoute => (404, "no Route matched with those values"),
             Failure::NoService => (503, "no Service found with those values"),
@@ -241,6 +244,7 @@ impl fmt::Display for Failure {
             Failure::ClientTimeout => f.write_str("the client did not send its request in time"),
             Failure::ClientGone => f.write_str("the client left"),
             Failure::MethodNotAllowed => f.write_str("the method is not proxied"),
+            Failure::Misdirected => f.write_str("the connection was made for another host"),
             Failure::Internal => f.write_str("the gateway failed; this is a defect"),
             Failure::NoRoute => f.write_str("no route matched"),
             Failure::NoService => f.write_str("the route has no service, and no plugin answered"),

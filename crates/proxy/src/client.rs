@@ -3,6 +3,7 @@
 use crate::answer::Failure;
 use crate::deadline::Deadline;
 use crate::exchange::Exchange;
+use crate::http2::PREFACE;
 use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};
@@ -47,6 +48,8 @@ pub(crate) trait Client {
     }
     /// The timer of this exchange.
     fn deadline(&mut self) -> &mut Deadline;
+    /// Whether the response's head is on its way.
+    fn has_begun(&self) -> bool;
     /// The connection must end with this exchange.
     fn close_after(&mut self);
     /// What was sent must not look complete: ends the connection with nothing more.
@@ -56,14 +59,23 @@ pub(crate) trait Client {
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 const NOTHING: KnownSet = KnownSet::of(&[]);
 
+/// Whether a client that was taken to speak HTTP/1.1 may turn out to speak HTTP/2.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preface {
+    Refused,
+    Allowed,
+    Found,
+}
+
 /// A client that speaks HTTP/1.1 or 1.0.
 pub(crate) struct Http1 {
     pub(crate) wire: Wire,
     pub(crate) deadline: Deadline,
     pub(crate) keep_alive: bool,
     pub(crate) aborted: bool,
-    /// Whether the response's head is on its way.
-    pub(crate) begun: bool,
+    /// Whether the client begins with HTTP/2, where it may.
+    pub(crate) preface: Preface,
+    begun: bool,
     framing: Framing,
     version: Version,
     head_request: bool,
@@ -77,6 +89,7 @@ impl Http1 {
             deadline: Deadline::default(),
             keep_alive: false,
             aborted: false,
+            preface: Preface::Refused,
             begun: false,
             framing: Framing::None,
             version: Version::Http11,
@@ -93,7 +106,16 @@ impl Http1 {
         self.head_request = head.method == weir_http1::Method::Head;
         self.expects_continue = head.expect_continue;
         self.begun = false;
+        self.preface = Preface::Refused;
         self.wire.begin_reading(head.framing);
+    }
+
+    /// Whether what cannot be a request begins HTTP/2.
+    pub(crate) fn finds_preface(&mut self) -> bool {
+        if self.preface == Preface::Allowed && self.wire.inbox.bytes().starts_with(PREFACE) {
+            self.preface = Preface::Found;
+        }
+        self.preface == Preface::Found
     }
 }
 
@@ -183,7 +205,7 @@ impl Client for Http1 {
         match (self.keep_alive, self.version) {
             (false, _) => encode::header(out, b"Connection", b"close"),
             (true, Version::Http10) => encode::header(out, b"Connection", b"keep-alive"),
-            (true, Version::Http11) => {}
+            (true, Version::Http11 | Version::Http2) => {}
         }
         encode::end(out);
         let head = out.len() - before;
@@ -223,6 +245,10 @@ impl Client for Http1 {
 
     fn deadline(&mut self) -> &mut Deadline {
         &mut self.deadline
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
     }
 
     fn close_after(&mut self) {

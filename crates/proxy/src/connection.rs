@@ -1,10 +1,12 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
-use crate::client::Http1;
+use crate::client::{Http1, Preface};
 use crate::exchange::{Connection, Tls};
+use crate::http2;
 use crate::io::Io;
+use crate::options::Listen;
 use crate::serve;
-use crate::tls::ClientCertificate;
+use crate::tls::{ClientCertificate, HTTP2};
 use crate::wire::Wire;
 use crate::worker::Worker;
 use rustls::server::Acceptor;
@@ -30,37 +32,46 @@ pub(crate) async fn run(
     tcp: std::net::TcpStream,
     peer: SocketAddr,
     local: SocketAddr,
-    tls: bool,
+    listen: Listen,
 ) {
     let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
     let _leave = Leave { worker: &worker, place };
     let number = worker.count_connection();
     let Ok(tcp) = TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
-    let (io, tls) = if tls {
-        let accepted = Box::pin(handshake(&worker, tcp));
+    let (io, tls, http2) = if listen.tls {
+        let accepted = Box::pin(handshake(&worker, tcp, listen.http2));
         let Ok(Ok((stream, asked))) = tokio::time::timeout(timeout, accepted).await else { return };
-        let tls = agreed(stream.get_ref().1, asked);
-        (Io::TlsServer(Box::new(stream)), Some(tls))
+        let session = stream.get_ref().1;
+        let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
+        (Io::TlsServer(Box::new(stream)), Some(tls), http2)
     } else {
-        (Io::Tcp(tcp), None)
+        (Io::Tcp(tcp), None, false)
     };
     let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
     let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
-    exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
+    if http2 {
+        return Box::pin(http2::serve(&worker, io.into(), connection)).await;
+    }
+    let mut client = Http1::new(Wire::new(io));
+    if listen.http2 && !listen.tls {
+        client.preface = Preface::Allowed;
+    }
+    exchanges(&worker, client, connection).await;
 }
 
 /// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
-async fn handshake(worker: &Worker, tcp: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
+async fn handshake(worker: &Worker, tcp: TcpStream, http2: bool) -> io::Result<(TlsStream<TcpStream>, bool)> {
     let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
+    let plain = if http2 { &tls.http2 } else { &tls.config };
     if snapshot.asked.is_empty() {
         drop(snapshot);
-        return Ok((TlsAcceptor::from(tls.config.clone()).accept(tcp).await?, false));
+        return Ok((TlsAcceptor::from(plain.clone()).accept(tcp).await?, false));
     }
     let begun = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
     let asked = snapshot.asked.includes(begun.client_hello().server_name());
     drop(snapshot);
-    let config = if asked { &tls.asking } else { &tls.config };
+    let config = if asked { tls.asking(http2) } else { plain };
     Ok((begun.into_stream(config.clone()).await?, asked))
 }
 
@@ -115,6 +126,10 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection
             Some(end) => idle_since = end,
             None => break,
         }
+    }
+    if client.preface == Preface::Found {
+        connection.requests.set(0);
+        return Box::pin(http2::serve(worker, client.wire.into(), connection)).await;
     }
     if !client.aborted {
         linger(&mut client).await;

@@ -4,7 +4,7 @@ use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
 use crate::route::{push_encoded, upstream_path};
 use std::borrow::Cow;
-use weir_http1::{Framing, Known, KnownSet, encode};
+use weir_http1::{Framing, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};
 
 /// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
@@ -76,7 +76,10 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     for earlier in exchange.request.headers.get_all_known(Known::Via) {
         encode::header(out, b"Via", earlier);
     }
-    out.extend_from_slice(b"Via: 1.1 weir\r\n");
+    out.extend_from_slice(match exchange.request.version {
+        Version::Http2 => b"Via: 2 weir\r\n",
+        _ => b"Via: 1.1 weir\r\n",
+    });
     if ask.worker.options.headers.request_id_upstream {
         encode::header(out, b"X-Kong-Request-Id", exchange.id);
     }

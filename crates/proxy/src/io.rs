@@ -64,15 +64,13 @@ impl Io {
         each!(self, io => Pin::new(io).poll_write(cx, bytes))
     }
 
-    /// Writes some of two pieces at once.
-    pub(crate) fn poll_write_both(
+    /// Writes some of several pieces at once.
+    pub(crate) fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
-        first: &[u8],
-        second: &[u8],
+        pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let slices = [IoSlice::new(first), IoSlice::new(second)];
-        each!(self, io => Pin::new(io).poll_write_vectored(cx, &slices))
+        each!(self, io => Pin::new(io).poll_write_vectored(cx, pieces))
     }
 
     /// Hands what a TLS session still holds to the socket.

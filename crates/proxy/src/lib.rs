@@ -21,6 +21,7 @@ mod exchange;
 mod fingerprint;
 mod forward;
 mod head;
+mod http2;
 mod io;
 mod options;
 mod own;
@@ -40,6 +41,7 @@ mod worker;
 
 pub use answer::Answer;
 pub use exchange::{ConsumerIndex, Credential, Exchange, Source, Timing};
+pub use http2::Http2Options;
 pub use options::{AddedHeaders, Listen, Network, Options};
 pub use own::{Origin, Own, OwnPaths, OwnRequest};
 pub use proxy::{Proxy, StartError, Totals};

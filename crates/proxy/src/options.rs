@@ -1,5 +1,6 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
+use crate::http2::Http2Options;
 use crate::own::Own;
 use crate::tls::TlsOptions;
 use crate::upstream::pool::KeepAlive;
@@ -37,6 +38,8 @@ pub struct Options {
     pub resolver: ResolverOptions,
     /// TLS towards clients.
     pub tls: TlsOptions,
+    /// HTTP/2 towards clients.
+    pub http2: Http2Options,
     /// Whose forwarded headers are believed.
     pub trusted_ips: Vec<Network>,
     /// The header that a trusted peer names the client in.
@@ -68,6 +71,7 @@ impl Default for Options {
             upstream_keepalive: KeepAlive::default(),
             resolver: ResolverOptions::default(),
             tls: TlsOptions::default(),
+            http2: Http2Options::default(),
             trusted_ips: Vec::new(),
             real_ip_header: "X-Real-IP".into(),
             real_ip_recursive: false,
@@ -85,6 +89,8 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Whether clients speak TLS there.
     pub tls: bool,
+    /// Whether they may speak HTTP/2: over TLS where they agree on it, otherwise by beginning with it.
+    pub http2: bool,
     /// How many connections may wait to be accepted.
     pub backlog: u32,
 }

@@ -76,9 +76,9 @@ pub struct Totals {
 impl Proxy {
     /// Starts listening and serving.
     pub fn start(options: Options, access_log: AccessLog, snapshot: Snapshot) -> Result<Self, StartError> {
-        let listeners: Vec<(TcpListener, bool)> =
+        let listeners: Vec<(TcpListener, Listen)> =
             options.listen.iter().map(listen).collect::<Result<_, _>>()?;
-        let address = |(listener, tls): &(TcpListener, bool)| Ok((listener.local_addr()?, *tls));
+        let address = |(listener, listen): &(TcpListener, Listen)| Ok((listener.local_addr()?, listen.tls));
         let addresses =
             listeners.iter().map(address).collect::<io::Result<_>>().map_err(StartError::System)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
@@ -105,7 +105,7 @@ impl Proxy {
 
     fn start_threads(
         &mut self,
-        listeners: Vec<(TcpListener, bool)>,
+        listeners: Vec<(TcpListener, Listen)>,
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
@@ -206,7 +206,7 @@ fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result
     })
 }
 
-fn listen(listen: &Listen) -> Result<(TcpListener, bool), StartError> {
+fn listen(listen: &Listen) -> Result<(TcpListener, Listen), StartError> {
     let open = || {
         let socket = Socket::new(Domain::for_address(listen.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -218,7 +218,7 @@ fn listen(listen: &Listen) -> Result<(TcpListener, bool), StartError> {
         socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
         Ok(TcpListener::from(socket))
     };
-    open().map(|listener| (listener, listen.tls)).map_err(|error| StartError::Listen(listen.address, error))
+    open().map(|listener| (listener, *listen)).map_err(|error| StartError::Listen(listen.address, error))
 }
 
 /// Hands each connection to the worker that has the fewest.
@@ -230,12 +230,12 @@ struct Acceptor {
 
 impl Acceptor {
     /// Accepts until told to close; `closed` is kept until every listener is.
-    async fn run(self, listeners: Vec<(TcpListener, bool)>, closed: watch::Receiver<bool>) {
-        let accept = |(listener, tls)| {
+    async fn run(self, listeners: Vec<(TcpListener, Listen)>, closed: watch::Receiver<bool>) {
+        let accept = |(listener, listen)| {
             let (acceptor, mut closed) = (self.clone(), closed.clone());
             tokio::task::spawn_local(async move {
                 tokio::select! {
-                    result = acceptor.accept(listener, tls) => {
+                    result = acceptor.accept(listener, listen) => {
                         if let Err(error) = result {
                             tracing::error!("a listener failed: {error}");
                         }
@@ -251,7 +251,7 @@ impl Acceptor {
         drop(closed);
     }
 
-    async fn accept(&self, listener: TcpListener, tls: bool) -> io::Result<()> {
+    async fn accept(&self, listener: TcpListener, listen: Listen) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let mut complaint = Complaint::default();
         loop {
@@ -261,7 +261,7 @@ impl Acceptor {
                 continue;
             }
             match listener.accept().await {
-                Ok((tcp, peer)) => self.hand_over(tcp, peer, tls),
+                Ok((tcp, peer)) => self.hand_over(tcp, peer, listen),
                 Err(error) if is_momentary(&error) => {}
                 Err(error) => {
                     complaint.log(format_args!("{error}"));
@@ -275,13 +275,13 @@ impl Acceptor {
         self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
     }
 
-    fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, tls: bool) {
+    fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, listen: Listen) {
         let loads = self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
         let Some((index, _)) = loads.enumerate().min_by_key(|(_, connections)| *connections) else { return };
         let prepared = tcp.set_nodelay(true).and_then(|()| Ok((tcp.local_addr()?, tcp.into_std()?)));
         if let Ok((local, tcp)) = prepared {
             self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
-            let _ = self.workers[index].send(Command::Serve(tcp, peer, local, tls));
+            let _ = self.workers[index].send(Command::Serve(tcp, peer, local, listen));
         }
     }
 }

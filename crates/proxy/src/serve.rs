@@ -23,7 +23,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Framing, Known, Method, Reject, RequestHead};
+use weir_http1::{Framing, Known, Method, Reject, RequestHead, ResponseHead};
 
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
@@ -47,26 +47,44 @@ pub(crate) async fn next(
     if most != 0 && connection.requests.get() >= most {
         client.close_after();
     }
-    let origin = (worker.index, worker.request_id());
-    let mut exchange = Exchange::new(connection, worker.snapshot(), origin, (request, response));
-    match read {
-        Ok(head_bytes) => {
-            exchange.bytes_in = head_bytes as u64;
-            guarded(worker, client, &mut exchange).await;
-        }
-        Err(failure) => {
-            client.close_after();
-            let snapshot = exchange.snapshot.clone();
-            answer(worker, client, &mut exchange, &snapshot.global, failure.answer()).await;
-            finish(worker, &mut exchange, &snapshot.global);
-        }
-    }
+    let mut exchange = begin(worker, connection, (request, response));
+    one(worker, client, &mut exchange, read).await;
     worker.keep_heads(exchange.request, exchange.response);
     exchange.timing.end.filter(|_| client.keep_alive && client.body_is_done())
 }
 
+/// An exchange whose request has arrived.
+pub(crate) fn begin(
+    worker: &Worker,
+    connection: &Rc<Connection>,
+    heads: (RequestHead, ResponseHead),
+) -> Exchange {
+    Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads)
+}
+
+/// Serves a request whose head took so many bytes, or refuses it.
+pub(crate) async fn one<C: Client>(
+    worker: &Rc<Worker>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    read: Result<usize, Failure>,
+) {
+    match read {
+        Ok(head_bytes) => {
+            exchange.bytes_in = head_bytes as u64;
+            guarded(worker, client, exchange).await;
+        }
+        Err(failure) => {
+            client.close_after();
+            let snapshot = exchange.snapshot.clone();
+            answer(worker, client, exchange, &snapshot.global, failure.answer()).await;
+            finish(worker, exchange, &snapshot.global);
+        }
+    }
+}
+
 /// Serves a request such that a panic is this request's failure and nobody else's.
-async fn guarded(worker: &Rc<Worker>, client: &mut Http1, exchange: &mut Exchange) {
+async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut Exchange) {
     let served = {
         let mut serving = pin!(serve(worker, client, exchange));
         poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(cx))) {
@@ -77,10 +95,10 @@ async fn guarded(worker: &Rc<Worker>, client: &mut Http1, exchange: &mut Exchang
     };
     if served.is_err() {
         tracing::error!(request_id = exchange.id(), "{}", Failure::Internal);
-        let begun = client.begun;
-        client.abort();
-        if !begun {
-            client.aborted = false;
+        if client.has_begun() {
+            client.abort();
+        } else {
+            client.close_after();
             answer(worker, client, exchange, &Chain::default(), Failure::Internal.answer()).await;
         }
         // Without the hooks: one of them may have been what failed.
@@ -106,6 +124,7 @@ async fn read_head(
                     return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
                 }
                 Ok(None) => {}
+                Err(_) if client.finds_preface() => return None,
                 Err(reject) => return Some(Err(Failure::Rejected(reject))),
             }
             if !std::mem::replace(&mut begun, true) {

@@ -92,7 +92,11 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         time: SystemTime::now(),
         method: exchange.request.method_str().as_bytes(),
         target: logged_target(worker, exchange).as_bytes(),
-        version: if exchange.request.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        version: match exchange.request.version {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        },
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),
         tls: tls.map(|tls| access_log::Tls { version: tls.version, cipher: &tls.cipher }),

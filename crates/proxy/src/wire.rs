@@ -3,7 +3,7 @@
 
 use crate::buffer::{Buffer, Outbox};
 use crate::io::Io;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use weir_http1::{BodyDecoder, Framing, Reject, encode};
@@ -165,7 +165,9 @@ impl Wire {
             return Poll::Ready(Ok(n));
         }
         let waiting = self.outbox.pending().len();
-        let n = non_zero(ready!(self.io.poll_write_both(cx, self.outbox.pending(), data))?)?;
+        let n = non_zero(ready!(
+            self.io.poll_write_vectored(cx, &[IoSlice::new(self.outbox.pending()), IoSlice::new(data)])
+        )?)?;
         self.touched = true;
         self.outbox.wrote(n.min(waiting));
         if n <= waiting {

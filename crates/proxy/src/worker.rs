@@ -3,7 +3,7 @@
 use crate::access_log::{AccessLog, WorkerLog};
 use crate::connection;
 use crate::io::Duplex;
-use crate::options::Options;
+use crate::options::{Listen, Options};
 use crate::snapshot::{Held, Snapshot};
 use crate::tls::ServerTls;
 use crate::upstream::pool::Pool;
@@ -44,7 +44,7 @@ pub(crate) struct Load {
 /// What a worker is told from outside.
 pub(crate) enum Command {
     /// Serve this connection.
-    Serve(TcpStream, SocketAddr, SocketAddr, bool),
+    Serve(TcpStream, SocketAddr, SocketAddr, Listen),
     /// Put the snapshot in force, then say so.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
@@ -120,8 +120,8 @@ impl Worker {
         spawn_local(async move { log.access_log.flush_regularly().await });
         while let Some(command) = commands.recv().await {
             match command {
-                Command::Serve(tcp, peer, local, tls) => {
-                    spawn_local(connection::run(self.clone(), tcp, peer, local, tls));
+                Command::Serve(tcp, peer, local, listen) => {
+                    spawn_local(connection::run(self.clone(), tcp, peer, local, listen));
                 }
                 Command::Publish(snapshot, done) => {
                     *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));

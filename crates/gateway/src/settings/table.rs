@@ -143,6 +143,20 @@ settings! {
     keepalive_timeout: Duration = "75s" | "nginx_http_keepalive_timeout" | "nginx_proxy_keepalive_timeout";
     /// How many requests a connection of a client may carry.
     keepalive_requests: u32 = "10000" | "nginx_http_keepalive_requests" | "nginx_proxy_keepalive_requests";
+    /// How many requests of one connection over HTTP/2 are served at a time; more are refused.
+    http2_max_concurrent_streams: u32 = "128" | "nginx_http_http2_max_concurrent_streams" | "nginx_proxy_http2_max_concurrent_streams";
+    /// How many bytes the fields of a request over HTTP/2 may have, with 32 more for each; a longer one gets 431.
+    http2_max_header_list_size: Bytes = "64k";
+    /// How much of the body of a request over HTTP/2 a client may send before it is asked for.
+    http2_body_preread_size: Bytes = "64k" | "nginx_http_http2_body_preread_size" | "nginx_proxy_http2_body_preread_size";
+    /// The same for all requests of one connection together.
+    http2_connection_window_size: Bytes = "1m";
+    /// How many requests a client may take back on one connection over HTTP/2 before it has their responses, where it
+    /// does so with more than half of them; then the connection is closed.
+    http2_max_resets: u32 = "256";
+    /// How often a client with requests under way over HTTP/2 is asked whether it is still there; one that has not said
+    /// so until it would be asked again has its connection closed; 0 asks nobody.
+    http2_ping_interval: Duration = "30s";
     /// How many idle connections a worker keeps to each target; 0 keeps none.
     upstream_keepalive_pool_size: u32 = "512";
     /// How many requests a connection to a target may carry; 0 is no limit.

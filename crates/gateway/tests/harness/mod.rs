@@ -12,6 +12,7 @@ mod cases;
 mod declarative;
 mod gateway;
 mod http;
+pub mod http2;
 mod openssl;
 mod postgres;
 mod upstream;

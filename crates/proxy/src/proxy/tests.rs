@@ -6,7 +6,7 @@ use crate::testing::Gateway;
 use std::net::TcpStream;
 
 fn start(options: Options) -> Proxy {
-    let listen = |tls| Listen { address: ([127, 0, 0, 1], 0).into(), tls, backlog: 16 };
+    let listen = |tls| Listen { address: ([127, 0, 0, 1], 0).into(), tls, http2: false, backlog: 16 };
     let options = Options { listen: vec![listen(false), listen(true)], ..options };
     let log = AccessLog::open(Target::Stderr, Format::Off).unwrap();
     Proxy::start(options, log, Gateway::new().snapshot()).unwrap()

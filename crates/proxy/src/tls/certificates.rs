@@ -123,6 +123,11 @@ impl Certificates {
         self.by_id.get(&id).map(|pair| pair.first.clone())
     }
 
+    /// Whether two names are served by certificates of their own, and not by the same one.
+    pub(crate) fn differ(&self, one: &str, other: &str) -> bool {
+        matches!((self.pair(one), self.pair(other)), (Some(one), Some(other)) if !Arc::ptr_eq(one, other))
+    }
+
     /// Kong's order: the exact name, `*.example.com`, `example.*`, `*`. A wildcard stands for exactly one label, and
     /// the leftmost one only of names with at least three.
     fn pair(&self, server_name: &str) -> Option<&Arc<Pair>> {

@@ -1,6 +1,6 @@
 //! TLS towards upstreams.
 
-use super::{CertifiedKey, Problem, Subject, TlsError, provider};
+use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::verify_tls13_signature_with_raw_key;
@@ -57,7 +57,7 @@ pub fn client_config(
         Some(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
         None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP1.to_vec()];
     config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(RESUMABLE_SERVERS)));
     Ok(Arc::new(config))
 }

@@ -1,6 +1,6 @@
 //! TLS on the listeners that operators connect to.
 
-use super::{CertifiedKey, Problem, Subject, TlsError, TlsOptions, provider};
+use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, TlsOptions, provider};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
@@ -17,7 +17,7 @@ pub fn server_config(
     let builder =
         builder(options, authorities).map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certificate)));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP1.to_vec()];
     Ok(Arc::new(config))
 }
 

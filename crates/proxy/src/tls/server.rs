@@ -1,7 +1,7 @@
 //! TLS towards clients.
 
 use super::client::AcceptAny;
-use super::{Certificates, CertifiedKey, Problem, Subject, TlsError, provider};
+use super::{Certificates, CertifiedKey, HTTP1, HTTP2, Problem, Subject, TlsError, provider};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache};
@@ -43,8 +43,6 @@ pub struct TlsOptions {
     /// How many sessions are kept for TLS 1.2 clients that know no tickets, until others push them out. Tickets cost
     /// no memory here.
     pub session_cache: usize,
-    /// The protocols offered by ALPN, the preferred one first.
-    pub alpn: Vec<Vec<u8>>,
 }
 
 impl Default for TlsOptions {
@@ -54,7 +52,6 @@ impl Default for TlsOptions {
             cipher_suites: CipherSuites::Intermediate,
             session_timeout: Duration::from_secs(24 * 60 * 60),
             session_cache: 1024,
-            alpn: vec![b"http/1.1".to_vec()],
         }
     }
 }
@@ -77,9 +74,10 @@ impl TlsOptions {
 pub struct ServerTls {
     /// What connections are accepted with.
     pub config: Arc<ServerConfig>,
-    /// As `config`, but asks the client for a certificate. Its tickets are its own: a session that began without being
-    /// asked is not resumed here.
-    pub asking: Arc<ServerConfig>,
+    /// The same, with HTTP/2 offered and preferred.
+    pub http2: Arc<ServerConfig>,
+    asking: Arc<ServerConfig>,
+    asking_http2: Arc<ServerConfig>,
     current: Arc<Current>,
 }
 
@@ -87,11 +85,21 @@ impl ServerTls {
     /// Makes the configuration that all listeners share.
     pub fn new(options: &TlsOptions, initial: impl Into<Arc<Certificates>>) -> Result<Self, TlsError> {
         let current = Arc::new(Current(ArcSwap::new(initial.into())));
-        let config = |asks| {
-            let made = config(options, current.clone(), asks);
-            made.map_err(|problem| TlsError { subject: Subject::Settings, problem })
+        let made = |asks| {
+            let config = config(options, current.clone(), asks);
+            let http1 = config.map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
+            let mut http2 = http1.clone();
+            http2.alpn_protocols.insert(0, HTTP2.to_vec());
+            Ok((Arc::new(http1), Arc::new(http2)))
         };
-        Ok(Self { config: config(false)?, asking: config(true)?, current })
+        let ((config, http2), (asking, asking_http2)) = (made(false)?, made(true)?);
+        Ok(Self { config, http2, asking, asking_http2, current })
+    }
+
+    /// The same, but asking the client for a certificate. Tickets of one are no use with the other: a session that began
+    /// without the question is not resumed past it.
+    pub(crate) fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
+        if http2 { &self.asking_http2 } else { &self.asking }
     }
 
     /// Puts other certificates in force for the handshakes to come.
@@ -105,7 +113,7 @@ impl ServerTls {
     }
 }
 
-fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<Arc<ServerConfig>, Problem> {
+fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<ServerConfig, Problem> {
     let refused = |error: rustls::Error| Problem::Refused(error.to_string());
     let versions = options.versions();
     if versions.is_empty() {
@@ -118,13 +126,13 @@ fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<Arc
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(current);
-    config.alpn_protocols = options.alpn.clone();
+    config.alpn_protocols = vec![HTTP1.to_vec()];
     config.ticketer = tickets(options.session_timeout).map_err(refused)?;
     config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
     // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
     config.send_tls13_tickets = 1;
     config.max_early_data_size = 0;
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 #[derive(Debug)]

@@ -209,8 +209,8 @@ impl Connection {
         *answered += 1;
         let ending = match head.version {
             Version::Http10 => Ending::Http10,
-            Version::Http11 if head.keep_alive => Ending::Keep,
-            Version::Http11 => Ending::Close,
+            _ if head.keep_alive => Ending::Keep,
+            _ => Ending::Close,
         };
         let choice = plan.answers.choose(ending, head.method == Method::Head, random);
         if plan.answers.is_template() {

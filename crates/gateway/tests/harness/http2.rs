@@ -1,0 +1,124 @@
+//! HTTP/2 by the `h2` crate's client, and byte by byte.
+use super::PATIENCE;
+use bytes::Bytes;
+use h2::client::{self, ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request, Response};
+use std::future::Future;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// Runs a test's client, with patience.
+pub fn block_on<T>(task: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::LocalRuntime::new().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, task).await.expect("it ends, in time") })
+}
+
+/// Connects in clear, by prior knowledge. What ends the connection is returned by the task.
+pub async fn connect(
+    address: SocketAddr,
+) -> (SendRequest<Bytes>, tokio::task::JoinHandle<Result<(), h2::Error>>) {
+    connect_with(address, &client::Builder::new()).await
+}
+
+/// Connects with settings of the client's own.
+pub async fn connect_with(
+    address: SocketAddr,
+    builder: &client::Builder,
+) -> (SendRequest<Bytes>, tokio::task::JoinHandle<Result<(), h2::Error>>) {
+    let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+    tcp.set_nodelay(true).unwrap();
+    let (requests, connection) = builder.handshake(tcp).await.unwrap();
+    (requests, tokio::task::spawn_local(connection))
+}
+
+/// A GET of a path from `localhost`.
+pub fn get(path: &str) -> Request<()> {
+    Request::get(format!("http://localhost{path}")).body(()).unwrap()
+}
+
+/// Starts a request, once the connection takes one more.
+pub async fn start(
+    requests: &SendRequest<Bytes>,
+    request: Request<()>,
+    is_over: bool,
+) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
+    requests.clone().ready().await?.send_request(request, is_over)
+}
+
+/// A response with its body as text and its trailers.
+pub async fn read(
+    response: Response<RecvStream>,
+) -> Result<(Response<String>, Option<HeaderMap>), h2::Error> {
+    let (parts, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data?;
+        body.flow_control().release_capacity(data.len())?;
+        bytes.extend_from_slice(&data);
+    }
+    let trailers = body.trailers().await?;
+    Ok((Response::from_parts(parts, String::from_utf8(bytes).unwrap()), trailers))
+}
+
+/// Sends a request without a body and reads its response.
+pub async fn ask(requests: &SendRequest<Bytes>, request: Request<()>) -> Result<Response<String>, h2::Error> {
+    let (response, _) = start(requests, request, true).await?;
+    Ok(read(response.await?).await?.0)
+}
+
+/// Frames as a test writes them.
+pub struct Frames(TcpStream);
+
+impl Frames {
+    /// Connects, and says no more than every client must.
+    pub fn connect(address: SocketAddr) -> Frames {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        Frames(stream)
+    }
+
+    /// The bytes of a frame.
+    pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    }
+
+    /// A GET of `/` from `a`, without a Huffman code: fields of the static table, and one literal.
+    pub fn get(stream: u32) -> Vec<u8> {
+        Self::frame(1, 0x5, stream, b"\x82\x84\x86\x41\x01a")
+    }
+
+    /// How long a send may take before the other side counts as one that takes no more.
+    pub fn patience(&mut self, patience: std::time::Duration) {
+        self.0.set_write_timeout(Some(patience)).unwrap();
+    }
+
+    /// Sends bytes; false when the other side takes no more.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    /// The code of the GOAWAY that ends the connection; none when it ends without one.
+    pub fn goaway(mut self) -> Option<u32> {
+        let mut code = None;
+        while let Some((kind, payload)) = self.next() {
+            if kind == 7 {
+                code = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+        }
+        code
+    }
+
+    /// The next frame's kind and payload; none at the end.
+    pub fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload).ok()?;
+        Some((head[3], payload))
+    }
+}

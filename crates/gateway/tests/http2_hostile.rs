@@ -1,0 +1,183 @@
+//! What hostile clients do over HTTP/2 costs them their connection, and nobody else anything.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::http2::{Frames, ask, block_on, connect, get, start};
+use harness::{Gateway, Upstream, eventually, one_route};
+use http::Request;
+use std::sync::mpsc;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const ENHANCE_YOUR_CALM: Option<u32> = Some(11);
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
+/// How much the node may grow.
+const ROOM: u64 = 32 << 20;
+
+fn gateway(upstream: &Upstream) -> harness::Builder {
+    Gateway::builder(&one_route(upstream.address)).set("proxy_listen", "127.0.0.1:0 http2")
+}
+
+fn resident(gateway: &Gateway) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Does something, after which others are still served and the node is no larger than before, but for a little.
+fn unharmed<T>(gateway: &Gateway, attack: impl FnOnce() -> T) -> T {
+    assert_eq!(gateway.get("/").status, 200);
+    let before = resident(gateway);
+    let outcome = attack();
+    assert_eq!(gateway.get("/").status, 200);
+    let after = resident(gateway);
+    assert!(after < before + ROOM, "{before} bytes before, {after} after");
+    outcome
+}
+
+/// Sends the same until the other side takes no more, or so often; the client reads nothing meanwhile.
+fn flood(mut client: Frames, frames: &[u8], times: usize) -> Option<u32> {
+    for _ in 0..times {
+        if !client.send(frames) {
+            break;
+        }
+    }
+    client.goaway()
+}
+
+#[test]
+fn requests_that_are_taken_back_at_once() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let mut frames = Vec::new();
+    for stream in (1..4001).step_by(2) {
+        frames.extend(Frames::get(stream));
+        frames.extend(Frames::frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
+    }
+    let ended = unharmed(&gateway, || flood(Frames::connect(gateway.proxy()), &frames, 1));
+    assert_eq!(ended, ENHANCE_YOUR_CALM);
+    assert!(upstream.connections() < 200, "{} connections", upstream.connections());
+}
+
+/// Each is taken back once the upstream works on it.
+#[test]
+fn requests_that_are_taken_back_one_by_one() {
+    let (arrived, asked) = mpsc::channel();
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            if request.head.start.starts_with("GET /calm") {
+                peer.send(OK);
+            } else {
+                arrived.send(()).unwrap();
+            }
+        }
+    });
+    let gateway = gateway(&upstream).set("http2_max_resets", "5").start();
+    block_on(async {
+        let (patient, _) = connect(gateway.proxy()).await;
+        let (requests, ended) = connect(gateway.proxy()).await;
+        for _ in 0..6 {
+            let (response, mut stream) = start(&requests, get("/"), true).await.unwrap();
+            while asked.try_recv().is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            stream.send_reset(h2::Reason::CANCEL);
+            drop(response);
+        }
+        // The connection ends, and no other.
+        while ask(&requests, get("/calm")).await.is_ok() {}
+        drop(requests);
+        let _ = ended.await;
+        assert_eq!(ask(&patient, get("/calm")).await.unwrap().body(), "hi");
+    });
+}
+
+#[test]
+fn pings_and_settings_whose_answers_nobody_reads() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).set("send_timeout", "2s").start();
+    for frame in [Frames::frame(PING, 0, 0, b"weirweir"), Frames::frame(SETTINGS, 0, 0, b"")] {
+        unharmed(&gateway, || {
+            let mut client = Frames::connect(gateway.proxy());
+            client.patience(std::time::Duration::from_secs(1));
+            let many = frame.repeat(1000);
+            // The node stops reading long before the last of them, or reads all and holds none.
+            (0..2000).take_while(|_| client.send(&many)).count()
+        });
+    }
+}
+
+#[test]
+fn heads_without_an_end() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let field = [&b"\x00\x01a\x7f\x81\x01"[..], &[b'x'; 256]].concat();
+    let block = field.repeat(60);
+    let ended = unharmed(&gateway, || {
+        let mut client = Frames::connect(gateway.proxy());
+        client.send(&Frames::frame(1, 0x1, 1, b"\x82\x84\x86\x41\x01a"));
+        flood(client, &Frames::frame(CONTINUATION, 0, 1, &block), 4000)
+    });
+    assert_eq!(ended, ENHANCE_YOUR_CALM);
+}
+
+/// One byte of HPACK stands for a field of 4000.
+#[test]
+fn heads_that_grow_when_they_are_unpacked() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let mut client = Frames::connect(gateway.proxy());
+    let stored = [&b"\x82\x84\x86\x41\x01a\x40\x01b\x7f\xa1\x1e"[..], &[b'x'; 4000]].concat();
+    unharmed(&gateway, || {
+        assert!(client.send(&Frames::frame(1, 0x5, 1, &stored)));
+        for stream in (3..2003).step_by(2) {
+            let bomb = [&b"\x82\x84\x86\x41\x01a"[..], &[0xbe; 4000]].concat();
+            if !client.send(&Frames::frame(1, 0x5, stream, &bomb)) {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn more_fields_or_bytes_than_a_head_may_have() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).set("http2_max_header_list_size", "8k").start();
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let many =
+            (0..101).fold(Request::get("http://a/"), |request, n| request.header(format!("x-{n}"), "1"));
+        let long = Request::get("http://a/").header("x", "1".repeat(9000));
+        for request in [many, long] {
+            assert_eq!(ask(&requests, request.body(()).unwrap()).await.unwrap().status(), 431);
+        }
+        assert_eq!(ask(&requests, get("/")).await.unwrap().status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_many_responses() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while peer.request().is_some() {
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 4 << 20));
+            if peer.try_send(&vec![b'x'; 4 << 20]).is_err() {
+                return;
+            }
+        }
+    });
+    let gateway = gateway(&upstream).set("send_timeout", "3s").start();
+    let before = resident(&gateway);
+    let mut client = Frames::connect(gateway.proxy());
+    // Windows as large as they can be, and nothing is read.
+    let window = Frames::frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let connection = Frames::frame(8, 0, 0, &0x7fff_0000u32.to_be_bytes());
+    assert!(client.send(&[window, connection].concat()));
+    for stream in (1..201).step_by(2) {
+        assert!(client.send(&Frames::get(stream)));
+    }
+    eventually("all are asked for", || upstream.connections() >= 100);
+    let after = resident(&gateway);
+    assert!(after < before + ROOM, "{before} bytes before, {after} after");
+}

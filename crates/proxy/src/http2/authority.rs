@@ -1,0 +1,27 @@
+//! No request past the name that its connection was made for (RFC 9113, 9.1.1). A client may reuse a connection for
+//! every host that the certificate it was shown is good for; routes and certificates may tell those hosts apart.
+
+use crate::exchange::Exchange;
+use crate::head::without_port;
+use crate::serve;
+use crate::snapshot::Snapshot;
+use std::rc::Rc;
+
+/// Whether the request belongs on a connection of its own: the host that it asks for has another certificate than the
+/// connection's server name, or a connection made for it would lead to a route that is bound to its name.
+pub(super) fn is_misdirected(exchange: &mut Exchange, snapshot: &Snapshot) -> bool {
+    let Some(sni) = exchange.sni.clone() else { return false };
+    let host = without_port(exchange.request.host().unwrap_or_default()).to_ascii_lowercase();
+    if *host == *sni {
+        return false;
+    }
+    snapshot.certificates.differ(&sni, &host) || leads_elsewhere(exchange, snapshot, &sni, host.into())
+}
+
+fn leads_elsewhere(exchange: &mut Exchange, snapshot: &Snapshot, sni: &Rc<str>, host: Rc<str>) -> bool {
+    let found = serve::route(exchange, snapshot).map(std::ptr::from_ref);
+    exchange.sni = Some(host);
+    let own = serve::route(exchange, snapshot);
+    exchange.sni = Some(sni.clone());
+    own.is_some_and(|own| own.entity.snis.is_some() && found != Some(std::ptr::from_ref(own)))
+}

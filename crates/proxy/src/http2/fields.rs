@@ -1,0 +1,101 @@
+//! Heads and fields between the `h2` crate's form and the engine's.
+
+use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use weir_http1::{Framing, Headers, Known, Limits, Reject, RequestHead};
+
+/// Fills the head with a request, whose body is over already or follows.
+pub(super) fn read_request(
+    head: &mut RequestHead,
+    parts: &Parts,
+    is_over: bool,
+    limits: &Limits,
+) -> Result<(), Reject> {
+    let fields = &parts.headers;
+    if fields.len() > limits.max_fields {
+        return Err(Reject::TooManyFields);
+    }
+    let authority = authority(parts)?;
+    let target = match parts.uri.path_and_query() {
+        Some(target) if parts.method != Method::CONNECT => target.as_str(),
+        _ => authority,
+    };
+    head.assemble(parts.method.as_str(), target, authority, limits)?;
+    for (name, value) in fields {
+        if name != HOST && name != COOKIE {
+            head.headers.append(name, value.as_bytes().trim_ascii());
+        }
+    }
+    join_cookies(&mut head.headers, fields);
+    head.framing = framing(fields, is_over)?;
+    head.expect_continue = fields.contains_key(EXPECT) && head.framing != Framing::None;
+    Ok(())
+}
+
+/// Where the request goes: `:authority`, else Host. Where both are given they must say the same (RFC 9113, 8.3.1).
+fn authority(parts: &Parts) -> Result<&str, Reject> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().map_err(|_| Reject::HostInvalid)).transpose()?;
+    if hosts.next().is_some() {
+        return Err(Reject::HostRepeated);
+    }
+    match (parts.uri.authority(), host) {
+        (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
+            Err(Reject::HostInvalid)
+        }
+        (Some(authority), _) => Ok(authority.as_str()),
+        (None, host) => host.ok_or(Reject::HostMissing),
+    }
+}
+
+/// HTTP/2 may cut Cookie into several fields, which HTTP/1.1 must not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut Headers, fields: &HeaderMap) {
+    let mut crumbs = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    match (crumbs.next(), crumbs.next()) {
+        (None, _) => {}
+        (Some(only), None) => headers.append_known(Known::Cookie, "Cookie", only),
+        (Some(first), Some(second)) => {
+            let all: Vec<&[u8]> = [first, second].into_iter().chain(crumbs).collect();
+            headers.append_known(Known::Cookie, "Cookie", &all.join(&b"; "[..]));
+        }
+    }
+}
+
+/// The length is a promise that the `h2` crate sees kept.
+fn framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
+    match fields.get(CONTENT_LENGTH) {
+        _ if is_over => Ok(Framing::None),
+        None => Ok(Framing::Chunked),
+        Some(length) => {
+            let length = length.to_str().ok().and_then(|length| length.parse().ok());
+            length.map(Framing::Length).ok_or(Reject::ContentLength)
+        }
+    }
+}
+
+/// Trailer fields as the engine has them.
+pub(super) fn read_trailers(fields: &HeaderMap) -> Headers {
+    let mut trailers = Headers::new();
+    for (name, value) in fields {
+        trailers.append(name, value.as_bytes().trim_ascii());
+    }
+    trailers
+}
+
+/// Fields for the `h2` crate, without those of one connection alone (RFC 9113, 8.2.2) and Content-Length, and how many
+/// bytes they are.
+pub(super) fn write_fields(headers: &Headers) -> (HeaderMap, u64) {
+    let mut fields = HeaderMap::with_capacity(headers.len() + 1);
+    let mut bytes = 0;
+    for field in headers.iter() {
+        if field.known.is_hop_by_hop() || field.known == Known::ContentLength {
+            continue;
+        }
+        let name = HeaderName::from_bytes(field.name);
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
+        bytes += (field.name.len() + field.value.len()) as u64;
+        fields.append(name, value);
+    }
+    (fields, bytes)
+}

@@ -1,0 +1,210 @@
+//! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
+
+use super::authority::is_misdirected;
+use super::fields::read_request;
+use super::stream::Http2;
+use super::{Http2Options, Transport};
+use crate::answer::Failure;
+use crate::buffer;
+use crate::deadline::Deadline;
+use crate::exchange::Connection;
+use crate::serve;
+use crate::worker::Worker;
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Ping, PingPong, Reason, RecvStream};
+use http::Request;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::task::spawn_local;
+
+/// What is queued of one response that its client does not take.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Longer than any connection lives.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
+    let handshake = builder(&worker.options.http2).handshake(transport);
+    let timeout = worker.options.client_header_timeout;
+    let Ok(Ok(mut http2)) = tokio::time::timeout(timeout, handshake).await else { return };
+    let Some(pings) = http2.ping_pong() else { return };
+    let mut deadline = Deadline::default();
+    deadline.set(Instant::now(), timeout);
+    let streams = Rc::new(Streams { connection, live: Cell::new(0), taken_back: Cell::new(0) });
+    let worker = worker.clone();
+    let mut served = Served { worker, http2, pings, streams, deadline, rest: Rest::Idle, closing: false };
+    poll_fn(|cx| served.poll(cx)).await;
+}
+
+fn builder(options: &Http2Options) -> server::Builder {
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .max_header_list_size(options.max_header_list_size)
+        .initial_window_size(options.body_preread_size)
+        .initial_connection_window_size(options.connection_window_size)
+        .max_send_buffer_size(SEND_BUFFER);
+    builder
+}
+
+/// One connection.
+struct Served {
+    worker: Rc<Worker>,
+    http2: server::Connection<Transport, Bytes>,
+    pings: PingPong,
+    streams: Rc<Streams>,
+    deadline: Deadline,
+    rest: Rest,
+    /// No further request is taken.
+    closing: bool,
+}
+
+/// What the deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// No request is under way.
+    Idle,
+    /// Requests are, and the client may be asked whether it is there.
+    Busy,
+    /// It was asked.
+    Asked,
+}
+
+/// What the streams of one connection count.
+struct Streams {
+    connection: Rc<Connection>,
+    /// Exchanges under way.
+    live: Cell<u32>,
+    /// Requests that the client took back.
+    taken_back: Cell<u32>,
+}
+
+impl Served {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.worker.draining.get() {
+            self.close();
+        }
+        if self.is_abused() {
+            self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        }
+        loop {
+            match self.http2.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+        }
+        self.watch(cx)
+    }
+
+    fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+        let options = &self.worker.options;
+        let streams = &self.streams;
+        // A stream that the client reset no longer counts as open, while its exchange may still be ending.
+        if streams.live.get() >= options.http2.max_concurrent_streams {
+            return respond.send_reset(Reason::REFUSED_STREAM);
+        }
+        let requests = streams.connection.requests.get() + 1;
+        streams.connection.requests.set(requests);
+        streams.live.set(streams.live.get() + 1);
+        let under_way = UnderWay(streams.clone());
+        let most = options.keepalive_requests;
+        spawn_local(exchange(self.worker.clone(), under_way, request, respond));
+        if most != 0 && requests >= most {
+            self.close();
+        }
+    }
+
+    /// Says that no further request is taken, and lets those under way end.
+    fn close(&mut self) {
+        if !std::mem::replace(&mut self.closing, true) {
+            self.http2.graceful_shutdown();
+        }
+    }
+
+    /// Whether the client takes back most of what it asks for, which costs it nothing and the upstreams much.
+    fn is_abused(&self) -> bool {
+        let taken_back = self.streams.taken_back.get();
+        let requests = self.streams.connection.requests.get();
+        taken_back > self.worker.options.http2.max_resets && u64::from(taken_back) > requests / 2
+    }
+
+    /// Ready when the client was silent for too long.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Poll::Ready(Ok(_)) = self.pings.poll_pong(cx) {
+            self.rest(Rest::Busy);
+        }
+        let idle = self.streams.live.get() == 0;
+        if idle != (self.rest == Rest::Idle) {
+            self.rest(if idle { Rest::Idle } else { Rest::Busy });
+        }
+        while self.deadline.poll(cx).is_ready() {
+            match self.rest {
+                Rest::Busy if self.pings.send_ping(Ping::opaque()).is_ok() => self.rest(Rest::Asked),
+                Rest::Idle if !self.closing => {
+                    self.close();
+                    self.deadline.set(Instant::now(), self.worker.options.send_timeout);
+                    cx.waker().wake_by_ref();
+                }
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn rest(&mut self, rest: Rest) {
+        let options = &self.worker.options;
+        let timeout = match rest {
+            Rest::Idle => options.keepalive_timeout,
+            _ if options.http2.ping_interval.is_zero() => NEVER,
+            _ => options.http2.ping_interval,
+        };
+        self.rest = rest;
+        self.deadline.set(Instant::now(), timeout);
+    }
+}
+
+/// Leaves the books when the exchange ends, however it ends.
+struct UnderWay(Rc<Streams>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.live.set(self.0.live.get() - 1);
+    }
+}
+
+/// Serves one stream.
+async fn exchange(
+    worker: Rc<Worker>,
+    under_way: UnderWay,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let (parts, body) = request.into_parts();
+    let (mut head, response) = worker.heads();
+    let read = read_request(&mut head, &parts, body.is_end_stream(), &worker.options.limits);
+    let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let bytes = bytes + head.method_str().len() + head.target().len();
+    drop(parts);
+    let held = (worker.options.http2.body_preread_size as usize).min(buffer::SIZE);
+    let mut client = Http2::new(&head, body, respond, held);
+    let connection = &under_way.0.connection;
+    let mut exchange = serve::begin(&worker, connection, (head, response));
+    let read = match read {
+        Err(reject) => Err(Failure::Rejected(reject)),
+        Ok(()) => {
+            let snapshot = exchange.snapshot.clone();
+            if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
+        }
+    };
+    serve::one(&worker, &mut client, &mut exchange, read).await;
+    worker.keep_heads(exchange.request, exchange.response);
+    if client.gone {
+        under_way.0.taken_back.set(under_way.0.taken_back.get() + 1);
+    }
+}
