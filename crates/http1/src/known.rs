@@ -61,6 +61,10 @@ known! {
     XConsumerGroups = "x-consumer-groups",
     XCredentialIdentifier = "x-credential-identifier",
     XAnonymousConsumer = "x-anonymous-consumer",
+    XClientCertDn = "x-client-cert-dn",
+    XClientCertSan = "x-client-cert-san",
+    ClientCert = "client-cert",
+    ClientCertChain = "client-cert-chain",
     KongDebug = "kong-debug",
     GrpcTimeout = "grpc-timeout",
     Apikey = "apikey",
@@ -161,7 +165,7 @@ const fn slot(name: &[u8]) -> usize {
     let middle = (name[length / 2] | 0x20) as usize;
     let before_last = (name[length - 2] | 0x20) as usize;
     let last = (name[length - 1] | 0x20) as usize;
-    (length + first + middle + before_last * 9 + last * 13) % SLOT_COUNT
+    (length + first + middle + before_last * 6 + last * 27) % SLOT_COUNT
 }
 
 /// Whether `name` is `lower` in any case, eight bytes at a time; `lower` holds small letters and hyphens only.

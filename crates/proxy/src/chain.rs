@@ -12,6 +12,8 @@ pub(crate) struct Chain {
     pub(crate) steps: Vec<Step>,
     /// Whether an access hook reads the request's body.
     pub(crate) wants_body: bool,
+    /// Whether clients are asked for certificates.
+    pub(crate) wants_client_certificate: bool,
 }
 
 /// The configurations that consumers have of their own, shared by all chains of one scope.

@@ -1,15 +1,15 @@
 //! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
 
-use crate::exchange::{Exchange, IDENTITY};
+use crate::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use crate::head::REWRITTEN;
 use crate::options::Options;
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::Headers;
 
 /// Removes what only the gateway may say.
-pub(crate) fn strip_identity(headers: &mut Headers) {
-    headers.remove_all_known(IDENTITY);
-    headers.remove_underscore_aliases(IDENTITY.with(REWRITTEN));
+pub(crate) fn strip_identity(headers: &mut Headers, trusted: bool) {
+    headers.remove_all_known(if trusted { IDENTITY } else { IDENTITY.with(CERTIFICATE) });
+    headers.remove_underscore_aliases(IDENTITY.with(CERTIFICATE).with(REWRITTEN));
 }
 
 /// Sets the client's address: what a trusted peer says in `real_ip_header`, else the peer's own.

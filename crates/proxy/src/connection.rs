@@ -7,20 +7,21 @@ use crate::http2;
 use crate::io::Io;
 use crate::options::Listen;
 use crate::serve;
-use crate::tls::HTTP2;
+use crate::tls::{ClientCertificate, HTTP2};
 use crate::wire::Wire;
 use crate::worker::Worker;
+use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
 /// it may pause; nginx's `lingering_time` and `lingering_timeout`.
@@ -30,7 +31,7 @@ const LINGER_PAUSE: Duration = Duration::from_secs(5);
 /// Serves a connection to its end.
 pub(crate) async fn run(
     worker: Rc<Worker>,
-    tcp: TcpStream,
+    tcp: std::net::TcpStream,
     peer: SocketAddr,
     local: SocketAddr,
     listen: Listen,
@@ -38,16 +39,14 @@ pub(crate) async fn run(
     let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
     let _leave = Leave { worker: &worker, place };
     let number = worker.count_connection();
-    let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
+    let Ok(tcp) = TcpStream::from_std(tcp) else { return };
     let timeout = worker.options.client_header_timeout;
     let (io, tls, http2) = if listen.tls {
-        let tls = &worker.node.tls;
-        let config = if listen.http2 { &tls.http2 } else { &tls.config };
-        let accepted = Box::pin(accept(config, tcp));
+        let accepted = Box::pin(accept(&worker, tcp, listen.http2));
         match tokio::time::timeout(timeout, accepted).await {
-            Ok(Ok(Accepted::Tls(stream))) => {
+            Ok(Ok(Accepted::Tls(stream, asked))) => {
                 let session = stream.get_ref().1;
-                let (tls, http2) = (agreed(session), session.alpn_protocol() == Some(HTTP2));
+                let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
                 (Io::TlsServer(stream), Some(tls), http2)
             }
             Ok(Ok(Accepted::Plain(tcp))) => return Box::pin(refuse(tcp, timeout)).await,
@@ -73,28 +72,44 @@ const HANDSHAKE: u8 = 22;
 
 /// What a client speaks where TLS is spoken.
 enum Accepted {
-    Tls(Box<TlsStream<tokio::net::TcpStream>>),
-    Plain(tokio::net::TcpStream),
+    /// TLS, and whether it was asked for a certificate.
+    Tls(Box<TlsStream<TcpStream>>, bool),
+    Plain(TcpStream),
 }
 
-async fn accept(config: &Arc<rustls::ServerConfig>, tcp: tokio::net::TcpStream) -> io::Result<Accepted> {
+async fn accept(worker: &Worker, tcp: TcpStream, http2: bool) -> io::Result<Accepted> {
     let mut first = [HANDSHAKE];
     tcp.peek(&mut first).await?;
     if first[0] != HANDSHAKE {
         return Ok(Accepted::Plain(tcp));
     }
-    let stream = TlsAcceptor::from(config.clone()).accept(tcp).await?;
-    Ok(Accepted::Tls(Box::new(stream)))
+    let (stream, asked) = handshake(worker, tcp, http2).await?;
+    Ok(Accepted::Tls(Box::new(stream), asked))
 }
 
 /// Answers whoever speaks plainly where TLS is spoken.
-async fn refuse(mut tcp: tokio::net::TcpStream, timeout: Duration) {
+async fn refuse(mut tcp: TcpStream, timeout: Duration) {
     if let Ok(Ok(())) = tokio::time::timeout(timeout, tcp.write_all(PLAIN_TO_TLS.as_bytes())).await {
         linger(&mut Http1::new(Wire::new(Io::Tcp(tcp)))).await;
     }
 }
 
-fn agreed(session: &rustls::ServerConnection) -> Tls {
+/// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
+async fn handshake(worker: &Worker, tcp: TcpStream, http2: bool) -> io::Result<(TlsStream<TcpStream>, bool)> {
+    let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
+    let plain = if http2 { &tls.http2 } else { &tls.config };
+    if snapshot.asked.is_empty() {
+        drop(snapshot);
+        return Ok((TlsAcceptor::from(plain.clone()).accept(tcp).await?, false));
+    }
+    let begun = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+    let asked = snapshot.asked.includes(begun.client_hello().server_name());
+    drop(snapshot);
+    let config = if asked { tls.asking(http2) } else { plain };
+    Ok((begun.into_stream(config.clone()).await?, asked))
+}
+
+fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
     let cipher =
         session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
     Tls {
@@ -104,6 +119,8 @@ fn agreed(session: &rustls::ServerConnection) -> Tls {
             _ => "TLSv1.2",
         },
         cipher: cipher.replacen("TLS13_", "TLS_", 1),
+        asked,
+        client: session.peer_certificates().and_then(ClientCertificate::read).map(Rc::new),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
+use crate::tls::ClientCertificate;
 use std::any::Any;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,10 @@ pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[
     Known::XCredentialIdentifier,
     Known::XAnonymousConsumer,
 ]);
+
+/// Headers by which a gateway tells of the client's certificate. They are believed where they come from a trusted peer.
+pub(crate) const CERTIFICATE: KnownSet =
+    KnownSet::of(&[Known::XClientCertDn, Known::XClientCertSan, Known::ClientCert, Known::ClientCertChain]);
 
 /// Where a consumer stands in the snapshot's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +89,10 @@ pub(crate) struct Tls {
     pub(crate) version: &'static str,
     /// The cipher suite's IANA name.
     pub(crate) cipher: String,
+    /// Whether the client was asked for a certificate.
+    pub(crate) asked: bool,
+    /// The one that it presented.
+    pub(crate) client: Option<Rc<ClientCertificate>>,
 }
 
 impl Connection {
@@ -264,6 +273,22 @@ impl Exchange {
         say(Known::XConsumerUsername, "X-Consumer-Username", consumer.entity.username.as_deref());
         say(Known::XCredentialIdentifier, "X-Credential-Identifier", identifier);
         say(Known::XAnonymousConsumer, "X-Anonymous-Consumer", credential.is_none().then_some("true"));
+    }
+
+    /// The certificate that the client presented in its TLS handshake. It holds the key; who vouches for it, the caller
+    /// has to ask.
+    pub fn client_certificate(&self) -> Option<Rc<ClientCertificate>> {
+        self.connection.tls.as_ref()?.client.clone()
+    }
+
+    /// Whether the client was asked for a certificate in its TLS handshake.
+    pub fn is_asked_for_certificate(&self) -> bool {
+        self.connection.tls.as_ref().is_some_and(|tls| tls.asked)
+    }
+
+    /// Removes what the request's headers say of a certificate.
+    pub fn forget_client_certificate(&mut self) {
+        self.request.headers.remove_all_known(CERTIFICATE);
     }
 
     /// Keeps a value from one hook of a plugin to the next, by its type.

@@ -6,18 +6,21 @@
 //! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
 //! only such a plugin pays for waiting.
 
+use crate::tls::{self, Subject, TlsError};
+use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::retained::Retained;
+pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_http1::{Headers, Known, Method};
 pub use weir_model::schema::{Json, Record, Secret, Violation};
 pub use weir_model::{Document, Uuid};
@@ -47,6 +50,10 @@ pub trait Hooks: Send + Sync + 'static {
     fn log(&self, _exchange: &Exchange) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs.
     fn wants_body(&self) -> bool {
+        false
+    }
+    /// Whether clients are to be asked for a certificate in their TLS handshake.
+    fn wants_client_certificate(&self) -> bool {
         false
     }
 }
@@ -118,6 +125,26 @@ pub struct Build<'a> {
     looked_around: Cell<bool>,
 }
 
+/// Sets of authorities that are in use, by their certificates: connections remember what a set said of them.
+#[derive(Default)]
+struct AuthoritySets(Mutex<HashMap<Vec<CertificateDer<'static>>, Weak<ClientAuthorities>>>);
+
+impl AuthoritySets {
+    fn of(&self, document: &Document, ids: &[Uuid]) -> Result<Arc<ClientAuthorities>, TlsError> {
+        let certificates = tls::roots(document, ids)?;
+        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = sets.get(&certificates).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let made = ClientAuthorities::new(certificates.clone())
+            .map_err(|problem| TlsError { subject: Subject::CaCertificate(None), problem })?;
+        let made = Arc::new(made);
+        sets.retain(|_, set| set.strong_count() > 0);
+        sets.insert(certificates, Arc::downgrade(&made));
+        Ok(made)
+    }
+}
+
 /// What the instances of one plugin share within one configuration.
 #[derive(Default)]
 pub(crate) struct Shared(RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
@@ -138,7 +165,8 @@ impl<'a> Build<'a> {
         !self.looked_around.get()
     }
 
-    /// The configuration being compiled.
+    /// The configuration being compiled, for its consumers, credentials, plugins and CA certificates: an instance that looked
+    /// here is built anew when one of these has changed, and for nothing else.
     pub fn document(&self) -> &'a Document {
         self.looked_around.set(true);
         self.document
@@ -154,6 +182,11 @@ impl<'a> Build<'a> {
         let value = Arc::new(make(self));
         self.shared.0.borrow_mut().insert(TypeId::of::<T>(), value.clone());
         value
+    }
+
+    /// The authorities of these CA certificates; the same for the same certificates, over configurations too.
+    pub fn client_authorities(&self, ids: &[Uuid]) -> Result<Arc<ClientAuthorities>, String> {
+        self.retained.get::<AuthoritySets>().of(self.document(), ids).map_err(|error| error.to_string())
     }
 
     /// Where a consumer stands in this configuration.

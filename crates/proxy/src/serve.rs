@@ -205,7 +205,7 @@ fn admit<'s, C: Client>(
     if let Some(protocol) = &exchange.upgrade {
         exchange.request.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
     }
-    client_ip::strip_identity(&mut exchange.request.headers);
+    client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
     client_ip::determine(&worker.options, exchange);
     route(exchange, snapshot).ok_or_else(|| Failure::NoRoute.answer())
 }

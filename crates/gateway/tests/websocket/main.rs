@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 #[path = "../harness/mod.rs"]
 mod harness;
+mod http2;
 mod refusals;
 mod tunnels;
 

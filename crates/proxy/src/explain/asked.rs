@@ -91,6 +91,8 @@ impl Asked {
             sni: self.server_name().map(Rc::from),
             version: "TLSv1.3",
             cipher: String::new(),
+            asked: false,
+            client: None,
         });
         Connection::new(SocketAddr::new(peer, 0), local, 0, tls, false)
     }

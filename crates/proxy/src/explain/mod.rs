@@ -119,7 +119,7 @@ pub fn explain(
 ) -> Result<Explained, BadQuestion> {
     let mut exchange = asked.exchange(snapshot)?;
     exchange.request.headers.remove_hop_by_hop();
-    client_ip::strip_identity(&mut exchange.request.headers);
+    client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
     let (route, failure) = match exchange.request.method {
         Method::Connect | Method::Trace => (None, Failure::MethodNotAllowed),
         _ => (serve::route(&mut exchange, snapshot), Failure::NoRoute),

@@ -1,9 +1,13 @@
 //! Heads and fields between the `h2` crate's form and the engine's.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use weir_http1::{Framing, Headers, Known, Limits, Reject, RequestHead};
+use weir_model::Uuid;
 
 /// Fills the head with a request, whose body is over already or follows.
 pub(super) fn read_request(
@@ -17,20 +21,37 @@ pub(super) fn read_request(
         return Err(Reject::TooManyFields);
     }
     let authority = authority(parts)?;
+    let protocol = parts.extensions.get::<Protocol>();
     let target = match parts.uri.path_and_query() {
-        Some(target) if parts.method != Method::CONNECT => target.as_str(),
+        Some(target) if parts.method != Method::CONNECT || protocol.is_some() => target.as_str(),
         _ => authority,
     };
-    head.assemble(parts.method.as_str(), target, authority, limits)?;
+    let method = if protocol.is_some() { Method::GET.as_str() } else { parts.method.as_str() };
+    head.assemble(method, target, authority, limits)?;
     for (name, value) in fields {
         if name != HOST && name != COOKIE {
             head.headers.append(name, value.as_bytes().trim_ascii());
         }
     }
     join_cookies(&mut head.headers, fields);
+    if let Some(protocol) = protocol {
+        ask_for(head, protocol.as_str());
+        return Ok(());
+    }
     head.framing = framing(fields, is_over)?;
     head.expect_continue = fields.contains_key(EXPECT) && head.framing != Framing::None;
     Ok(())
+}
+
+/// A CONNECT that names a protocol (RFC 8441) asks for what a GET with Upgrade asks for in HTTP/1.1, where a key has to
+/// be answered: here the answer is looked at by nobody.
+fn ask_for(head: &mut RequestHead, protocol: &str) {
+    head.upgrade = true;
+    head.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
+    if protocol.eq_ignore_ascii_case("websocket") {
+        let key = STANDARD.encode(Uuid::new_v4().as_bytes());
+        head.headers.append("Sec-WebSocket-Key", key.as_bytes());
+    }
 }
 
 /// Where the request goes: `:authority`, else Host. Where both are given they must say the same (RFC 9113, 8.3.1).

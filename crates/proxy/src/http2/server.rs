@@ -48,7 +48,8 @@ fn builder(options: &Http2Options) -> server::Builder {
         .max_header_list_size(options.max_header_list_size)
         .initial_window_size(options.body_preread_size)
         .initial_connection_window_size(options.connection_window_size)
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_send_buffer_size(SEND_BUFFER)
+        .enable_connect_protocol();
     builder
 }
 

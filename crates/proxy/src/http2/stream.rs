@@ -8,7 +8,7 @@ use crate::exchange::Exchange;
 use bytes::{Buf, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT};
 use http::{HeaderMap, Response, StatusCode};
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -26,6 +26,8 @@ pub(super) struct Http2 {
     /// It took its request back, or the connection broke.
     pub(super) gone: bool,
     begun: bool,
+    /// It asks for a tunnel: to it, every 2xx means that there is one.
+    asks_for_tunnel: bool,
 }
 
 /// A body on its way here.
@@ -74,6 +76,7 @@ impl Http2 {
             deadline: Deadline::default(),
             gone: false,
             begun: false,
+            asks_for_tunnel: head.upgrade,
         }
     }
 
@@ -210,7 +213,10 @@ impl Client for Http2 {
 
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
         self.begun = true;
-        let status = exchange.response.status;
+        let status = match exchange.response.status {
+            200..300 if self.asks_for_tunnel => 502,
+            status => status,
+        };
         let bodiless = self.is_head || matches!(status, 204 | 304);
         let length = match framing {
             // A bodiless response may still tell the length that its body would have.
@@ -230,6 +236,15 @@ impl Client for Http2 {
         };
         self.start(status, fields, bodiless || matches!(framing, Framing::None | Framing::Length(0)));
         self.response.left = left;
+        bytes
+    }
+
+    fn begin_tunnel(&mut self, exchange: &Exchange) -> u64 {
+        self.begun = true;
+        self.request.ended = false;
+        let (mut fields, bytes) = write_fields(&exchange.response.headers);
+        fields.remove(SEC_WEBSOCKET_ACCEPT);
+        self.start(200, fields, false);
         bytes
     }
 

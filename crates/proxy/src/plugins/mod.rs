@@ -11,6 +11,7 @@ mod docs;
 pub(crate) mod form;
 mod key_auth;
 mod limit_count;
+mod mtls_auth;
 pub mod prometheus;
 mod rate_limiting;
 mod request_id;
@@ -20,6 +21,7 @@ mod request_termination;
 pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<request_id::RequestId>(),
+    define::<mtls_auth::MtlsAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),

@@ -12,7 +12,7 @@ use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
-use crate::tls::{Certificates, CertifiedKey};
+use crate::tls::{Asked, Certificates, CertifiedKey};
 use crate::upstream::health::AllVitals;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -104,12 +104,14 @@ impl<'d> Compilation<'d> {
             let service = route.service.and_then(|id| services.get(id));
             known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, &plugins)))
         });
-        let routes = compiled.collect();
+        let routes: Arc<[Arc<CompiledRoute>]> = compiled.collect();
+        let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
+        let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
         let watched = watched(self.compiler, self.document, |upstream, error| {
             self.fail(format!("upstream {}", upstream.name), error);
         });
         let users = self.users.clone();
-        Some(Parts { identities, services, users, plugins, routes, router: router?, watched })
+        Some(Parts { identities, services, users, plugins, routes, router: router?, asked, watched })
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
@@ -157,7 +159,8 @@ impl<'d> Compilation<'d> {
     // ---- plugins ----
 
     fn scopes(&self, last: &mut Instances) -> Plugins {
-        Plugins { of: self.document.plugins.clone(), scopes: Scopes::new(self.plugins(last)) }
+        let of = (self.document.plugins.clone(), self.document.ca_certificates.clone());
+        Plugins { of, scopes: Scopes::new(self.plugins(last)) }
     }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {

@@ -7,7 +7,7 @@ use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::route::{Patterns, Router, are_alike};
-use crate::tls::Certificates;
+use crate::tls::{Asked, Certificates};
 use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
@@ -33,6 +33,7 @@ pub(super) struct Parts {
     pub(super) plugins: Arc<Plugins>,
     pub(super) routes: Arc<[Arc<CompiledRoute>]>,
     pub(super) router: Arc<Router>,
+    pub(super) asked: Arc<Asked>,
     pub(super) watched: Vec<Arc<Watched>>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Identities {
 /// Plugins, and what they were compiled from beside users.
 pub(super) struct Plugins {
     pub(super) scopes: Scopes,
-    pub(super) of: Vec<Arc<entity::Plugin>>,
+    pub(super) of: (Vec<Arc<entity::Plugin>>, Vec<Arc<entity::CaCertificate>>),
 }
 
 /// Whether these are the same entities.
@@ -62,6 +63,7 @@ impl LastParts {
             consumers: parts.users.consumers.clone(),
             global: parts.plugins.scopes.chain(None, None),
             certificates: parts.identities.certificates.clone(),
+            asked: parts.asked.clone(),
             watched: parts.watched.clone(),
         };
         self.parts = Some(parts);
@@ -91,7 +93,10 @@ impl LastParts {
 
     pub(super) fn plugins(&self, document: &Document, users: &Arc<Users>) -> Option<Arc<Plugins>> {
         let parts = self.parts.as_ref()?;
-        let unchanged = Arc::ptr_eq(&parts.users, users) && same(&parts.plugins.of, &document.plugins);
+        let (plugins, authorities) = &parts.plugins.of;
+        let unchanged = Arc::ptr_eq(&parts.users, users)
+            && same(plugins, &document.plugins)
+            && same(authorities, &document.ca_certificates);
         unchanged.then(|| parts.plugins.clone())
     }
 

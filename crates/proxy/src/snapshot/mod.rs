@@ -13,7 +13,7 @@ mod watched;
 
 use crate::chain::Chain;
 use crate::route::Router;
-use crate::tls::Certificates;
+use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Watched;
@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
     pub(crate) watched: Vec<Arc<Watched>>,
+    /// Which clients are asked for certificates.
+    pub(crate) asked: Arc<Asked>,
 }
 
 impl Snapshot {
@@ -46,6 +48,7 @@ impl Snapshot {
             global: Chain::default(),
             certificates: Arc::new(self.certificates.none()),
             watched: Vec::new(),
+            asked: Arc::default(),
         }
     }
 }

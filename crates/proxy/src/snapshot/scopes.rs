@@ -2,7 +2,7 @@
 
 use crate::chain::{ByConsumer, Chain, Instance, Step};
 use crate::exchange::ConsumerIndex;
-use crate::plugin::Definition;
+use crate::plugin::{Definition, Hooks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
@@ -56,8 +56,10 @@ impl Scopes {
     /// The chain of a route and its service.
     pub(super) fn chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Chain {
         let steps: Vec<Step> = self.0.iter().filter_map(|plugin| plugin.step(route, service)).collect();
-        let wants_body = steps.iter().any(Step::wants_body);
-        Chain { steps, wants_body }
+        let any = |wants: fn(&dyn Hooks) -> bool| steps.iter().any(|step| step.any(wants));
+        let (wants_body, wants_client_certificate) =
+            (any(|hooks| hooks.wants_body()), any(|hooks| hooks.wants_client_certificate()));
+        Chain { steps, wants_body, wants_client_certificate }
     }
 }
 
@@ -95,8 +97,8 @@ impl Step {
             || !self.consumer_here.is_empty()
     }
 
-    fn wants_body(&self) -> bool {
+    fn any(&self, wants: fn(&dyn Hooks) -> bool) -> bool {
         let own = self.consumer_here.iter().chain(&self.consumer_anywhere).flat_map(|own| own.values());
-        self.here.iter().chain(&self.base).chain(own).any(|instance| instance.hooks.wants_body())
+        self.here.iter().chain(&self.base).chain(own).any(|instance| wants(&*instance.hooks))
     }
 }

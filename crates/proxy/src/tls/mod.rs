@@ -7,22 +7,26 @@
 //! 4 KiB once the peer pauses, and keys. Nothing is kept of what was written and sent, but rustls buffers up to 64 KiB
 //! that the socket did not take: whoever writes bodies must flush before writing more.
 
+mod asked;
 mod certificates;
 mod client;
 mod control;
 mod default;
 mod error;
 mod pem;
+mod presented;
 mod server;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use asked::Asked;
 pub use certificates::Certificates;
 pub use client::{Verify, client_config};
 pub use control::server_config;
 pub use default::default_certificate;
 pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, roots};
+pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
 pub use server::{CipherSuites, ServerTls, TlsOptions, Version};
 

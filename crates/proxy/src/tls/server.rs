@@ -1,5 +1,6 @@
 //! TLS towards clients.
 
+use super::client::AcceptAny;
 use super::{Certificates, CertifiedKey, HTTP1, HTTP2, Problem, Subject, TlsError, provider};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
@@ -75,33 +76,30 @@ pub struct ServerTls {
     pub config: Arc<ServerConfig>,
     /// The same, with HTTP/2 offered and preferred.
     pub http2: Arc<ServerConfig>,
+    asking: Arc<ServerConfig>,
+    asking_http2: Arc<ServerConfig>,
     current: Arc<Current>,
 }
 
 impl ServerTls {
     /// Makes the configuration that all listeners share.
     pub fn new(options: &TlsOptions, initial: impl Into<Arc<Certificates>>) -> Result<Self, TlsError> {
-        let settings = |problem| TlsError { subject: Subject::Settings, problem };
-        let refused = |error: rustls::Error| settings(Problem::Refused(error.to_string()));
-        let versions = options.versions();
-        if versions.is_empty() {
-            return Err(settings(Problem::NoProtocol));
-        }
         let current = Arc::new(Current(ArcSwap::new(initial.into())));
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&versions)
-            .map_err(refused)?
-            .with_no_client_auth()
-            .with_cert_resolver(current.clone());
-        config.alpn_protocols = vec![HTTP1.to_vec()];
-        config.ticketer = tickets(options.session_timeout).map_err(refused)?;
-        config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
-        // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
-        config.send_tls13_tickets = 1;
-        config.max_early_data_size = 0;
-        let mut http2 = config.clone();
-        http2.alpn_protocols.insert(0, HTTP2.to_vec());
-        Ok(Self { config: Arc::new(config), http2: Arc::new(http2), current })
+        let made = |asks| {
+            let config = config(options, current.clone(), asks);
+            let http1 = config.map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
+            let mut http2 = http1.clone();
+            http2.alpn_protocols.insert(0, HTTP2.to_vec());
+            Ok((Arc::new(http1), Arc::new(http2)))
+        };
+        let ((config, http2), (asking, asking_http2)) = (made(false)?, made(true)?);
+        Ok(Self { config, http2, asking, asking_http2, current })
+    }
+
+    /// The same, but asking the client for a certificate. Tickets of one are no use with the other: a session that began
+    /// without the question is not resumed past it.
+    pub(crate) fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
+        if http2 { &self.asking_http2 } else { &self.asking }
     }
 
     /// Puts other certificates in force for the handshakes to come.
@@ -113,6 +111,28 @@ impl ServerTls {
     pub fn certificates(&self) -> Arc<Certificates> {
         self.current.0.load_full()
     }
+}
+
+fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<ServerConfig, Problem> {
+    let refused = |error: rustls::Error| Problem::Refused(error.to_string());
+    let versions = options.versions();
+    if versions.is_empty() {
+        return Err(Problem::NoProtocol);
+    }
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_protocol_versions(&versions).map_err(refused)?;
+    let builder = match asks {
+        true => builder.with_client_cert_verifier(Arc::new(AcceptAny)),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(current);
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config.ticketer = tickets(options.session_timeout).map_err(refused)?;
+    config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
+    // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
+    config.send_tls13_tickets = 1;
+    config.max_early_data_size = 0;
+    Ok(config)
 }
 
 #[derive(Debug)]
