@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub(super) since: u64,
     /// Whether a request waits for the connection to be open.
     pub(super) assigned: bool,
+    /// Whether the answer came when the window was over.
+    pub(super) late: bool,
 }
 
 /// What a place is about.
@@ -88,6 +90,7 @@ impl Slot {
             scheduled: 0,
             since: 0,
             assigned: false,
+            late: false,
         }
     }
 }
