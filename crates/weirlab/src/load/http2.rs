@@ -138,6 +138,8 @@ pub(super) enum Progress {
 pub(super) enum Failure {
     /// By the peer's will.
     Closed,
+    /// The peer took no more requests, and has not looked at this one.
+    Unprocessed,
     Socket,
     Malformed,
 }
@@ -146,6 +148,7 @@ impl From<&h2::Error> for Failure {
     fn from(error: &h2::Error) -> Failure {
         match error {
             error if error.is_io() => Failure::Socket,
+            error if error.is_remote() && error.is_go_away() => Failure::Unprocessed,
             error if error.is_remote() => Failure::Closed,
             _ => Failure::Malformed,
         }

@@ -47,6 +47,7 @@ impl Worker<'_> {
         slot.answer.reset();
         slot.stage = Stage::Busy;
         slot.since = now;
+        slot.again = false;
         if self.arrivals.is_none() {
             slot.scheduled = now;
         }
