@@ -16,11 +16,17 @@ PACKAGE_go := golang-go
 PACKAGE_perf := linux-perf
 PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
+# Clients and servers of other makers, as modules of Debian's Python.
+TEST_MODULES := grpc websockets
+PACKAGE_grpc := python3-grpcio
+PACKAGE_websockets := python3-websockets
 package = $(foreach tool,$(1),$(or $(PACKAGE_$(tool)),$(tool)))
 
 # Installs missing tools where that needs no password; otherwise says what to run.
 define need
-	@missing=""; for tool in $(1); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	@missing=""; for tool in $(1); do \
+	  command -v $$tool >/dev/null || /usr/bin/python3 -c "import $$tool" 2>/dev/null || missing="$$missing $$tool"; \
+	done; \
 	if [ -n "$$missing" ]; then \
 	  packages="$(call package,$(1))"; install="apt-get install --yes --no-install-recommends $$packages"; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -50,7 +56,7 @@ run: tools-rust ## Build in release mode, start the demo, and show what to try
 
 .PHONY: test
 test: tools-rust $(H2SPEC) ## Check formatting, lints, documentation and licences, and run every test
-	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS))
+	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet

@@ -7,7 +7,8 @@ use http::header::CONTENT_TYPE;
 
 /// What precedes a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-const STATUS: &str = "grpc-status";
+/// The field of the trailers that says how a call went.
+pub(super) const STATUS: &str = "grpc-status";
 
 /// The answer to a call.
 #[derive(Debug, Default)]

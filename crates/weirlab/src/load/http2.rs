@@ -25,9 +25,15 @@ const LIMITS: Limits =
     Limits { max_head_bytes: 256 * 1024, max_fields: Limits::MOST_FIELDS, max_target_bytes: 8192 };
 
 /// The connection's socket as h2 reads and writes it.
-struct Io {
+pub(super) struct Io {
     wire: Wire,
     received: Arc<AtomicU64>,
+}
+
+impl Io {
+    pub(super) fn new(wire: Wire) -> Io {
+        Io { wire, received: Arc::default() }
+    }
 }
 
 impl AsyncRead for Io {
@@ -77,18 +83,18 @@ impl Wake for Flag {
 }
 
 /// A flag and the waker that sets it.
-struct News {
+pub(super) struct News {
     flag: Arc<Flag>,
-    waker: Waker,
+    pub(super) waker: Waker,
 }
 
 impl News {
-    fn new() -> News {
+    pub(super) fn new() -> News {
         let flag = Arc::new(Flag::default());
         News { waker: flag.clone().into(), flag }
     }
 
-    fn take(&self) -> bool {
+    pub(super) fn take(&self) -> bool {
         self.flag.0.swap(false, Ordering::Relaxed)
     }
 }
@@ -132,6 +138,8 @@ pub(super) enum Progress {
 pub(super) enum Failure {
     /// By the peer's will.
     Closed,
+    /// The peer took no more requests, and has not looked at this one.
+    Unprocessed,
     Socket,
     Malformed,
 }
@@ -140,6 +148,7 @@ impl From<&h2::Error> for Failure {
     fn from(error: &h2::Error) -> Failure {
         match error {
             error if error.is_io() => Failure::Socket,
+            error if error.is_remote() && error.is_go_away() => Failure::Unprocessed,
             error if error.is_remote() => Failure::Closed,
             _ => Failure::Malformed,
         }
@@ -149,8 +158,8 @@ impl From<&h2::Error> for Failure {
 impl Session {
     /// Begins to speak; nothing, if not even that can be sent.
     pub(super) fn begin(wire: Wire, streams: usize, grpc: bool, tls: bool) -> Option<Session> {
-        let received = Arc::new(AtomicU64::new(0));
-        let io = Io { wire, received: received.clone() };
+        let io = Io::new(wire);
+        let received = io.received.clone();
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
         // As many as are wanted, unless the peer says otherwise.
@@ -295,7 +304,7 @@ impl Lane {
 }
 
 /// A request that is written as HTTP/1.1 writes it, as HTTP/2 knows it: without fields that are a connection's own.
-fn request(head: &mut RequestHead, bytes: &[u8], tls: bool) -> Option<Request<()>> {
+pub(super) fn request(head: &mut RequestHead, bytes: &[u8], tls: bool) -> Option<Request<()>> {
     head.clear();
     head.parse(bytes, &LIMITS).ok()??;
     let mut fields = HeaderMap::with_capacity(head.headers.len());

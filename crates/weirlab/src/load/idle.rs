@@ -3,10 +3,9 @@
 use super::answer::Answer;
 use super::request::{Requests, Template};
 use super::run::{OTHER_FILES, allow_files, check};
-use super::wire::{Buffers, Received, Tls, Wire};
+use super::wire::{Buffers, Received, Tls, Wire, wait};
 use super::{LoadError, Plan};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use weir_http1::ResponseHead;
@@ -52,13 +51,10 @@ impl<'a> Idle<'a> {
             let drawn = stream.next();
             let place = self.wires.len();
             let address = self.plan.addresses[place % self.plan.addresses.len()];
-            let opened = Wire::open(address, self.tls.as_ref()).map_err(|error| error.to_string());
+            let deadline = Instant::now() + self.plan.timeout;
+            let opened = Wire::connect(address, self.tls.as_ref(), &mut self.buffers, deadline);
             let template = self.requests.template(drawn.template);
-            let mut exchange = Exchange {
-                buffers: &mut self.buffers,
-                head: &mut self.head,
-                deadline: Instant::now() + self.plan.timeout,
-            };
+            let mut exchange = Exchange { buffers: &mut self.buffers, head: &mut self.head, deadline };
             let wire = opened.and_then(|wire| exchange.answered(wire, drawn.bytes, template));
             let failed = |why| LoadError::Idle(format!("connection {} to {address}: {why}", place + 1));
             self.wires.push(wire.map_err(failed)?);
@@ -90,17 +86,10 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     fn answered(&mut self, mut wire: Wire, request: &[u8], template: &Template) -> Result<Wire, String> {
-        self.wait(&wire, PollFlags::OUT)?;
-        if !wire.connected() {
-            return Err("it was refused".to_owned());
-        }
-        while !wire.shake(self.buffers).map_err(|_| "the handshake failed")? {
-            self.wait(&wire, PollFlags::IN)?;
-        }
         wire.send(request).map_err(|_| "the request could not be sent")?;
         let mut answer = Answer::default();
         let whole = loop {
-            self.wait(&wire, PollFlags::IN)?;
+            wait(wire.stream(), PollFlags::IN, self.deadline)?;
             wire.flush().map_err(|_| "the request could not be sent")?;
             match wire.receive(self.buffers) {
                 Ok(Received::Bytes(bytes, _)) => {
@@ -117,18 +106,5 @@ impl Exchange<'_> {
             return Err(format!("the answer, with status {}, is not the one expected", whole.status()));
         }
         if whole.keep_alive() { Ok(wire) } else { Err("the target keeps no connection open".to_owned()) }
-    }
-
-    fn wait(&self, wire: &Wire, flags: PollFlags) -> Result<(), String> {
-        loop {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
-            match poll(&mut [PollFd::new(wire.stream(), flags)], Some(&left)) {
-                Ok(0) => return Err("it was not answered in time".to_owned()),
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
     }
 }

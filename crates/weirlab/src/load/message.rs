@@ -15,6 +15,8 @@ const LIMITS: Limits =
 #[derive(Debug)]
 pub(super) struct Talk {
     upgraded: bool,
+    /// The status with which the server stayed with HTTP.
+    refusal: u16,
     rng: fastrand::Rng,
     /// The message that was sent last.
     sent: Vec<u8>,
@@ -45,6 +47,7 @@ impl Talk {
     pub(super) fn new(seed: u64) -> Talk {
         Talk {
             upgraded: false,
+            refusal: 0,
             rng: fastrand::Rng::with_seed(seed),
             sent: Vec::new(),
             returned: 0,
@@ -75,6 +78,16 @@ impl Talk {
     /// Keeps what came until it is heard.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.inbox.extend_from_slice(bytes);
+    }
+
+    /// The status with which the server has refused.
+    pub(super) fn refusal(&self) -> u16 {
+        self.refusal
+    }
+
+    /// The message that came back, as far as it is the one that was sent.
+    pub(super) fn last(&self) -> &[u8] {
+        if self.same { &self.sent[..self.returned.min(self.sent.len())] } else { &[] }
     }
 
     /// Whether bytes are left that nobody asked for, once a message was heard.
@@ -119,6 +132,7 @@ impl Talk {
         };
         self.inbox.drain(..taken);
         if head.status != 101 {
+            self.refusal = head.status;
             return Ok(Heard::Refused);
         }
         let answered = head.headers.get("sec-websocket-accept");

@@ -18,6 +18,10 @@ pub(super) struct Slot {
     pub(super) since: u64,
     /// Whether a request waits for the connection to be open.
     pub(super) assigned: bool,
+    /// Whether it does so for the second time.
+    pub(super) again: bool,
+    /// Whether the answer came when the window was over.
+    pub(super) late: bool,
 }
 
 /// What a place is about.
@@ -88,6 +92,8 @@ impl Slot {
             scheduled: 0,
             since: 0,
             assigned: false,
+            again: false,
+            late: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One connection's bytes, plain or over TLS, never blocking.
 use super::{LoadError, Plan};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -10,7 +11,7 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As much as one read takes.
 const READ: usize = 64 * 1024;
@@ -76,6 +77,24 @@ impl Wire {
         stream.set_nodelay(true)?;
         let tls = tls.map(Tls::connection).transpose().map_err(io::Error::other)?;
         Ok(Wire { stream, tls: tls.map(Box::new), unsent: Vec::new() })
+    }
+
+    /// Connects, and waits until that is done.
+    pub(super) fn connect(
+        address: SocketAddr,
+        tls: Option<&Tls>,
+        buffers: &mut Buffers,
+        deadline: Instant,
+    ) -> Result<Wire, String> {
+        let mut wire = Wire::open(address, tls).map_err(|error| error.to_string())?;
+        wait(&wire.stream, PollFlags::OUT, deadline)?;
+        if !wire.connected() {
+            return Err("it was refused".to_owned());
+        }
+        while !wire.shake(buffers).map_err(|_| "the handshake failed")? {
+            wait(&wire.stream, PollFlags::IN, deadline)?;
+        }
+        Ok(wire)
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -183,6 +202,20 @@ impl Wire {
     pub(super) fn reset(self) {
         // Where it cannot be set, the connection is closed in the ordinary way.
         let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+    }
+}
+
+/// Waits until a socket is ready.
+pub(super) fn wait(socket: &TcpStream, flags: PollFlags, deadline: Instant) -> Result<(), String> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
+        match poll(&mut [PollFd::new(socket, flags)], Some(&left)) {
+            Ok(0) => return Err("it was not answered in time".to_owned()),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.to_string()),
+        }
     }
 }
 

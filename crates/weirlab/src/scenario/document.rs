@@ -58,8 +58,8 @@ fn unflattened(data: &Value, mut need: impl FnMut(bool, &str)) {
         need(route.get("snis").is_some(), "snis");
     }
     for service in services {
-        let https = text(service, "url").is_some_and(|url| url.starts_with("https:"));
-        need(https || text(service, "protocol") == Some("https"), "https-upstream");
+        need(protocol(service) == "https", "https-upstream");
+        need(protocol(service) == "grpc", "grpc");
     }
     let consumers = list(data, "consumers");
     let scoped = list(data, "plugins").iter().any(|plugin| plugin.get("consumer").is_some());
@@ -99,7 +99,9 @@ impl Flattening<'_> {
             let mut plugins = global.clone();
             plugins.extend(self.plugins_for(Some(("service", name)), Some(service)));
             let pool = format!("pool{pool}");
-            let inherited = FlatRoute { service_path, pool, endpoints, plugins, ..FlatRoute::default() };
+            let protocol = protocol(service).to_owned();
+            let inherited =
+                FlatRoute { protocol, service_path, pool, endpoints, plugins, ..FlatRoute::default() };
             for route in list(service, "routes").iter().chain(loose.get(name).into_iter().flatten().copied())
             {
                 flat.push(self.route(route, flat.len(), &inherited));
@@ -174,6 +176,12 @@ impl Flattening<'_> {
         }
         Ok(address)
     }
+}
+
+/// What a service speaks, from its URL or from its field.
+fn protocol(service: &Value) -> &str {
+    let of_url = text(service, "url").and_then(|url| url.split_once("://")).map(|(scheme, _)| scheme);
+    of_url.or(text(service, "protocol")).unwrap_or("http")
 }
 
 /// Host, port and path of a service, from its URL or from its fields.

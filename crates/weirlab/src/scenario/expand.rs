@@ -371,6 +371,7 @@ impl Fill<'_> {
             body: self.text(&check.body)?,
             status: check.status,
             with_headers: check.with_headers.clone(),
+            grpc_status: check.grpc_status,
             upstream_body: check.upstream_body,
         })
     }

@@ -243,6 +243,7 @@ pub(super) struct ParityFile {
     pub(super) status: u16,
     #[serde(default)]
     pub(super) with_headers: Vec<String>,
+    pub(super) grpc_status: Option<u16>,
     #[serde(default)]
     pub(super) upstream_body: bool,
 }

@@ -120,6 +120,8 @@ pub struct ParityCheck {
     pub status: u16,
     /// Headers that must be there.
     pub with_headers: Vec<String>,
+    /// The status of the call that must come in the trailers of gRPC.
+    pub grpc_status: Option<u16>,
     /// Whether the body must be the upstream's.
     pub upstream_body: bool,
 }
@@ -190,6 +192,8 @@ pub struct FlatRoute {
     pub hosts: Vec<String>,
     /// Methods; none for all.
     pub methods: Vec<String>,
+    /// What the service speaks: `http`, `https`, `grpc` or `grpcs`.
+    pub protocol: String,
     /// Whether the matched prefix is cut off.
     pub strip_path: bool,
     /// The path of the service's URL, without a slash at its end.

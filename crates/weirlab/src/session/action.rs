@@ -1,6 +1,7 @@
 //! What happens again and again while a load runs: scrapes, writes to an Admin API, reloads, signals.
 use super::exchange::{Ask, Client};
 use crate::driver::Running;
+use crate::load::Protocol;
 use crate::result::ActionSample;
 use crate::scenario::{Action, ActionKind};
 use crate::target::Listeners;
@@ -98,7 +99,7 @@ fn call(
         _ => (subject.listeners.http, false),
     };
     let address = address.ok_or_else(|| format!("the target has no {listener} listener"))?;
-    let answer = client.ask(&Ask { address, tls, method, path, headers, body })?;
+    let answer = client.ask(&Ask { address, protocol: Protocol::Http1, tls, method, path, headers, body })?;
     if answer.status >= 400 {
         return Err(format!("{method} {path}: {}", answer.status));
     }

@@ -1,4 +1,5 @@
 //! Single HTTP exchanges, for parity checks and periodic actions.
+use crate::load::{self, Expect, Pace, Plan, Protocol, RequestTemplate, Requests, WarmUp};
 use std::net::SocketAddr;
 use std::time::Duration;
 use ureq::Agent;
@@ -9,11 +10,45 @@ use ureq::tls::{TlsConfig, TlsProvider};
 #[derive(Clone, Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) body: &'a str,
+}
+
+impl Ask<'_> {
+    /// What is not HTTP/1.1 is spoken by the load generator itself.
+    fn by_the_generator(&self) -> Result<Answer, String> {
+        let template = RequestTemplate {
+            weight: 1,
+            method: self.method.to_owned(),
+            path: self.path.to_owned(),
+            headers: self.headers.to_vec(),
+            body: self.body.to_owned(),
+            expect: Expect::default(),
+        };
+        let plan = Plan {
+            addresses: vec![self.address],
+            host: self.address.to_string(),
+            protocol: self.protocol,
+            tls: self.tls,
+            connections: 1,
+            threads: 1,
+            cpus: Vec::new(),
+            keep_alive: true,
+            pace: Pace::Closed,
+            warm_up: WarmUp { at_least: Duration::ZERO, at_most: Duration::ZERO },
+            duration: Duration::ZERO,
+            timeout: PATIENCE,
+            requests: Requests { templates: vec![template], variables: Vec::new() },
+            seed: 1,
+        };
+        let got = load::ask(&plan).map_err(|error| format!("{} {}: {error}", self.method, self.path))?;
+        let load::Got { status, headers, body, grpc_status } = got;
+        Ok(Answer { status, headers, body, grpc_status })
+    }
 }
 
 /// What came back.
@@ -23,11 +58,15 @@ pub(crate) struct Answer {
     /// Names in lower case.
     pub(crate) headers: Vec<String>,
     pub(crate) body: Vec<u8>,
+    /// Of a call of gRPC.
+    pub(crate) grpc_status: Option<String>,
 }
 
 /// Makes exchanges, each over a connection of its own.
 pub(crate) struct Client(Agent);
 
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Answers above this are not what any scenario asks for.
 const LONGEST_BODY: u64 = 64 << 20;
 
@@ -41,13 +80,16 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_idle_connections(0)
-            .timeout_global(Some(Duration::from_secs(10)))
+            .timeout_global(Some(PATIENCE))
             .proxy(None)
             .build();
         Client(agent.into())
     }
 
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+        if ask.protocol != Protocol::Http1 {
+            return ask.by_the_generator();
+        }
         let scheme = if ask.tls { "https" } else { "http" };
         let url = format!("{scheme}://{}{}", ask.address, ask.path);
         let mut request = Request::builder().method(ask.method).uri(&url);
@@ -63,6 +105,6 @@ impl Client {
             .limit(LONGEST_BODY)
             .read_to_vec()
             .map_err(|error| format!("{} {url}: the body: {error}", ask.method))?;
-        Ok(Answer { status: response.status().as_u16(), headers, body })
+        Ok(Answer { status: response.status().as_u16(), headers, body, grpc_status: None })
     }
 }

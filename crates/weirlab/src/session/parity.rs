@@ -1,6 +1,7 @@
 //! The parity check: before a cell is measured, its target must answer as the case asks. A target that answers otherwise
 //! is not slower or faster; it does something else.
 use super::exchange::{Answer, Ask, Client};
+use crate::load::Protocol;
 use crate::result::Parity;
 use crate::scenario::ParityCheck;
 use std::net::SocketAddr;
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 /// Where a target answers, and what its upstream answers when asked directly.
 pub(crate) struct Subject<'a> {
     pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
     pub(crate) host: Option<&'a str>,
     pub(crate) upstream: SocketAddr,
@@ -27,15 +29,20 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
     }
     let ask = Ask {
         address: subject.address,
+        protocol: subject.protocol,
         tls: subject.tls,
         method: &check.method,
         path: &check.path,
         headers: &headers,
         body: &check.body,
     };
-    let own = check
-        .upstream_body
-        .then(|| client.ask(&Ask { address: subject.upstream, tls: false, ..ask.clone() }));
+    let protocol = match subject.protocol {
+        // Gateways speak HTTP/1.1 to it.
+        Protocol::Http2 { .. } => Protocol::Http1,
+        other => other,
+    };
+    let upstream = Ask { address: subject.upstream, protocol, tls: false, ..ask.clone() };
+    let own = check.upstream_body.then(|| client.ask(&upstream));
     let (got, agrees) = match client.ask(&ask) {
         Err(error) => (error, false),
         Ok(answer) => judge(check, &answer, own.as_ref()),
@@ -46,6 +53,7 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
 fn expected(check: &ParityCheck) -> String {
     let mut words = vec![check.status.to_string()];
     words.extend(check.with_headers.iter().map(|name| format!("with {name}")));
+    words.extend(check.grpc_status.map(|status| format!("grpc-status {status}")));
     if check.upstream_body {
         words.push("the upstream's body".to_owned());
     }
@@ -59,6 +67,11 @@ fn judge(check: &ParityCheck, answer: &Answer, own: Option<&Result<Answer, Strin
         let there = answer.headers.contains(&name.to_ascii_lowercase());
         words.push(format!("{} {name}", if there { "with" } else { "without" }));
         agrees &= there;
+    }
+    if let Some(expected) = check.grpc_status {
+        let status = answer.grpc_status.as_deref();
+        words.push(status.map_or("no grpc-status".to_owned(), |status| format!("grpc-status {status}")));
+        agrees &= status == Some(expected.to_string().as_str());
     }
     match own {
         None => {}

@@ -82,7 +82,7 @@ pub(crate) fn reload(setting: &Setting<'_>, open: &Open) -> Result<Block, String
     let begun = Instant::now();
     running.iter_mut().try_for_each(|one| one.reload()).map_err(|error| error.to_string())?;
     let took = begun.elapsed();
-    let subject = Subject { address: open.address, tls: open.tls, host: None, upstream: open.upstream };
+    let subject = open.subject(setting.case);
     if !is_right(&Client::new(), &subject, &setting.case.parity[0]) {
         return Err("it gave no right answer after its reload".to_owned());
     }

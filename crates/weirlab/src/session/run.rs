@@ -402,9 +402,7 @@ impl<'a> Session<'a> {
             return Ok(open);
         }
         outset::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
-        let subject =
-            parity::Subject { address: open.address, tls: open.tls, host: None, upstream: open.upstream };
-        let parity = parity::check(&self.client, &subject, &entry.case.parity);
+        let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
         let wrong = parity.iter().find(|parity| !parity.agrees).cloned();
         self.run.cells[cell].parity = parity;
         match wrong {

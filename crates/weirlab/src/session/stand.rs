@@ -71,6 +71,20 @@ pub(crate) struct Open {
     _front: Option<Supply>,
 }
 
+impl Open {
+    /// Whom to ask whether it answers as a case asks.
+    pub(crate) fn subject(&self, case: &CasePlan) -> parity::Subject<'static> {
+        let protocol = case.load.protocol;
+        parity::Subject {
+            address: self.address,
+            protocol,
+            tls: self.tls,
+            host: None,
+            upstream: self.upstream,
+        }
+    }
+}
+
 impl Stand {
     /// Starts the contender for a case, with what it needs. No two cells have the same number: each has folders of its
     /// own, for another may still be running.
@@ -214,7 +228,8 @@ fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parit
     let tls = preparation.case.is_tls();
     let address = if tls { listeners.https } else { listeners.http };
     let address = address.ok_or_else(|| format!("{} has no listener for traffic", preparation.label))?;
-    Ok(parity::Subject { address, tls, host: None, upstream: preparation.upstream[0] })
+    let protocol = preparation.case.load.protocol;
+    Ok(parity::Subject { address, protocol, tls, host: None, upstream: preparation.upstream[0] })
 }
 
 fn front(program: &Path, addresses: &[SocketAddr], layout: &Layout) -> Result<Supply, String> {

@@ -25,7 +25,7 @@ pub(super) fn write_grant(out: &mut Vec<u8>, key: &[u8]) {
     encode::status_line(out, 101);
     encode::header(out, "Connection", "Upgrade");
     encode::header(out, "Upgrade", "websocket");
-    encode::header(out, "Sec-WebSocket-Accept", &crate::websocket::accept(key));
+    encode::header(out, "Sec-WebSocket-Accept", crate::websocket::accept(key));
     encode::end(out);
 }
 

@@ -147,7 +147,7 @@ impl Session {
         out: &mut Vec<u8>,
         parts: &Parts<'_>,
     ) -> Result<(), Malformed> {
-        if frame.stream % 2 == 0 {
+        if frame.stream.is_multiple_of(2) {
             return Err(Malformed);
         }
         if self.place(frame.stream).is_none() {

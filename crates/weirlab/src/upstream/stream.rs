@@ -180,6 +180,6 @@ pub(super) fn self_signed() -> Result<Arc<ServerConfig>, ServiceError> {
         .with_no_client_auth()
         .with_single_cert(vec![certified.cert.der().clone()], key.into())
         .map_err(refused)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -81,7 +81,8 @@ impl Bench {
         )
     }
 
-    fn over(upstream: Vec<SocketAddr>) -> Bench {
+    /// With an upstream of the test's own.
+    pub(crate) fn over(upstream: Vec<SocketAddr>) -> Bench {
         let folder = tempfile::tempdir().unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -196,7 +197,8 @@ impl Gateway {
 
     pub(crate) fn address(&self) -> SocketAddr {
         let listeners = &self.launch.listeners;
-        if self.scheme == "https" { listeners.https.unwrap() } else { listeners.http.unwrap() }
+        let tls = matches!(self.scheme.as_str(), "https" | "h2");
+        if tls { listeners.https.unwrap() } else { listeners.http.unwrap() }
     }
 
     pub(crate) fn log(&self) -> String {

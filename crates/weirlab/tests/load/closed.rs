@@ -130,6 +130,17 @@ fn an_answer_that_takes_less_than_the_window_is_not_stuck() {
 }
 
 #[test]
+fn an_answer_that_comes_soon_after_a_short_window_is_not_stuck() {
+    let server = Server::start(|_, writer| {
+        thread::sleep(millis(400));
+        plain(writer, 200, "")
+    });
+    let warm_up = WarmUp { at_least: millis(200), at_most: millis(200) };
+    let outcome = run(&Plan { warm_up, duration: millis(100), ..plan(&server) });
+    assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+}
+
+#[test]
 fn a_stall_that_outlasts_the_window_is_in_the_tail() {
     // One request early in the window is not answered within it.
     let server = Server::start(|request, writer| {

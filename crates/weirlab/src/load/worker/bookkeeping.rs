@@ -66,7 +66,8 @@ impl Worker<'_> {
 
     /// How many places are still at what they were at when the window began.
     pub(super) fn stuck(&self, begin: u64) -> usize {
-        let stuck = |slot: &&Slot| slot.since < begin && !matches!(slot.stage, Stage::Idle | Stage::Closing);
+        let rests = |slot: &Slot| slot.late || matches!(slot.stage, Stage::Idle | Stage::Closing);
+        let stuck = |slot: &&Slot| slot.since < begin && !rests(slot);
         self.slots.iter().filter(stuck).count()
     }
 

@@ -47,6 +47,7 @@ impl Worker<'_> {
         slot.answer.reset();
         slot.stage = Stage::Busy;
         slot.since = now;
+        slot.again = false;
         if self.arrivals.is_none() {
             slot.scheduled = now;
         }
@@ -159,7 +160,8 @@ impl Worker<'_> {
     pub(super) fn complete(&mut self, index: usize, surplus: bool) {
         let now = self.shared.now();
         if self.observe() == Phase::Done {
-            // It came too late, and nothing more is asked.
+            // Nothing more is asked.
+            self.slots[index].late = true;
             return;
         }
         self.answers += 1;

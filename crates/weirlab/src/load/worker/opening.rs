@@ -23,7 +23,7 @@ impl Worker<'_> {
         }
         let assigned = !self.is_open_loop();
         let slots = self.slots_of(link);
-        self.slots[slots].iter_mut().for_each(|slot| slot.assigned = assigned);
+        self.slots[slots].iter_mut().for_each(|slot| slot.assigned = assigned || slot.again);
         self.to_open.push_back(link);
     }
 
@@ -142,7 +142,7 @@ impl Worker<'_> {
             let slot = &mut self.slots[index];
             slot.stage = Stage::Waiting;
             slot.since = now;
-            slot.assigned = false;
+            slot.assigned = slot.again;
         }
         let connection = &mut self.links[link];
         connection.speech = Speech::None;

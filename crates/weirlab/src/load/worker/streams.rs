@@ -72,7 +72,10 @@ impl Worker<'_> {
                 Progress::Failed(failure) => {
                     let open = session.is_open();
                     self.links[link].hung_up |= !open;
-                    self.lose(index, class(failure));
+                    match failure {
+                        Failure::Unprocessed => self.send_again(index),
+                        failure => self.lose(index, class(failure)),
+                    }
                 }
             }
             advanced = true;
@@ -91,6 +94,17 @@ impl Worker<'_> {
             self.leave(index, now);
         } else {
             self.go_on(index, now);
+        }
+    }
+
+    /// A request that nobody has looked at is sent over the next connection.
+    fn send_again(&mut self, index: usize) {
+        let now = self.shared.now();
+        self.slots[index].again = true;
+        if self.links[self.link_of(index)].hung_up {
+            self.leave(index, now);
+        } else {
+            self.send(index, now);
         }
     }
 
@@ -119,7 +133,7 @@ impl Worker<'_> {
 
 fn class(failure: Failure) -> Class {
     match failure {
-        Failure::Closed => Class::Closed,
+        Failure::Closed | Failure::Unprocessed => Class::Closed,
         Failure::Socket => Class::Read,
         Failure::Malformed => Class::Malformed,
     }
