@@ -49,6 +49,19 @@ fn a_stored_key_that_has_expired_is_gone() {
 }
 
 #[test]
+fn a_time_that_is_given_to_an_old_key_begins_with_that() {
+    let gateway = Gateway::empty().start();
+    assert_eq!(ask(&gateway, "POST", "/consumers", r#"{"username": "jane"}"#).status, 201);
+    let old = r#"{"key": "old", "created_at": 1700000000}"#;
+    assert_eq!(ask(&gateway, "POST", "/consumers/jane/key-auth", old).status, 201);
+    let tagged = ask(&gateway, "PATCH", "/key-auths/old", r#"{"tags": ["a"]}"#);
+    assert_eq!(tagged.json()["created_at"], 1_700_000_000);
+    let changed = ask(&gateway, "PATCH", "/key-auths/old", r#"{"ttl": 6000}"#);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(gateway.admin("/key-auths/old").json()["ttl"], 6000);
+}
+
+#[test]
 fn a_declared_key_that_has_expired_is_gone() {
     let id = "7c2b7b1e-3bb2-4c1d-8f0a-0242ac120002";
     let gateway = Gateway::start(&format!(

@@ -61,6 +61,10 @@ impl Edit {
         keeps_id(&change, found)?;
         let hash = change.contains_key("password") && !self.skip_hash;
         let mut written = members(found);
+        if change.contains_key("ttl") {
+            // What lasts for a time lasts from now.
+            written.remove("created_at");
+        }
         merge(&mut written, change, spot.kind.schema(), self.plugin_of(found));
         written.insert("id".to_owned(), found.id().to_string().into());
         self.put(written, spot, hash, entities)
