@@ -242,3 +242,37 @@ fn single_exchanges_say_what_came() {
     let refused = load::ask(&plan(&case(PLAIN, Scheme::H2), plain.listen[0])).unwrap_err();
     assert!(refused.contains("handshake"), "{refused}");
 }
+
+#[test]
+fn a_session_checks_and_measures_what_is_spoken() {
+    for (scenario, scheme, name, got) in [
+        (GRPC, "h2c", "nginx", "200, grpc-status 0, the upstream's body"),
+        (WEBSOCKET, "http", "haproxy", "101, the upstream's body"),
+    ] {
+        let out = tempfile::tempdir().unwrap();
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_weirlab"))
+            .current_dir(bench::root())
+            .args([
+                "run",
+                scenario,
+                "--scheme",
+                scheme,
+                "--targets",
+                &format!("{name},caddy"),
+                "--rounds",
+                "1",
+            ])
+            .arg("--out")
+            .arg(out.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert!(told.contains("caddy: needs "), "{told}");
+        let folder = std::fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+        let data = std::fs::read_to_string(folder.join("data.json")).unwrap();
+        let data: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let parity = &data["cells"][0]["parity"][0];
+        assert_eq!((parity["got"].as_str(), parity["agrees"].as_bool()), (Some(got), Some(true)), "{told}");
+        assert!(data["cells"][0]["blocks"][0]["good"].as_u64() > Some(0), "{told}");
+    }
+}
