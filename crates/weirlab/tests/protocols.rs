@@ -23,12 +23,16 @@ const WEBSOCKET: &str = "weir/websocket-echo";
 /// The laboratory's own, with bodies and messages of 1 KiB.
 fn upstream(calls: bool) -> Upstream {
     let answers = Answers::new("200", &[], vec![b'x'; 1024], false).unwrap();
+    answering(if calls { answers.to_calls() } else { answers })
+}
+
+fn answering(answers: Answers) -> Upstream {
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     upstream::start(upstream::Plan {
         listen: vec![anywhere],
         listen_tls: vec![anywhere],
         threads: 1,
-        answers: if calls { answers.to_calls() } else { answers },
+        answers,
         delay: None,
         stall: None,
         seed: 1,
@@ -140,6 +144,29 @@ fn large_messages_fit_through_small_windows() {
     plan.requests.templates[0].body = "x".repeat(300_000);
     let outcome = run(&plan);
     assert!(outcome.good > 0 && outcome.errors.is_empty(), "{}", told(&outcome));
+}
+
+#[test]
+fn each_answer_is_of_the_request_that_was_drawn() {
+    let upstream =
+        answering(Answers::new("200", &[], b"{method} {path} {header:x-a}".to_vec(), false).unwrap());
+    let case = case(PLAIN, Scheme::H2c);
+    let Some((gateway, _bench)) = started("nginx", &case, upstream.listen[0]) else { return };
+    let mut plan = plan(&case, gateway.address());
+    let template = plan.requests.templates.remove(0);
+    for (method, path, header) in
+        [("GET", "/a", "1"), ("GET", "/a", "2"), ("PUT", "/b", "1"), ("GET", "/b", "1")]
+    {
+        let mut template = template.clone();
+        template.method = method.to_owned();
+        template.path = format!("/route-1{path}");
+        template.headers = vec![("X-A".to_owned(), header.to_owned())];
+        template.expect.body_length = None;
+        template.expect.body_contains = Some(format!("{method} {path} {header}"));
+        plan.requests.templates.push(template);
+    }
+    let outcome = run(&plan);
+    assert!(outcome.good > 10 && outcome.errors.is_empty(), "{}", told(&outcome));
 }
 
 /// An address at which connections are accepted and nothing is answered, and how many there are.
