@@ -85,6 +85,17 @@ fn the_suite_of_make_bench_runs_what_there_is() {
             }
         }
     }
+    // What cannot be had there is told, rather than left out.
+    for entry in &Suite::find("protocols", &root()).unwrap().entries {
+        for scenario in scenario::find(std::slice::from_ref(&entry.scenario), &root()).unwrap() {
+            let case = scenario.cases(entry.scheme).unwrap().remove(0);
+            for target in target::find(&entry.targets, &root()).unwrap() {
+                let mut missing = case.needs.difference(&target.features);
+                let unexplained = missing.find(|feature| !target.lacking().contains_key(*feature));
+                assert_eq!(unexplained, None, "{} {}", target.name, case.case.name);
+            }
+        }
+    }
     let error = Suite::find("benhc", &root()).unwrap_err().to_string();
     assert!(error.ends_with("the nearest: bench"), "{error}");
 }
@@ -220,6 +231,46 @@ fn mistakes_are_named_with_their_place() {
     assert!(drawn.contains("[load.variables.a] is drawn with b, which is no variable"), "{drawn}");
     let action = written("[[action]]\nname = 'a'\nevery = '3'\nreload = true\n", "{}").unwrap_err();
     assert!(action.contains("`3` is no duration; write a number and its unit"), "{action}");
+}
+
+/// A scenario whose load is carried by this, over these schemes.
+fn carried(protocol: &str, schemes: &str, rest: &str) -> Result<Vec<CasePlan>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = format!(
+        "title = 't'\nsource = 's'\nschemes = {schemes}\n{rest}[load]\nprotocol = '{protocol}'\nconnections = 1\n\
+         threads = 1\n[[load.request]]\npath = '/'\n[[parity]]\npath = '/'\nstatus = 200\n"
+    );
+    std::fs::write(folder.path().join("scenario.toml"), toml).unwrap();
+    std::fs::write(folder.path().join("kong.yml"), "{}").unwrap();
+    let scenario = scenario::find(&[folder.path().to_str().unwrap().to_owned()], &root()).unwrap().remove(0);
+    scenario.cases(None).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_spoken_follows_from_scheme_and_protocol() {
+    use weirlab::load::Protocol;
+    for (protocol, schemes, expected, method, needs) in [
+        ("http", "['https']", Protocol::Http1, "GET", &["https"][..]),
+        ("http", "['h2']", Protocol::Http2 { streams: 10 }, "GET", &["h2"]),
+        ("grpc", "['h2c']", Protocol::Grpc { streams: 10 }, "POST", &["grpc", "h2c"]),
+        ("websocket", "['http']", Protocol::WebSocket, "GET", &["http", "websocket"]),
+    ] {
+        let case = carried(protocol, schemes, "").unwrap().remove(0);
+        assert_eq!(case.load.protocol, expected);
+        assert_eq!(
+            (case.load.requests.templates[0].method.as_str(), case.parity[0].method.as_str()),
+            (method, method)
+        );
+        assert!(case.needs.iter().eq(needs), "{:?}", case.needs);
+    }
+    for (protocol, schemes, rest, why) in [
+        ("grpc", "['https']", "", "has calls of gRPC: give it schemes"),
+        ("websocket", "['h2']", "", "has WebSockets, which HTTP/1.1 carries"),
+        ("http", "['h2']", "measure = 'idle-connections'\n", "measures what HTTP/1.1 alone is asked for"),
+    ] {
+        let error = carried(protocol, schemes, rest).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

@@ -23,12 +23,16 @@ const WEBSOCKET: &str = "weir/websocket-echo";
 /// The laboratory's own, with bodies and messages of 1 KiB.
 fn upstream(calls: bool) -> Upstream {
     let answers = Answers::new("200", &[], vec![b'x'; 1024], false).unwrap();
+    answering(if calls { answers.to_calls() } else { answers })
+}
+
+fn answering(answers: Answers) -> Upstream {
     let anywhere: SocketAddr = ([127, 0, 0, 1], 0).into();
     upstream::start(upstream::Plan {
         listen: vec![anywhere],
         listen_tls: vec![anywhere],
         threads: 1,
-        answers: if calls { answers.to_calls() } else { answers },
+        answers,
         delay: None,
         stall: None,
         seed: 1,
@@ -142,6 +146,29 @@ fn large_messages_fit_through_small_windows() {
     assert!(outcome.good > 0 && outcome.errors.is_empty(), "{}", told(&outcome));
 }
 
+#[test]
+fn each_answer_is_of_the_request_that_was_drawn() {
+    let upstream =
+        answering(Answers::new("200", &[], b"{method} {path} {header:x-a}".to_vec(), false).unwrap());
+    let case = case(PLAIN, Scheme::H2c);
+    let Some((gateway, _bench)) = started("nginx", &case, upstream.listen[0]) else { return };
+    let mut plan = plan(&case, gateway.address());
+    let template = plan.requests.templates.remove(0);
+    for (method, path, header) in
+        [("GET", "/a", "1"), ("GET", "/a", "2"), ("PUT", "/b", "1"), ("GET", "/b", "1")]
+    {
+        let mut template = template.clone();
+        template.method = method.to_owned();
+        template.path = format!("/route-1{path}");
+        template.headers = vec![("X-A".to_owned(), header.to_owned())];
+        template.expect.body_length = None;
+        template.expect.body_contains = Some(format!("{method} {path} {header}"));
+        plan.requests.templates.push(template);
+    }
+    let outcome = run(&plan);
+    assert!(outcome.good > 10 && outcome.errors.is_empty(), "{}", told(&outcome));
+}
+
 /// An address at which connections are accepted and nothing is answered, and how many there are.
 fn silence() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -241,4 +268,38 @@ fn single_exchanges_say_what_came() {
     assert_eq!((got.status, got.body.len()), (101, 1024));
     let refused = load::ask(&plan(&case(PLAIN, Scheme::H2), plain.listen[0])).unwrap_err();
     assert!(refused.contains("handshake"), "{refused}");
+}
+
+#[test]
+fn a_session_checks_and_measures_what_is_spoken() {
+    for (scenario, scheme, name, got) in [
+        (GRPC, "h2c", "nginx", "200, grpc-status 0, the upstream's body"),
+        (WEBSOCKET, "http", "haproxy", "101, the upstream's body"),
+    ] {
+        let out = tempfile::tempdir().unwrap();
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_weirlab"))
+            .current_dir(bench::root())
+            .args([
+                "run",
+                scenario,
+                "--scheme",
+                scheme,
+                "--targets",
+                &format!("{name},caddy"),
+                "--rounds",
+                "1",
+            ])
+            .arg("--out")
+            .arg(out.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert!(told.contains("caddy: needs "), "{told}");
+        let folder = std::fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
+        let data = std::fs::read_to_string(folder.join("data.json")).unwrap();
+        let data: serde_json::Value = serde_json::from_str(&data).unwrap();
+        let parity = &data["cells"][0]["parity"][0];
+        assert_eq!((parity["got"].as_str(), parity["agrees"].as_bool()), (Some(got), Some(true)), "{told}");
+        assert!(data["cells"][0]["blocks"][0]["good"].as_u64() > Some(0), "{told}");
+    }
 }

@@ -108,6 +108,8 @@ pub(super) struct Session {
     received: Arc<AtomicU64>,
     counted: u64,
     head: RequestHead,
+    /// The request that was sent last, as it was written: often the next is the same but for its body.
+    last: Option<(Vec<u8>, Request<()>)>,
     tls: bool,
 }
 
@@ -181,14 +183,15 @@ impl Session {
             received,
             counted: 0,
             head: RequestHead::default(),
+            last: None,
             tls,
         })
     }
 
     /// Sends a request on a free lane; whether that can be.
     pub(super) fn send(&mut self, lane: usize, drawn: &Drawn<'_>) -> bool {
+        let Some(request) = self.request(drawn.head()) else { return false };
         let Lane { news, stage, call } = &mut self.lanes[lane];
-        let Some(request) = request(&mut self.head, drawn.head(), self.tls) else { return false };
         let body = match call {
             Some(call) => call.begin(drawn.body()),
             None => Bytes::copy_from_slice(drawn.body()),
@@ -207,6 +210,15 @@ impl Session {
         *stage = Stage::Head(response);
         news.flag.wake_by_ref();
         true
+    }
+
+    fn request(&mut self, bytes: &[u8]) -> Option<Request<()>> {
+        if let Some((_, request)) = self.last.as_ref().filter(|(written, _)| written == bytes) {
+            return Some(request.clone());
+        }
+        let request = request(&mut self.head, bytes, self.tls)?;
+        self.last = Some((bytes.to_vec(), request.clone()));
+        Some(request)
     }
 
     /// Whether the connection carries further requests.

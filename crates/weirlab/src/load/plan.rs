@@ -66,6 +66,17 @@ impl Protocol {
         }
     }
 
+    /// What each connection has of it, as it follows on "connections"; nothing of HTTP/1.1.
+    #[must_use]
+    pub fn in_words(self) -> String {
+        match self {
+            Protocol::Http1 => String::new(),
+            Protocol::Http2 { streams } => format!(" of {streams} streams"),
+            Protocol::Grpc { streams } => format!(" of {streams} streams with gRPC calls"),
+            Protocol::WebSocket => " with WebSocket messages".to_owned(),
+        }
+    }
+
     /// Whether it is, or is carried by, HTTP/2.
     #[must_use]
     pub fn is_http2(self) -> bool {

@@ -47,7 +47,11 @@ impl<'a> Summary<'a> {
         let threads = plan.threads.min(plan.connections);
         Summary {
             url,
-            load: format!("{threads} threads and {} connections", plan.connections),
+            load: format!(
+                "{threads} threads and {} connections{}",
+                plan.connections,
+                plan.protocol.in_words()
+            ),
             threads,
             measured: outcome.measured,
             answers: outcome.answers,

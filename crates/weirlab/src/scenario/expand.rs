@@ -191,12 +191,7 @@ fn in_words(load: &LoadPlan) -> String {
         Pace::Poisson(rate) => format!("{rate} requests/s, Poisson arrivals"),
     };
     let kept = if load.keep_alive { "" } else { ", a connection per request" };
-    let what = match load.protocol {
-        Protocol::Http1 => String::new(),
-        Protocol::Http2 { streams } => format!(" of {streams} streams"),
-        Protocol::Grpc { streams } => format!(" of {streams} streams with gRPC calls"),
-        Protocol::WebSocket => " with WebSocket messages".to_owned(),
-    };
+    let what = load.protocol.in_words();
     format!("{} connections{what} in {} threads, {pace}{kept}", load.connections, load.threads)
 }
 

@@ -315,3 +315,112 @@ fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     }
     out.extend_from_slice(text);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_head(&mut out, payload.len(), kind, flags, stream);
+        out.extend_from_slice(payload);
+        out
+    }
+
+    /// What is answered to a request and to one with a body, with a question in between.
+    fn conversation() -> Vec<u8> {
+        [
+            frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 7]),
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x82]),
+            frame(PING, 0, 0, b"12345678"),
+            frame(HEADERS, 0, 3, &[0x83]),
+            frame(CONTINUATION, END_HEADERS, 3, &[0x84]),
+            frame(DATA, END_STREAM, 3, b"body"),
+            frame(0xee, 0, 0, b"unknown"),
+            frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 100]),
+        ]
+        .concat()
+    }
+
+    /// Takes in pieces of a length; the kinds, streams and lengths of the frames that come back.
+    fn answers(input: &[u8], piece: usize, parts: &Parts<'_>) -> Vec<(u8, u8, u32, usize)> {
+        let mut out = Vec::new();
+        let mut session = Session::begin(&mut out);
+        let mut held = Vec::new();
+        for part in input.chunks(piece) {
+            held.extend_from_slice(part);
+            let mut used = 0;
+            while let Some(frame) = Frame::read(&held[used..]).unwrap() {
+                used += HEAD_BYTES + frame.payload.len();
+                session.take_frame(&frame, parts, &mut out).unwrap();
+            }
+            held.drain(..used);
+        }
+        let (mut at, mut frames) = (0, Vec::new());
+        while let Some(frame) = Frame::read(&out[at..]).unwrap() {
+            at += HEAD_BYTES + frame.payload.len();
+            frames.push((frame.kind, frame.flags, frame.stream, frame.payload.len()));
+        }
+        frames
+    }
+
+    #[test]
+    fn windows_are_kept_and_pieces_do_not_matter() {
+        let parts = Parts { head: b"head", body: b"ten bytes.", trailers: Some(b"end") };
+        let whole = answers(&conversation(), usize::MAX, &parts);
+        let expected = [
+            (SETTINGS, 0, 0, 0),
+            (SETTINGS, ACK, 0, 0),
+            (HEADERS, END_HEADERS, 1, 4),
+            (DATA, 0, 1, 7),
+            (PING, ACK, 0, 8),
+            (HEADERS, END_HEADERS, 3, 4),
+            (DATA, 0, 3, 7),
+            (DATA, 0, 1, 3),
+            (HEADERS, END_HEADERS | END_STREAM, 1, 3),
+        ];
+        assert_eq!(whole, expected);
+        for piece in 1..50 {
+            assert_eq!(answers(&conversation(), piece, &parts), expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn the_last_frame_of_an_answer_ends_its_stream() {
+        let request = frame(HEADERS, END_HEADERS | END_STREAM, 5, &[0x82]);
+        let of = |body: &[u8]| {
+            answers(&request, usize::MAX, &Parts { head: b"", body, trailers: None })[1..].to_vec()
+        };
+        assert_eq!(of(b""), [(HEADERS, END_HEADERS | END_STREAM, 5, 0)]);
+        assert_eq!(of(b"x"), [(HEADERS, END_HEADERS, 5, 0), (DATA, END_STREAM, 5, 1)]);
+        let long = vec![b'x'; LONGEST + 1];
+        assert_eq!(of(&long)[1..], [(DATA, 0, 5, LONGEST), (DATA, END_STREAM, 5, 1)]);
+    }
+
+    #[test]
+    fn what_is_no_http2_is_refused() {
+        let parts = Parts { head: b"", body: b"", trailers: None };
+        let refused = |input: &[u8]| {
+            let mut session = Session::begin(&mut Vec::new());
+            Frame::read(input).and_then(|frame| match frame {
+                Some(frame) => session.take_frame(&frame, &parts, &mut Vec::new()),
+                None => Ok(()),
+            })
+        };
+        assert_eq!(refused(&[0, 0x40, 1, 0, 0, 0, 0, 0, 0]), Err(Malformed), "a frame that is too long");
+        assert_eq!(refused(&frame(HEADERS, END_HEADERS, 2, b"")), Err(Malformed), "a stream of the server's");
+        assert_eq!(refused(&frame(PUSH_PROMISE, 0, 1, b"")), Err(Malformed));
+        assert_eq!(refused(&frame(WINDOW_UPDATE, 0, 0, b"1")), Err(Malformed));
+    }
+
+    #[test]
+    fn long_texts_have_long_lengths() {
+        let mut out = Vec::new();
+        write_text(&mut out, &[b'x'; 1337]);
+        // The example of the standard, with a prefix of seven bits: 1337 - 127 = 1210 = 0b1001_0111010.
+        assert_eq!(out[..3], [127, 0xba, 9]);
+        out.clear();
+        write_text(&mut out, &[b'x'; 126]);
+        assert_eq!(out[0], 126);
+    }
+}
