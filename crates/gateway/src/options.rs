@@ -138,10 +138,16 @@ pub(crate) fn tls(settings: &Settings) -> TlsOptions {
     let protocols = [(versions.v1_2, Version::Tls12), (versions.v1_3, Version::Tls13)];
     TlsOptions {
         protocols: protocols.into_iter().filter_map(|(spoken, version)| spoken.then_some(version)).collect(),
+        prefer_server_ciphers: match settings.ssl_cipher_suite {
+            settings::CipherSuite::Custom => settings.ssl_prefer_server_ciphers,
+            suite => suite == settings::CipherSuite::Old,
+        },
+        session_tickets: settings.ssl_session_tickets,
         cipher_suites: match settings.ssl_cipher_suite {
             settings::CipherSuite::Modern => CipherSuites::Modern,
             settings::CipherSuite::Intermediate => CipherSuites::Intermediate,
             settings::CipherSuite::Old => CipherSuites::Old,
+            settings::CipherSuite::Custom => CipherSuites::Custom(settings.ssl_ciphers.offered.clone()),
         },
         session_timeout: settings.ssl_session_timeout,
         session_cache: usize::try_from(settings.ssl_session_cache_size.0 / SESSION_BYTES)

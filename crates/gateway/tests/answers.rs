@@ -144,6 +144,19 @@ fn routes_for_tls_alone_say_so_over_plain_http() {
 }
 
 #[test]
+fn a_trusted_peer_says_that_it_has_taken_the_tls_off() {
+    let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.test\r\n";
+    let (trusting, _upstream) = gateway(&[("trusted_ips", "127.0.0.1")]);
+    assert_eq!(trusting.get_with("/secure426/x", forwarded).status, 200);
+    let response = trusting.get_with("/secure301/x", "X-Forwarded-Host: shop.test\r\n");
+    assert_eq!((response.status, response.header("location")), (301, Some("https://shop.test/secure301/x")));
+    let (wary, _upstream) = gateway(&[]);
+    assert_eq!(wary.get_with("/secure426/x", forwarded).status, 426);
+    let response = wary.get_with("/secure301/x", forwarded);
+    assert_eq!((response.status, response.header("location")), (301, Some("https://localhost/secure301/x")));
+}
+
+#[test]
 fn a_route_without_a_service_has_nothing_to_offer() {
     let (gateway, _upstream) = gateway(&[]);
     let response = gateway.get("/alone");

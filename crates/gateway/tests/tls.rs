@@ -118,6 +118,35 @@ fn a_reload_replaces_certificates_and_leaves_open_connections() {
 }
 
 #[test]
+fn cipher_suites_and_tickets_are_those_of_the_settings() {
+    let gateway = |settings: &[(&str, &str)]| {
+        let builder = Gateway::builder("_format_version: \"3.0\"\n");
+        settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start()
+    };
+    let custom = ("ssl_cipher_suite", "custom");
+    let named = ("ssl_ciphers", "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256:AES128-SHA");
+    let [aes, chacha, strong] =
+        ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+    let offers =
+        |gateway: &Gateway, ciphers: &str| handshake(gateway.proxy_ssl(), &["-tls1_2", "-cipher", ciphers]);
+    let both = format!("{strong}:{aes}:{chacha}");
+    let ours = gateway(&[custom, named]);
+    assert!(offers(&ours, &both).contains(&format!("Cipheris{chacha}")));
+    assert!(
+        !offers(&ours, strong).contains("Cipheris(?)ECDHE")
+            && offers(&ours, strong).contains("Cipheris(NONE)")
+    );
+    assert!(ours.log().contains("AES128-SHA"), "{}", ours.log());
+    assert!(handshake(ours.proxy_ssl(), &["-tls1_3"]).contains("New,TLSv1.3"));
+    let theirs =
+        gateway(&[custom, named, ("ssl_prefer_server_ciphers", "off"), ("ssl_session_tickets", "off")]);
+    assert!(offers(&theirs, &both).contains(&format!("Cipheris{aes}")));
+    let ticket = "TLSsessionticket:";
+    assert!(offers(&ours, aes).contains(ticket) && !offers(&theirs, aes).contains(ticket));
+    assert!(handshake(theirs.proxy_ssl(), &["-tls1_2", "-reconnect"]).contains("Reused,TLSv1.2"));
+}
+
+#[test]
 fn upstreams_are_verified_as_their_service_says() {
     let (authority, other, client) =
         (Identity::new("authority"), Identity::new("other.test"), Identity::new("client"));

@@ -13,7 +13,13 @@ const VIA: &[u8] = b"1.1 weir";
 
 /// The answer to a request whose scheme its route does not serve, if so.
 pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
-    if exchange.tls || route.http || !route.https {
+    if route.http || !route.https {
+        return None;
+    }
+    // A trusted peer that has taken the TLS off says so.
+    let told = |known| exchange.header(known).filter(|_| exchange.connection.trusted);
+    let scheme = told(Known::XForwardedProto).unwrap_or(exchange.scheme().as_bytes());
+    if scheme == b"https" {
         return None;
     }
     let status = route.entity.https_redirect_status_code;
@@ -21,7 +27,8 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         let answer = Answer::message(426, "Please use HTTPS protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
     }
-    let host = crate::head::without_port(exchange.request.host().unwrap_or_default());
+    let own = crate::head::without_port(exchange.request.host().unwrap_or_default());
+    let host = told(Known::XForwardedHost).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(own);
     let mut location = format!("https://{host}{}", exchange.request.path());
     if let Some(query) = exchange.request.query() {
         location.push('?');

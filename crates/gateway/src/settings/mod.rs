@@ -3,6 +3,7 @@
 //! [`table`] declares every setting; [`source`] decides which of several values counts; [`load`] puts them together
 //! and returns every problem at once.
 mod admin_auth;
+mod ciphers;
 mod headers;
 mod listen;
 mod manual;
@@ -97,6 +98,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
         });
     }
     warnings.extend(unread(settings));
+    check_ciphers(settings, given, problems, warnings);
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
@@ -127,6 +129,30 @@ fn unread(settings: &Settings) -> Option<String> {
         "{name} is not read, as database={database} holds the configuration: bring it in with `weir config db_import \
          {file}`, or set database=off"
     ))
+}
+
+fn check_ciphers(
+    settings: &Settings,
+    given: &Given,
+    problems: &mut Vec<Problem>,
+    warnings: &mut Vec<String>,
+) {
+    let (ciphers, custom) = (&settings.ssl_ciphers, settings.ssl_cipher_suite == CipherSuite::Custom);
+    if custom && ciphers.offered.is_empty() {
+        problems.push(Problem {
+            origin: given.origin("ssl_cipher_suite"),
+            message: "ssl_cipher_suite: `custom` needs `ssl_ciphers` with it".to_owned(),
+        });
+    }
+    if !custom && given.names().contains(&"ssl_ciphers") {
+        warnings.push("ssl_ciphers is not read, as `ssl_cipher_suite` is not `custom`".to_owned());
+    } else if !ciphers.left_out.is_empty() {
+        warnings.push(format!(
+            "ssl_ciphers: {} are not offered: only suites with ECDHE and authenticated encryption are implemented, and \
+             those of TLS 1.3 always are",
+            ciphers.left_out.join(", ")
+        ));
+    }
 }
 
 #[cfg(test)]

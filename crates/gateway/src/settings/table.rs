@@ -1,6 +1,7 @@
 //! The table of settings. A setting is declared here, once: its doc comment, name, type, default, and the other
 //! names it goes by. Reading, checking and `docs/configuration.md` derive from this.
 use super::admin_auth::AdminAuth;
+use super::ciphers::Ciphers;
 use super::headers::{Headers, UpstreamHeaders};
 use super::listen::Listeners;
 use super::source::{Given, Problem};
@@ -185,8 +186,17 @@ settings! {
     ssl_cert_key: Option<KeyFile> = "";
     /// The versions of TLS offered to clients.
     ssl_protocols: TlsVersions = "TLSv1.2 TLSv1.3" | "nginx_http_ssl_protocols";
-    /// The cipher suites offered to clients: `modern` is TLS 1.3 alone; `old` is as `intermediate`.
+    /// The cipher suites offered to clients: `modern` is TLS 1.3 alone; `old` has the suites of `intermediate`, as weaker
+    /// ones are not implemented, and prefers them in its own order; `custom` is what `ssl_ciphers` says.
     ssl_cipher_suite: CipherSuite = "intermediate";
+    /// With `ssl_cipher_suite=custom`: the cipher suites of TLS 1.2. Those of TLS 1.3 are always offered. Suites without
+    /// forward secrecy or authenticated encryption are not implemented, and named in a warning.
+    ssl_ciphers: Ciphers = "" | "nginx_http_ssl_ciphers";
+    /// With `ssl_cipher_suite=custom`: whether the order of `ssl_ciphers` counts, rather than the client's.
+    ssl_prefer_server_ciphers: bool = "on" | "nginx_http_ssl_prefer_server_ciphers";
+    /// Whether clients keep TLS sessions themselves, in tickets whose keys all workers share. Otherwise those in the cache
+    /// alone are resumed.
+    ssl_session_tickets: bool = "on" | "nginx_http_ssl_session_tickets";
     /// How much memory remembered TLS sessions may take.
     ssl_session_cache_size: CacheSize = "10m";
     /// How long a TLS session can be resumed.

@@ -149,6 +149,8 @@ fn what_does_not_work_yet_names_what_does() {
         ("database", "cassandra", "`postgres`"),
         ("router_flavor", "expressions", "`traditional_compatible`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
+        ("ssl_cipher_suite", "custom", "`ssl_ciphers`"),
+        ("ssl_ciphers", "AES128-SHA", "`ECDHE-RSA-AES128-GCM-SHA256`"),
         ("real_ip_header", "proxy_protocol", "`X-Real-IP`"),
         ("proxy_listen", "127.0.0.1:8000 proxy_protocol", "remove it"),
     ] {

@@ -58,8 +58,8 @@ words! {
     /// The shape of an access log's lines.
     AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
     /// The cipher suites offered to clients.
-    CipherSuite: "`modern`, `intermediate` or `old`" {
-        Modern = "modern", Intermediate = "intermediate", Old = "old",
+    CipherSuite: "`modern`, `intermediate`, `old` or `custom`" {
+        Modern = "modern", Intermediate = "intermediate", Old = "old", Custom = "custom",
     }
     /// A kind of DNS record that names are looked up by.
     DnsRecord: "`LAST`, `SRV`, `A`, `AAAA` or `CNAME`" { Last = "last", Srv = "srv", A = "a", Aaaa = "aaaa", Cname = "cname" }

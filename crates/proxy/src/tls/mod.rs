@@ -9,6 +9,7 @@
 
 mod asked;
 mod certificates;
+mod ciphers;
 mod client;
 mod control;
 mod default;
@@ -21,6 +22,7 @@ mod tests;
 
 pub(crate) use asked::Asked;
 pub use certificates::Certificates;
+pub use ciphers::{Cipher, CipherSuites};
 pub use client::{Verify, client_config};
 pub use control::server_config;
 pub use default::default_certificate;
@@ -28,7 +30,7 @@ pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
-pub use server::{CipherSuites, ServerTls, TlsOptions, Version};
+pub use server::{ServerTls, TlsOptions, Version};
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};

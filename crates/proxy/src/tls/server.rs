@@ -1,7 +1,7 @@
 //! TLS towards clients.
 
 use super::client::AcceptAny;
-use super::{Certificates, CertifiedKey, HTTP1, HTTP2, Problem, Subject, TlsError, provider};
+use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, Problem, Subject, TlsError};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache};
@@ -19,17 +19,6 @@ pub enum Version {
     Tls13,
 }
 
-/// Kong's `ssl_cipher_suite`, after Mozilla's recommendations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CipherSuites {
-    /// TLS 1.3 alone.
-    Modern,
-    /// TLS 1.2 and 1.3 with forward secrecy and authenticated encryption.
-    Intermediate,
-    /// As intermediate: the weaker suites of this set are not implemented.
-    Old,
-}
-
 /// How listeners speak TLS.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
@@ -37,6 +26,10 @@ pub struct TlsOptions {
     pub protocols: Vec<Version>,
     /// `ssl_cipher_suite`
     pub cipher_suites: CipherSuites,
+    /// `ssl_prefer_server_ciphers`: whether the order of ours counts, rather than the client's.
+    pub prefer_server_ciphers: bool,
+    /// `ssl_session_tickets`: whether clients keep their sessions themselves.
+    pub session_tickets: bool,
     /// `ssl_session_timeout`: how long a session can be resumed. Ticket keys are replaced every half of it, and at the
     /// latest after six hours, so that no session lives longer than twelve.
     pub session_timeout: Duration,
@@ -50,6 +43,8 @@ impl Default for TlsOptions {
         Self {
             protocols: vec![Version::Tls12, Version::Tls13],
             cipher_suites: CipherSuites::Intermediate,
+            prefer_server_ciphers: false,
+            session_tickets: true,
             session_timeout: Duration::from_secs(24 * 60 * 60),
             session_cache: 1024,
         }
@@ -119,15 +114,19 @@ fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<Ser
     if versions.is_empty() {
         return Err(Problem::NoProtocol);
     }
-    let builder =
-        ServerConfig::builder_with_provider(provider()).with_protocol_versions(&versions).map_err(refused)?;
+    let builder = ServerConfig::builder_with_provider(options.cipher_suites.provider())
+        .with_protocol_versions(&versions)
+        .map_err(refused)?;
     let builder = match asks {
         true => builder.with_client_cert_verifier(Arc::new(AcceptAny)),
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(current);
     config.alpn_protocols = vec![HTTP1.to_vec()];
-    config.ticketer = tickets(options.session_timeout).map_err(refused)?;
+    config.ignore_client_order = options.prefer_server_ciphers;
+    if options.session_tickets {
+        config.ticketer = tickets(options.session_timeout).map_err(refused)?;
+    }
     config.session_storage = ServerSessionMemoryCache::new(options.session_cache);
     // One ticket is what a client needs to resume. More would cost an encryption and a record per handshake.
     config.send_tls13_tickets = 1;
