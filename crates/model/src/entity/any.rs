@@ -166,6 +166,11 @@ impl Entity {
             ]
             .into_iter()
             .flatten()
+            .chain(authorities(&plugin.config).map(to(
+                "config.ca_certificates",
+                EntityKind::CaCertificates,
+                Restrict,
+            )))
             .collect(),
             Entity::Targets(target) => vec![to("upstream", EntityKind::Upstreams, Cascade)(target.upstream)],
             Entity::Snis(sni) => vec![to("certificate", EntityKind::Certificates, Cascade)(sni.certificate)],
@@ -238,4 +243,10 @@ impl fmt::Debug for Unique {
 
 fn reference(id: Option<Uuid>) -> Json {
     id.map_or(Json::Null, |id| serde_json::json!({ "id": id.to_string() }))
+}
+
+/// The authorities that a plugin's configuration names, as Kong's plugins do.
+fn authorities(config: &Json) -> impl Iterator<Item = Uuid> {
+    let listed = config.get("ca_certificates").and_then(Json::as_array);
+    listed.into_iter().flatten().filter_map(|id| crate::rule::id(id.as_str()?))
 }

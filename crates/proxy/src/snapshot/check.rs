@@ -7,7 +7,7 @@ use super::users::Users;
 use crate::route::Patterns;
 use crate::tls::{self, Certificates, TlsError, Verify};
 use std::sync::Arc;
-use weir_model::entity::{CaCertificate, Entity, EntityKind, Service};
+use weir_model::entity::{CaCertificate, Entity, EntityKind};
 use weir_model::{Document, Entities};
 
 impl Compiler {
@@ -46,21 +46,16 @@ impl Compiler {
     }
 }
 
-/// The entity, and what it is compiled with.
+/// The entity, and the certificates that it names.
 fn document(entity: &Entity, others: &Entities) -> Document {
     let mut document = Document::default();
-    if let Entity::Services(service) = entity {
-        named(service, others).into_iter().for_each(|entity| document.push(entity.clone()));
+    for named in entity.references() {
+        if matches!(named.kind, EntityKind::Certificates | EntityKind::CaCertificates) {
+            others.get(named.kind, named.id).into_iter().for_each(|entity| document.push(entity.clone()));
+        }
     }
     document.push(entity.clone());
     document
-}
-
-/// The certificates that a service names.
-fn named<'e>(service: &Service, others: &'e Entities) -> Vec<&'e Entity> {
-    let own = service.client_certificate.map(|id| (EntityKind::Certificates, id));
-    let trusted = service.ca_certificates.iter().flatten().map(|id| (EntityKind::CaCertificates, *id));
-    own.into_iter().chain(trusted).filter_map(|(kind, id)| others.get(kind, id)).collect()
 }
 
 fn trust(authority: &CaCertificate) -> Result<(), TlsError> {
