@@ -8,8 +8,9 @@ use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds};
 use crate::upstream::health::Watches;
 use foldhash::fast::RandomState;
+use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::entity::{self, Protocol};
 use weir_model::{Document, Uuid};
@@ -137,13 +138,13 @@ impl Compilation<'_> {
 
     /// Equal for services whose connections may be shared; changes with the certificates behind the ids.
     fn tls_profile(&self, service: &entity::Service) -> String {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = SipHasher13::new();
         (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
         if let Some(id) = service.client_certificate {
             let own = self.document.certificates.iter().find(|c| c.id == id);
-            own.map(|c| (&c.cert, &c.key)).hash(&mut hasher);
+            own.map(|c| (&c.cert, &c.key, &c.cert_alt, &c.key_alt)).hash(&mut hasher);
         }
-        format!("{:016x}", hasher.finish())
+        format!("{:032x}", hasher.finish128().as_u128())
     }
 }
 
