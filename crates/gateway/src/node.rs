@@ -18,7 +18,6 @@ use serde::Serialize;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::listen::{self, Bound, UnixFile};
 use weir_proxy::tls::{ca_certificates, server_config};
+use weir_proxy::{Address, Traffic};
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ pub(crate) enum StartError {
     /// A certificate that the settings name cannot be used.
     Tls(weir_proxy::tls::TlsError),
     /// A listener's address cannot be listened on.
-    Bind { name: &'static str, address: SocketAddr, error: io::Error },
+    Bind { name: &'static str, address: Address, error: io::Error },
     /// The system refuses what a setting asks for.
     Setting { name: &'static str, value: String, error: io::Error },
     /// The system refuses the rest.
@@ -60,17 +61,13 @@ impl fmt::Display for StartError {
                 error.fmt(f)?;
                 match error {
                     weir_proxy::StartError::Listen(address, error) => {
-                        f.write_str(refused_port(*address, error))
+                        f.write_str(refused_port(address, error))
                     }
                     _ => Ok(()),
                 }
             }
             StartError::Bind { name, address, error } => {
-                write!(
-                    f,
-                    "{name}: {address}: {error}: give it another value{}",
-                    refused_port(*address, error)
-                )
+                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(address, error))
             }
             StartError::Tls(error) => error.fmt(f),
             StartError::Setting { name, value, error } => {
@@ -82,8 +79,9 @@ impl fmt::Display for StartError {
 }
 
 /// What to do about a port that only the privileged may listen on.
-fn refused_port(address: SocketAddr, error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024 {
+fn refused_port(address: &Address, error: &io::Error) -> &'static str {
+    let privileged = address.ip().is_some_and(|address| address.port() < 1024);
+    if error.kind() == io::ErrorKind::PermissionDenied && privileged {
         "; ports below 1024 need the capability CAP_NET_BIND_SERVICE, or take one above"
     } else {
         ""
@@ -111,12 +109,14 @@ impl From<io::Error> for StartError {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Addresses {
     pub(crate) pid: u32,
-    pub(crate) proxy: Vec<SocketAddr>,
-    pub(crate) proxy_ssl: Vec<SocketAddr>,
-    pub(crate) admin: Vec<SocketAddr>,
-    pub(crate) status: Vec<SocketAddr>,
+    pub(crate) proxy: Vec<Address>,
+    pub(crate) proxy_ssl: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) apisix_admin: Vec<SocketAddr>,
+    pub(crate) stream: Vec<Address>,
+    pub(crate) admin: Vec<Address>,
+    pub(crate) status: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) apisix_admin: Vec<Address>,
 }
 
 /// A node that has started.
@@ -124,6 +124,8 @@ pub(crate) struct Node {
     control: Arc<Control>,
     addresses: Addresses,
     servers: Vec<(ControlListener, Router)>,
+    /// Of the servers; removed at the end.
+    sockets: Vec<UnixFile>,
     commands: UnixListener,
     signals: Signals,
     drain_timeout: Duration,
@@ -164,8 +166,8 @@ impl Node {
         drop(entered);
         let apisix = apisix::Opened::open(&settings, prefix.path())?;
         let admin_listen = openable(&settings);
-        let admin = bind("admin_listen", &admin_listen)?;
-        let status = bind("status_listen", &settings.status_listen)?;
+        let mut admin = bind("admin_listen", &admin_listen)?;
+        let mut status = bind("status_listen", &settings.status_listen)?;
         let own = apisix.as_ref().map(apisix::Opened::own).unwrap_or_default();
         let starting = Box::pin(Control::start(settings.clone(), source, own));
         let (control, warnings) = runtime.block_on(starting)?;
@@ -173,9 +175,10 @@ impl Node {
         let control = Arc::new(control);
         let mut addresses = addresses(&control, &admin, &status)?;
         let entered = runtime.enter();
+        let sockets = admin.iter_mut().chain(&mut status).filter_map(|bound| bound.file.take()).collect();
         let mut servers = admin_servers(&settings, &control, admin_listen.0.iter().zip(admin))?;
         for listener in status {
-            servers.push((ControlListener::new(listener, None)?, status::router(control.clone())));
+            servers.push((ControlListener::new(listener.listener, None)?, status::router(control.clone())));
         }
         if let Some(apisix) = apisix {
             addresses.apisix_admin = apisix.addresses()?;
@@ -185,7 +188,7 @@ impl Node {
         }
         drop(entered);
         let drain_timeout = settings.drain_timeout;
-        Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
+        Ok(Node { control, addresses, servers, sockets, commands, signals, drain_timeout, runtime, prefix })
     }
 
     /// Where the node listens.
@@ -195,7 +198,8 @@ impl Node {
 
     /// Serves until it is asked to stop, then drains. A second signal while it drains ends the process at once.
     pub(crate) fn serve(self) -> io::Result<()> {
-        let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let Node { control, servers, sockets, commands, mut signals, drain_timeout, runtime, prefix, .. } =
+            self;
         let stopped = runtime.block_on(async {
             servers.into_iter().for_each(|(listener, router)| serve_http(listener, router));
             let (quit, asked_to_quit) = mpsc::channel(1);
@@ -204,6 +208,7 @@ impl Node {
             signals.until_stop(&reloader, asked_to_quit).await;
             io::Result::Ok(signals.drain(&control, drain_timeout).await)
         });
+        drop(sockets);
         drop(prefix);
         match stopped? {
             Stopped::AtOnce => std::process::exit(1),
@@ -249,7 +254,7 @@ impl Signals {
                     let reloader = reloader.clone();
                     tokio::spawn(async move { reloader.reload().await });
                 }
-                _ = self.reopen.recv() => reloader.control().reopen_access_log(),
+                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
                 _ = terminate.recv() => return,
                 _ = quit.recv() => return,
                 _ = interrupt.recv() => return,
@@ -280,6 +285,7 @@ impl Signals {
 fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> {
     for (name, log) in [
         ("proxy_access_log", &mut settings.proxy_access_log),
+        ("proxy_stream_access_log", &mut settings.proxy_stream_access_log.0),
         ("proxy_error_log", &mut settings.proxy_error_log),
         ("admin_access_log", &mut settings.admin_access_log),
     ] {
@@ -320,7 +326,7 @@ fn raise_descriptor_limit() {
 /// The Admin API's listeners, without those that must stay closed.
 fn openable(settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
-        let address = listen.address;
+        let address = &listen.address;
         let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
         let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
         if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
@@ -341,33 +347,38 @@ fn openable(settings: &Settings) -> Listeners {
         }
         true
     };
-    Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
+    Listeners(settings.admin_listen.0.iter().filter(open).cloned().collect())
 }
 
 /// Listens; the setting is named where that fails.
-pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
+pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
-        let bound = TcpListener::bind(listen.address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        bound.map_err(|error| StartError::Bind { name, address: listen.address, error })
+        let bound = if listen.proxy_protocol {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "`proxy_protocol` is not spoken here"))
+        } else {
+            listen::bind(&options::listen(listen, Traffic::Http, OWN))
+        };
+        bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })
     };
     listeners.0.iter().map(bind).collect()
 }
 
-fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -> io::Result<Addresses> {
+/// For Unix sockets of the node's own user.
+const OWN: u32 = 0o600;
+
+fn addresses(control: &Control, admin: &[Bound], status: &[Bound]) -> io::Result<Addresses> {
     let (proxy, proxy_ssl) = control.addresses();
-    let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-    let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
+    let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let apisix_admin = Vec::new();
-    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
+    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, stream, admin, status, apisix_admin })
 }
 
 fn admin_servers<'l>(
     settings: &Settings,
     control: &Arc<Control>,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<(ControlListener, Router)>, StartError> {
     let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
     let target = &settings.admin_access_log;
@@ -382,11 +393,11 @@ fn admin_servers<'l>(
 fn control_servers<'l>(
     settings: &Settings,
     control: &Control,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
     router: &Router,
 ) -> Result<Vec<(ControlListener, Router)>, StartError> {
     let mut servers = Vec::new();
-    for (listen, listener) in listeners {
+    for (listen, Bound { listener, .. }) in listeners {
         let tls = listen.ssl.then(|| admin_tls(settings, control)).transpose()?;
         servers.push((ControlListener::new(listener, tls)?, router.clone()));
     }

@@ -2,6 +2,7 @@
 
 use crate::exchange::{ConsumerIndex, Exchange};
 use crate::plugin::{Flow, Hooks};
+use crate::stream::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
@@ -38,6 +39,8 @@ pub(crate) struct Instance {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) http: bool,
     pub(crate) https: bool,
+    /// Whether it runs for sessions of stream listeners.
+    pub(crate) stream: bool,
 }
 
 impl Step {
@@ -87,6 +90,15 @@ impl Chain {
         for step in &self.steps {
             if let Some(hooks) = step.instance(exchange) {
                 hooks.response(exchange);
+            }
+        }
+    }
+
+    /// Runs the hooks of a session that has ended.
+    pub(crate) fn session(&self, session: &Session) {
+        for instance in self.steps.iter().filter_map(|step| step.configured(None)) {
+            if instance.stream {
+                instance.hooks.session(session);
             }
         }
     }

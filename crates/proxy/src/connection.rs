@@ -3,11 +3,13 @@
 use crate::client::Http1;
 use crate::exchange::{Connection, Tls};
 use crate::io::Io;
+use crate::listen::Accepted;
+use crate::options::RealIp;
+use crate::proxy_protocol;
 use crate::serve;
 use crate::wire::Wire;
 use crate::worker::Worker;
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -20,22 +22,23 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
-pub(crate) async fn run(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, local: SocketAddr, tls: bool) {
-    let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
-    let _leave = Leave { worker: &worker, place };
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    let _leave = Leave::enlisted(&worker).await;
     let number = worker.count_connection();
-    let Ok(tcp) = tokio::net::TcpStream::from_std(tcp) else { return };
+    let (peer, local, tls) = (accepted.peer, accepted.local, accepted.listener.tls);
+    let trusted = worker.options.trusts(&accepted);
+    let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
+    let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
     let timeout = worker.options.client_header_timeout;
     let (io, tls) = if tls {
-        let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(tcp));
+        let accepted = Box::pin(TlsAcceptor::from(worker.node.tls.config.clone()).accept(socket));
         let Ok(Ok(stream)) = tokio::time::timeout(timeout, accepted).await else { return };
         let tls = agreed(stream.get_ref().1);
         (Io::TlsServer(Box::new(stream)), Some(tls))
     } else {
-        (Io::Tcp(tcp), None)
+        (Io::Plain(socket), None)
     };
-    let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
-    let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
+    let connection = Rc::new(Connection::new(peer, local, number, tls, trusted).on_behalf_of(client));
     exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
 }
 
@@ -53,9 +56,17 @@ fn agreed(session: &rustls::ServerConnection) -> Tls {
 }
 
 /// Leaves the worker's books when the connection ends, however it ends.
-struct Leave<'w> {
+pub(crate) struct Leave<'w> {
     worker: &'w Worker,
     place: usize,
+}
+
+impl<'w> Leave<'w> {
+    /// Enters the running task into the books, so that a drain wakes it.
+    pub(crate) async fn enlisted(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+        Self { worker, place }
+    }
 }
 
 impl Drop for Leave<'_> {

@@ -58,6 +58,8 @@ pub struct Timing {
 /// What all requests of one connection share.
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
+    /// The client's address, unless a request says otherwise: the peer's, or what a trusted one said by PROXY protocol.
+    pub(crate) client_ip: IpAddr,
     /// The forwarded headers of a request that came with none, which is most: lines ready to be sent.
     pub(crate) forwarded: Box<str>,
     /// The peer's address as text, for the forwarded headers.
@@ -102,6 +104,7 @@ impl Connection {
             )
             .into(),
             peer,
+            client_ip: ip,
             peer_text: ip.to_string().into(),
             local_ip: local.ip().to_canonical(),
             local_port: port,
@@ -110,6 +113,14 @@ impl Connection {
             tls,
             trusted,
         }
+    }
+
+    /// The same, for the client that the peer speaks for, if it does.
+    pub(crate) fn on_behalf_of(mut self, client: Option<SocketAddr>) -> Self {
+        if let Some(client) = client {
+            self.client_ip = client.ip().to_canonical();
+        }
+        self
     }
 }
 
@@ -177,7 +188,7 @@ impl Exchange {
         Exchange {
             source: Source::Kong,
             peer: connection.peer,
-            client_ip: connection.peer.ip(),
+            client_ip: connection.client_ip,
             tls: connection.tls.is_some(),
             sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
             id,

@@ -4,8 +4,10 @@
 pub mod access_log;
 pub mod explain;
 pub mod in_memory;
+pub mod listen;
 pub mod plugin;
 pub mod plugins;
+pub mod proxy_protocol;
 pub mod route;
 pub mod tls;
 pub mod upstream;
@@ -31,6 +33,8 @@ mod respond;
 mod retained;
 mod serve;
 mod snapshot;
+mod socket;
+mod stream;
 mod telemetry;
 #[cfg(test)]
 mod testing;
@@ -39,9 +43,11 @@ mod worker;
 
 pub use answer::Answer;
 pub use exchange::{ConsumerIndex, Credential, Exchange, Source, Timing};
-pub use options::{AddedHeaders, Listen, Network, Options};
+pub use listen::{Address, Listen, Traffic};
+pub use options::{AddedHeaders, Network, Options, RealIp};
 pub use own::{Origin, Own, OwnPaths, OwnRequest};
-pub use proxy::{Proxy, StartError, Totals};
+pub use proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use retained::Retained;
 pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consumer, Snapshot};
+pub use stream::{MOST_PIPES, Session};
 pub use upstream::pool::KeepAlive;

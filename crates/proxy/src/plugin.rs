@@ -18,6 +18,7 @@ pub use crate::answer::Answer;
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::retained::Retained;
+pub use crate::stream::Session;
 pub use weir_http1::{Headers, Known, Method};
 pub use weir_model::schema::{Json, Record, Secret, Violation};
 pub use weir_model::{Document, Uuid};
@@ -45,6 +46,8 @@ pub trait Hooks: Send + Sync + 'static {
     fn response(&self, _exchange: &mut Exchange) {}
     /// After the last byte.
     fn log(&self, _exchange: &Exchange) {}
+    /// After the last byte of a session of a stream listener.
+    fn session(&self, _session: &Session) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs.
     fn wants_body(&self) -> bool {
         false

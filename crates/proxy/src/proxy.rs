@@ -1,14 +1,14 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::options::{Listen, Options};
+use crate::listen::{Address, Kind, Traffic, bind, bind_datagrams};
+use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsError};
 use crate::upstream::resolve::Resolver;
-use crate::worker::{Command, Load, Node, Worker};
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::worker::{Command, Datagrams, Load, Node, Worker};
+use acceptor::{Accepting, Acceptor};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,14 +16,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How long the acceptor rests while it cannot take connections.
-const REST: Duration = Duration::from_millis(50);
-
 /// Why a data plane could not start.
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
-    Listen(SocketAddr, io::Error),
+    Listen(Address, io::Error),
     /// A thread or a runtime cannot be made.
     System(io::Error),
     /// The TLS settings cannot be used.
@@ -34,7 +31,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "{address} is in use: stop what listens there, or set another proxy_listen")
+                write!(f, "{address} is in use: stop what listens there, or set another listener")
             }
             StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::System(error) => write!(f, "cannot start: {error}"),
@@ -49,10 +46,29 @@ impl std::error::Error for StartError {}
 pub struct Proxy {
     node: Arc<Node>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
-    addresses: Vec<(SocketAddr, bool)>,
+    listening: Vec<Listening>,
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
+}
+
+/// A listener that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    /// Where it really is, also where the system chose the port.
+    pub address: Address,
+    /// What clients bring there.
+    pub traffic: Traffic,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+}
+
+/// Where finished requests and sessions are told of.
+pub struct AccessLogs {
+    /// A line for each request.
+    pub requests: AccessLog,
+    /// A line for each session of a stream listener.
+    pub sessions: AccessLog,
 }
 
 /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
@@ -75,17 +91,15 @@ pub struct Totals {
 
 impl Proxy {
     /// Starts listening and serving.
-    pub fn start(options: Options, access_log: AccessLog, snapshot: Snapshot) -> Result<Self, StartError> {
-        let listeners: Vec<(TcpListener, bool)> =
-            options.listen.iter().map(listen).collect::<Result<_, _>>()?;
-        let address = |(listener, tls): &(TcpListener, bool)| Ok((listener.local_addr()?, *tls));
-        let addresses =
-            listeners.iter().map(address).collect::<io::Result<_>>().map_err(StartError::System)?;
+    pub fn start(options: Options, logs: AccessLogs, snapshot: Snapshot) -> Result<Self, StartError> {
+        let (accepting, datagrams, listening) = open(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let node = Arc::new(Node {
             resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            stream_tls: stream_config(&tls),
             tls,
-            access_log,
+            access_log: logs.requests,
+            session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
             options,
         });
@@ -94,38 +108,39 @@ impl Proxy {
         let mut proxy = Self {
             node,
             workers: Vec::new(),
-            addresses,
+            listening,
             closing,
             threads: Vec::new(),
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
         };
-        proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
+        proxy.start_threads(accepting, datagrams, &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
     }
 
     fn start_threads(
         &mut self,
-        listeners: Vec<(TcpListener, bool)>,
+        accepting: Vec<Accepting>,
+        datagrams: Vec<Vec<Datagrams>>,
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        for index in 0..self.node.loads.len() {
+        for (index, datagrams) in datagrams.into_iter().enumerate() {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                Worker::new(index, node, snapshot, None).run(commands).await;
+                Worker::new(index, node, snapshot, None).run(commands, datagrams).await;
             })?);
             self.workers.push(sender);
         }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads
-            .push(thread("weir-acceptor".into(), async move || acceptor.run(listeners, closed).await)?);
+            .push(thread("weir-acceptor".into(), async move || acceptor.run(accepting, closed).await)?);
         Ok(())
     }
 
-    /// The addresses that are listened on, and whether clients speak TLS there.
-    pub fn addresses(&self) -> &[(SocketAddr, bool)] {
-        &self.addresses
+    /// The listeners, in the order of the options.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Puts a snapshot in force; returns once every worker has it.
@@ -165,6 +180,11 @@ impl Proxy {
         &self.node.access_log
     }
 
+    /// The access log of sessions, for the same.
+    pub fn session_log(&self) -> &AccessLog {
+        &self.node.session_log
+    }
+
     /// Stops accepting, lets the exchanges under way end, and closes the rest after the timeout. True when none was
     /// cut short.
     pub async fn drain(&self, timeout: Duration) -> bool {
@@ -195,7 +215,15 @@ impl Proxy {
             let _ = tokio::time::timeout(Duration::from_secs(1), flushed).await;
         }
         self.node.access_log.flush();
+        self.node.session_log.flush();
     }
+}
+
+/// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.
+fn stream_config(tls: &ServerTls) -> Arc<rustls::ServerConfig> {
+    let mut config = rustls::ServerConfig::clone(&tls.config);
+    config.alpn_protocols.clear();
+    Arc::new(config)
 }
 
 /// Runs a task on a thread and a runtime of its own.
@@ -206,117 +234,32 @@ fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result
     })
 }
 
-fn listen(listen: &Listen) -> Result<(TcpListener, bool), StartError> {
-    let open = || {
-        let socket = Socket::new(Domain::for_address(listen.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if listen.address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&listen.address.into())?;
-        socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
-        Ok(TcpListener::from(socket))
-    };
-    open().map(|listener| (listener, listen.tls)).map_err(|error| StartError::Listen(listen.address, error))
-}
-
-/// Hands each connection to the worker that has the fewest.
-#[derive(Clone)]
-struct Acceptor {
-    node: Arc<Node>,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
-}
-
-impl Acceptor {
-    /// Accepts until told to close; `closed` is kept until every listener is.
-    async fn run(self, listeners: Vec<(TcpListener, bool)>, closed: watch::Receiver<bool>) {
-        let accept = |(listener, tls)| {
-            let (acceptor, mut closed) = (self.clone(), closed.clone());
-            tokio::task::spawn_local(async move {
-                tokio::select! {
-                    result = acceptor.accept(listener, tls) => {
-                        if let Err(error) = result {
-                            tracing::error!("a listener failed: {error}");
-                        }
-                    }
-                    _ = closed.wait_for(|closed| *closed) => {}
-                }
-            })
+/// Opens every listener: those that connections are accepted from, and for each worker those that it gets datagrams
+/// from.
+fn open(options: &Options) -> Result<(Vec<Accepting>, Vec<Vec<Datagrams>>, Vec<Listening>), StartError> {
+    let workers = options.workers.max(1);
+    let (mut accepting, mut listening) = (Vec::new(), Vec::new());
+    let mut datagrams: Vec<Vec<Datagrams>> = (0..workers).map(|_| Vec::new()).collect();
+    for listen in &options.listen {
+        let failed = |error| StartError::Listen(listen.address.clone(), error);
+        let address = if listen.traffic == Traffic::Datagram {
+            let sockets = bind_datagrams(&listen.address, workers).map_err(failed)?;
+            let local = sockets[0].local_addr().map_err(failed)?;
+            for (own, socket) in datagrams.iter_mut().zip(sockets) {
+                own.push(Datagrams { socket, local });
+            }
+            local.into()
+        } else {
+            let bound = bind(listen).map_err(failed)?;
+            let address = bound.address().map_err(failed)?;
+            accepting.push(Accepting { bound, kind: Kind::of(listen) });
+            address
         };
-        let tasks: Vec<_> = listeners.into_iter().map(accept).collect();
-        for task in tasks {
-            let _ = task.await;
-        }
-        drop(closed);
+        listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
     }
-
-    async fn accept(&self, listener: TcpListener, tls: bool) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut complaint = Complaint::default();
-        loop {
-            if self.connections() >= self.node.options.max_connections {
-                complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
-                tokio::time::sleep(REST).await;
-                continue;
-            }
-            match listener.accept().await {
-                Ok((tcp, peer)) => self.hand_over(tcp, peer, tls),
-                Err(error) if is_momentary(&error) => {}
-                Err(error) => {
-                    complaint.log(format_args!("{error}"));
-                    tokio::time::sleep(REST).await;
-                }
-            }
-        }
-    }
-
-    fn connections(&self) -> usize {
-        self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, tls: bool) {
-        let loads = self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
-        let Some((index, _)) = loads.enumerate().min_by_key(|(_, connections)| *connections) else { return };
-        let prepared = tcp.set_nodelay(true).and_then(|()| Ok((tcp.local_addr()?, tcp.into_std()?)));
-        if let Ok((local, tcp)) = prepared {
-            self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
-            let _ = self.workers[index].send(Command::Serve(tcp, peer, local, tls));
-        }
-    }
+    Ok((accepting, datagrams, listening))
 }
 
-/// Errors of one connection that was gone before it was accepted.
-fn is_momentary(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
-}
-
-/// Says that connections have to wait, as often as is of use.
-#[derive(Default)]
-struct Complaint {
-    last: Option<Instant>,
-}
-
-impl Complaint {
-    fn log(&mut self, why: std::fmt::Arguments<'_>) {
-        if self.is_due(Instant::now()) {
-            tracing::error!(
-                "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \
-                 (ulimit -n)"
-            );
-        }
-    }
-
-    /// Once a second.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
-        if due {
-            self.last = Some(now);
-        }
-        due
-    }
-}
-
+mod acceptor;
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::listen::{self, LOCAL_PEER};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Who asks.
@@ -28,6 +29,24 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 type Connection = (Box<dyn Stream>, Client);
 
+/// A connection that was just accepted.
+type Accepted = (Box<dyn Stream>, SocketAddr);
+
+/// A socket that is listened on.
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Door {
+    async fn accept(&self) -> io::Result<Accepted> {
+        match self {
+            Door::Tcp(tcp) => tcp.accept().await.map(|(stream, address)| (Box::new(stream) as _, address)),
+            Door::Unix(unix) => unix.accept().await.map(|(stream, _)| (Box::new(stream) as _, LOCAL_PEER)),
+        }
+    }
+}
+
 /// Handshakes that may be under way at once.
 const HANDSHAKES: usize = 256;
 
@@ -36,22 +55,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Accepts connections of clients.
 pub(crate) struct ControlListener {
-    listener: TcpListener,
+    door: Door,
     tls: Option<TlsAcceptor>,
     handshakes: JoinSet<Option<Connection>>,
 }
 
 impl ControlListener {
     /// Listens on a socket; with a configuration, for TLS.
-    pub(crate) fn new(listener: std::net::TcpListener, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
-        let listener = TcpListener::from_std(listener)?;
-        Ok(ControlListener { listener, tls: tls.map(TlsAcceptor::from), handshakes: JoinSet::new() })
+    pub(crate) fn new(listener: listen::Listener, tls: Option<Arc<ServerConfig>>) -> io::Result<Self> {
+        let door = match listener {
+            listen::Listener::Tcp(tcp) => Door::Tcp(TcpListener::from_std(tcp)?),
+            listen::Listener::Unix(unix) => Door::Unix(UnixListener::from_std(unix)?),
+        };
+        Ok(ControlListener { door, tls: tls.map(TlsAcceptor::from), handshakes: JoinSet::new() })
     }
 
     /// The connection, unless a handshake has to come first.
-    async fn accepted(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<Connection> {
+    async fn accepted(&mut self, accepted: io::Result<Accepted>) -> Option<Connection> {
         match (accepted, &self.tls) {
-            (Ok((stream, address)), None) => Some((Box::new(stream), Client { address, certificate: None })),
+            (Ok((stream, address)), None) => Some((stream, Client { address, certificate: None })),
             (Ok((stream, address)), Some(acceptor)) => {
                 self.handshakes.spawn(handshake(acceptor.clone(), stream, address));
                 None
@@ -65,7 +87,11 @@ impl ControlListener {
     }
 }
 
-async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) -> Option<Connection> {
+async fn handshake(
+    acceptor: TlsAcceptor,
+    stream: Box<dyn Stream>,
+    address: SocketAddr,
+) -> Option<Connection> {
     let stream = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await.ok()?.ok()?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| {
         let (_, certificate) = X509Certificate::from_der(chain.first()?).ok()?;
@@ -82,7 +108,7 @@ impl Listener for ControlListener {
         loop {
             let connection = tokio::select! {
                 Some(done) = self.handshakes.join_next() => done.ok().flatten(),
-                accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => {
+                accepted = self.door.accept(), if self.handshakes.len() < HANDSHAKES => {
                     self.accepted(accepted).await
                 }
             };
@@ -93,7 +119,11 @@ impl Listener for ControlListener {
     }
 
     fn local_addr(&self) -> io::Result<Client> {
-        self.listener.local_addr().map(|address| Client { address, certificate: None })
+        let address = match &self.door {
+            Door::Tcp(tcp) => tcp.local_addr()?,
+            Door::Unix(_) => LOCAL_PEER,
+        };
+        Ok(Client { address, certificate: None })
     }
 }
 

@@ -14,6 +14,7 @@ mod gateway;
 mod http;
 mod openssl;
 mod postgres;
+mod programs;
 mod upstream;
 
 pub use cases::unescape;
@@ -22,6 +23,7 @@ pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
+pub use programs::{Haproxy, NginxOnSocket, curl};
 pub use upstream::{Upstream, nobody};
 
 use std::time::{Duration, Instant};

@@ -165,7 +165,7 @@ pub struct Target {
     pub id: Uuid,
     #[field(foreign = "upstreams")]
     pub upstream: Uuid,
-    /// `host:port`, the port filled in.
+    /// `host:port`, the port filled in, or `unix:` and the path of a socket.
     #[field(check = target)]
     pub target: String,
     /// Its share of the requests; 0 for none.
@@ -185,6 +185,9 @@ impl Target {
 
     /// Writes the target with its port.
     pub(crate) fn settle(&mut self) {
+        if self.target.starts_with("unix:") {
+            return;
+        }
         if let Some((host, port)) = split_target(&self.target) {
             self.target = format!("{host}:{port}");
         }
@@ -192,6 +195,9 @@ impl Target {
 }
 
 fn target(text: &str) -> Result<(), String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return crate::rule::socket_path(path);
+    }
     let expected = || format!("expected host:port, got {text:?}");
     if text.contains("://") || text.contains('/') {
         return Err(format!("{}; a target has no scheme and no path", expected()));

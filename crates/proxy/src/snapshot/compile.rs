@@ -101,20 +101,26 @@ impl<'d> Compilation<'d> {
         let plugins = self.compiler.retained.get::<LastInstances>();
         let plugins =
             Scopes::new(self.plugins(&mut plugins.0.lock().unwrap_or_else(PoisonError::into_inner)));
-        let off = |route: &entity::Route| route.service.is_some_and(|id| self.disabled.contains(&id));
-        let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
-        let routes: Vec<&Arc<entity::Route>> = served.collect();
+        let routes: Vec<&Arc<entity::Route>> = self.served().filter(|route| is_http(route)).collect();
         let patterns = self.compiler.retained.get::<LastPatterns>();
         let router = self.router(&routes, &mut patterns.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let streams = self.streams(&services, &plugins);
         let routes = routes.into_iter().map(|route| self.route(route, &services, &plugins)).collect();
         let consumer = |c: &Arc<entity::Consumer>| Consumer { id_text: text(c.id), entity: c.clone() };
         Some(Snapshot {
             router: router?,
             routes,
+            streams,
             consumers: self.document.consumers.iter().map(consumer).collect(),
             global: plugins.chain(None, None),
             certificates,
         })
+    }
+
+    /// The routes of services that are not disabled.
+    pub(super) fn served(&self) -> impl Iterator<Item = &'d Arc<entity::Route>> {
+        let off = |route: &entity::Route| route.service.is_some_and(|id| self.disabled.contains(&id));
+        self.document.routes.iter().filter(move |route| !off(route))
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
@@ -153,7 +159,9 @@ impl<'d> Compilation<'d> {
     ) -> CompiledRoute {
         CompiledRoute {
             id_text: text(route.id),
-            service: route.service.and_then(|id| services.get(&id).cloned()),
+            service: route
+                .service
+                .and_then(|id| services.get(&id).filter(|s| speaks_http(&s.entity)).cloned()),
             chain: plugins.chain(Some(route.id), route.service),
             http: route.protocols.contains(&Protocol::Http),
             https: route.protocols.contains(&Protocol::Https),
@@ -165,8 +173,8 @@ impl<'d> Compilation<'d> {
 
     pub(super) fn services(&self, certificates: &Certificates) -> HashMap<Uuid, Arc<CompiledService>> {
         let upstreams = Upstreams::new(self.document);
-        let http = |s: &&Arc<entity::Service>| matches!(s.protocol, Protocol::Http | Protocol::Https);
-        let compiled = self.document.services.iter().filter(http).filter_map(|service| {
+        let reached = |s: &&Arc<entity::Service>| !matches!(s.protocol, Protocol::Grpc | Protocol::Grpcs);
+        let compiled = self.document.services.iter().filter(reached).filter_map(|service| {
             let tls = self.service_tls(service, certificates)?;
             let destination = match upstreams.by_name.get(service.host.as_str()) {
                 Some(upstream) => Destination::Upstream(self.balancer(service, upstream, &upstreams, tls)),
@@ -222,7 +230,7 @@ impl<'d> Compilation<'d> {
         service: &entity::Service,
         certificates: &Certificates,
     ) -> Option<Option<ServiceTls>> {
-        if service.protocol != Protocol::Https {
+        if !matches!(service.protocol, Protocol::Https | Protocol::Tls) {
             return Some(None);
         }
         let verify = match service.tls_verify {
@@ -296,6 +304,7 @@ impl<'d> Compilation<'d> {
                     hooks,
                     http: entity.protocols.contains(&Protocol::Http),
                     https: entity.protocols.contains(&Protocol::Https),
+                    stream: entity.protocols.iter().any(|protocol| protocol.is_stream()),
                 },
                 route: entity.route,
                 service: entity.service,
@@ -368,7 +377,14 @@ fn is_http(route: &entity::Route) -> bool {
     route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
 }
 
+fn speaks_http(service: &entity::Service) -> bool {
+    matches!(service.protocol, Protocol::Http | Protocol::Https)
+}
+
 fn host_port(target: &str) -> Option<(&str, u16)> {
+    if target.starts_with("unix:") {
+        return Some((target, 0));
+    }
     let (host, port) = target.rsplit_once(':')?;
     Some((host, port.parse().ok()?))
 }

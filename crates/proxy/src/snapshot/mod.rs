@@ -4,11 +4,13 @@ mod check;
 mod compile;
 mod instances;
 mod scopes;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 use crate::chain::Chain;
 use crate::route::Router;
+use crate::stream::Streams;
 use crate::tls::Certificates;
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
@@ -22,6 +24,8 @@ pub use compile::{CompileError, Compiler};
 pub struct Snapshot {
     pub(crate) router: Router,
     pub(crate) routes: Vec<CompiledRoute>,
+    /// The routes of stream listeners.
+    pub(crate) streams: Streams,
     pub(crate) consumers: Vec<Consumer>,
     /// The plugins of no route: global ones see requests that matched nothing.
     pub(crate) global: Chain,

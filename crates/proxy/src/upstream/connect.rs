@@ -4,13 +4,15 @@ use super::endpoint::Endpoint;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
 use crate::io::Io;
+use crate::socket::Socket;
 use crate::wire::Wire;
 use crate::worker::Worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -39,12 +41,32 @@ pub(crate) async fn connect(
 }
 
 async fn open(worker: &Worker, endpoint: &Endpoint, server_name: Option<&str>) -> Result<Io, Failure> {
-    let tcp = open_tcp(worker, endpoint).await?;
-    let Some(config) = &endpoint.tls else { return Ok(Io::Tcp(tcp)) };
+    let socket = open_socket(worker, endpoint).await?;
+    match &endpoint.tls {
+        Some(config) => secure(socket, config, endpoint, server_name).await,
+        None => Ok(Io::Plain(socket)),
+    }
+}
+
+/// Speaks TLS over an open connection.
+pub(crate) async fn secure(
+    socket: Socket,
+    config: &Arc<rustls::ClientConfig>,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+) -> Result<Io, Failure> {
     let name = server_name.unwrap_or(&endpoint.host).to_owned();
     let name = ServerName::try_from(name).map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(Failure::Connect)?;
+    let tls = TlsConnector::from(config.clone()).connect(name, socket).await.map_err(Failure::Connect)?;
     Ok(Io::TlsClient(Box::new(tls)))
+}
+
+/// Connects without TLS.
+pub(crate) async fn open_socket(worker: &Worker, endpoint: &Endpoint) -> Result<Socket, Failure> {
+    match &endpoint.unix {
+        Some(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(Failure::Connect),
+        None => open_tcp(worker, endpoint).await.map(Socket::Tcp),
+    }
 }
 
 /// Tries the endpoint's addresses in turn; the first that answers wins.

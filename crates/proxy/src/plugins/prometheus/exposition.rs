@@ -1,6 +1,7 @@
 //! The text that Prometheus scrapes (exposition format 0.0.4).
 
-use super::series::{Histogram, Key, Latencies, Registry, Summed};
+use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
+use super::sessions;
 use crate::plugin::{Document, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -85,11 +86,14 @@ const fn milliseconds<const N: usize>(mut bounds: [u64; N]) -> [u64; N] {
 
 /// Everything there is to scrape. Takes its time: not for a worker's thread, and no worker waits for it.
 pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
-    let totals = Totals::of(&retained.get::<Registry>(), node.document, &Names::of(node.document));
+    let names = Names::of(node.document);
+    let totals = Totals::of(&retained.get::<Registry>(), node.document, &names);
+    let of_streams = Totals::of(&retained.get::<Sessions>().0, node.document, &names);
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
     write_requests(&mut text, &totals);
-    write_bandwidth(&mut text, &totals);
+    sessions::write(&mut text, &of_streams);
+    write_bandwidth(&mut text, &[&totals, &of_streams]);
     write_latencies(&mut text, &totals);
     if tells_health(node.document) {
         write_health(&mut text, node.targets);
@@ -245,12 +249,13 @@ fn write_requests(text: &mut Text, totals: &Totals) {
     }
 }
 
-fn write_bandwidth(text: &mut Text, totals: &Totals) {
-    if totals.0.values().all(|total| total.ingress + total.egress == 0) {
+fn write_bandwidth(text: &mut Text, totals: &[&Totals]) {
+    let totals = || totals.iter().flat_map(|totals| &totals.0);
+    if totals().all(|(_, total)| total.ingress + total.egress == 0) {
         return;
     }
     text.metric("kong_bandwidth_bytes", "counter", "Bytes by service, route, direction and consumer");
-    for (Labels { service, route, consumer }, total) in &totals.0 {
+    for (Labels { service, route, consumer }, total) in totals() {
         for (direction, bytes) in [("ingress", total.ingress), ("egress", total.egress)] {
             if bytes > 0 {
                 text.line(format_args!(
