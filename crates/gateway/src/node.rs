@@ -60,7 +60,7 @@ impl fmt::Display for StartError {
             StartError::Proxy(error) => {
                 error.fmt(f)?;
                 match error {
-                    weir_proxy::StartError::Listen(address, error) => {
+                    weir_proxy::StartError::Listen(address, _, error) => {
                         f.write_str(refused_port(address, error))
                     }
                     _ => Ok(()),

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
-    Listen(Address, io::Error),
+    Listen(Address, Traffic, io::Error),
     /// A thread or a runtime cannot be made.
     System(io::Error),
     /// The TLS settings cannot be used.
@@ -30,10 +30,11 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "{address} is in use: stop what listens there, or set another listener")
+            StartError::Listen(address, traffic, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let setting = if *traffic == Traffic::Http { "proxy_listen" } else { "stream_listen" };
+                write!(f, "{address} is in use: stop what listens there, or set another {setting}")
             }
-            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Listen(address, _, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::System(error) => write!(f, "cannot start: {error}"),
             StartError::Tls(error) => write!(f, "{error}"),
         }
@@ -241,7 +242,7 @@ fn open(options: &Options) -> Result<(Vec<Accepting>, Vec<Vec<Datagrams>>, Vec<L
     let (mut accepting, mut listening) = (Vec::new(), Vec::new());
     let mut datagrams: Vec<Vec<Datagrams>> = (0..workers).map(|_| Vec::new()).collect();
     for listen in &options.listen {
-        let failed = |error| StartError::Listen(listen.address.clone(), error);
+        let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
         let address = if listen.traffic == Traffic::Datagram {
             let sockets = bind_datagrams(&listen.address, workers).map_err(failed)?;
             let local = sockets[0].local_addr().map_err(failed)?;
