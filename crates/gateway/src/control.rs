@@ -202,18 +202,15 @@ impl Control {
 
     /// What was counted, and what is known of the node, as a text.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let Totals { connections, accepted, requests } = self.totals();
+        let Totals { connections, accepted, requests, sessions, sessions_accepted } = self.totals();
+        let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
-            connections: Connections {
-                accepted,
-                handled: accepted,
-                active: connections as u64,
-                ..Connections::default()
-            },
+            connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
+            streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
             total_requests: requests,
             datastore_reachable: self.registry.is_reachable(),
             document,

@@ -97,8 +97,9 @@ fn a_connection_without_a_good_header_is_closed_with_one_line_and_others_go_on()
     }
     assert!(gateway.connect().send("PROXY TC").finish_sending().is_closed());
     assert_eq!(other.send(request).response().status, 200);
-    let lines = gateway.log();
-    let lines: Vec<_> = lines.lines().filter(|line| line.contains("PROXY protocol")).collect();
+    let log = gateway.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("PROXY protocol")).collect();
+    // No more than one a second, whoever causes them.
     assert!((1..=6).contains(&lines.len()), "{lines:?}");
     assert!(lines[0].contains("there is no PROXY protocol header"), "{lines:?}");
 }

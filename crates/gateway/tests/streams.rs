@@ -287,18 +287,40 @@ fn sessions_are_counted_where_prometheus_is_asked_to() {
     let configuration = any("tcp", &to(upstream.address)) + plugin;
     let gateway = gateway(&configuration, "127.0.0.1:0").start();
     assert_eq!(exchange(gateway.stream(0), "world"), "hello world");
-    let labels = "service=\"s\",route=\"r\"";
-    eventually("the session is counted", || {
-        let metrics = gateway.status("/metrics");
-        let has = |line: String| metrics.text().lines().any(|found| found == line);
-        has(format!(
-            "kong_stream_sessions_total{{{labels},code=\"200\",source=\"service\",workspace=\"default\"}} 1"
-        )) && has(format!(
-            "kong_bandwidth_bytes{{{labels},direction=\"ingress\",workspace=\"default\",consumer=\"\"}} 5"
-        )) && has(format!(
-            "kong_bandwidth_bytes{{{labels},direction=\"egress\",workspace=\"default\",consumer=\"\"}} 11"
-        )) && has(format!("kong_session_duration_ms_count{{{labels},workspace=\"default\"}} 1"))
-    });
+    let of = "service=\"s\",route=\"r\"";
+    let by = "workspace=\"default\"";
+    let lines = [
+        format!("kong_stream_sessions_total{{{of},code=\"200\",source=\"service\",{by}}} 1"),
+        format!("kong_bandwidth_bytes{{{of},direction=\"ingress\",{by},consumer=\"\"}} 5"),
+        format!("kong_bandwidth_bytes{{{of},direction=\"egress\",{by},consumer=\"\"}} 11"),
+        format!("kong_session_duration_ms_count{{{of},{by}}} 1"),
+    ];
+    let says = |line: &str| gateway.status("/metrics").text().lines().any(|said| said == line);
+    eventually("the session is counted", || lines.iter().all(|line| says(line)));
+    let metrics = gateway.status("/metrics");
+    let connections = |rest: &str| {
+        let line = |line: &&str| line.starts_with("kong_nginx_connections_total") && line.contains(rest);
+        metrics.text().lines().find(line).and_then(|line| line.rsplit(' ').next()).map(str::to_owned)
+    };
+    assert_eq!(connections("subsystem=\"stream\",state=\"accepted\"").as_deref(), Some("1"));
+    assert_eq!(connections("subsystem=\"stream\",state=\"active\"").as_deref(), Some("0"));
+    assert_eq!(connections("subsystem=\"http\",state=\"accepted\"").as_deref(), Some("0"));
+}
+
+#[test]
+fn the_admin_api_shows_where_streams_come_in() {
+    let gateway =
+        gateway("_format_version: \"3.0\"", "127.0.0.1:0 ssl proxy_protocol, 127.0.0.1:0 udp").start();
+    let root = gateway.admin("/").json();
+    let listeners = &root["configuration"]["stream_listeners"];
+    assert_eq!(root["configuration"]["stream_listen"][1], "127.0.0.1:0 udp");
+    for (index, (tls, udp)) in [(true, false), (false, true)].into_iter().enumerate() {
+        let listener = &listeners[index];
+        assert_eq!(listener["port"], gateway.stream(index).port(), "{listener}");
+        assert_eq!(listener["ip"], "127.0.0.1");
+        let flags = [&listener["ssl"], &listener["udp"], &listener["proxy_protocol"]];
+        assert_eq!(flags, [tls, udp, tls], "{listener}");
+    }
 }
 
 #[test]

@@ -33,6 +33,15 @@ pub enum Flow {
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
 
+/// What becomes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes on.
+    Admit,
+    /// It is closed, with the status 403 in the log.
+    Refuse,
+}
+
 /// What a [`Flow::Wait`] yields: the rest of the hook.
 pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 
@@ -46,6 +55,10 @@ pub trait Hooks: Send + Sync + 'static {
     fn response(&self, _exchange: &mut Exchange) {}
     /// After the last byte.
     fn log(&self, _exchange: &Exchange) {}
+    /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
+    fn preread(&self, _session: &Session) -> Admission {
+        Admission::Admit
+    }
     /// After the last byte of a session of a stream listener.
     fn session(&self, _session: &Session) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs.

@@ -88,6 +88,10 @@ pub struct Totals {
     pub accepted: u64,
     /// Requests answered.
     pub requests: u64,
+    /// Of the open connections, those that are sessions of stream listeners.
+    pub sessions: usize,
+    /// Of the accepted ones, those that were.
+    pub sessions_accepted: u64,
 }
 
 impl Proxy {
@@ -173,6 +177,8 @@ impl Proxy {
             connections: sum.connections + load.connections.load(Ordering::Relaxed),
             accepted: sum.accepted + load.accepted.load(Ordering::Relaxed),
             requests: sum.requests + load.requests.load(Ordering::Relaxed),
+            sessions: sum.sessions + load.sessions.load(Ordering::Relaxed),
+            sessions_accepted: sum.sessions_accepted + load.sessions_accepted.load(Ordering::Relaxed),
         })
     }
 

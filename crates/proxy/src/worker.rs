@@ -44,6 +44,10 @@ pub(crate) struct Load {
     pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     pub(crate) requests: AtomicU64,
+    /// Of the connections, those that are sessions.
+    pub(crate) sessions: AtomicUsize,
+    /// Of those accepted, the ones that were sessions.
+    pub(crate) sessions_accepted: AtomicU64,
 }
 
 /// What a worker is told from outside.

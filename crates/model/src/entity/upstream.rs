@@ -183,6 +183,15 @@ impl Target {
     /// The port when none is written.
     pub const DEFAULT_PORT: u16 = 8000;
 
+    /// Its host and port. A socket is a host whose port is 0.
+    pub fn host_and_port(&self) -> Option<(&str, u16)> {
+        if self.target.starts_with("unix:") {
+            return Some((&self.target, 0));
+        }
+        let (host, port) = self.target.rsplit_once(':')?;
+        Some((host, port.parse().ok()?))
+    }
+
     /// Writes the target with its port.
     pub(crate) fn settle(&mut self) {
         if self.target.starts_with("unix:") {

@@ -198,7 +198,7 @@ impl<'d> Compilation<'d> {
     ) -> Arc<Balancer> {
         let targets = upstreams.targets.get(&upstream.id).map_or(&[][..], Vec::as_slice);
         let endpoints = targets.iter().filter_map(|target| {
-            let Some((host, port)) = host_port(&target.target) else {
+            let Some((host, port)) = target.host_and_port() else {
                 self.fail(format!("target {}", target.target), "write it as host:port");
                 return None;
             };
@@ -379,14 +379,6 @@ fn is_http(route: &entity::Route) -> bool {
 
 fn speaks_http(service: &entity::Service) -> bool {
     matches!(service.protocol, Protocol::Http | Protocol::Https)
-}
-
-fn host_port(target: &str) -> Option<(&str, u16)> {
-    if target.starts_with("unix:") {
-        return Some((target, 0));
-    }
-    let (host, port) = target.rsplit_once(':')?;
-    Some((host, port.parse().ok()?))
 }
 
 fn text(id: Uuid) -> Box<str> {

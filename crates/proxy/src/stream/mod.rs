@@ -24,15 +24,17 @@ use crate::chain::Chain;
 use crate::connection::Leave;
 use crate::io::Io;
 use crate::listen::Accepted;
+use crate::plugin::Admission;
 use crate::proxy_protocol;
 use crate::snapshot::CompiledService;
 use crate::socket::Socket;
-use crate::worker::Worker;
+use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -81,6 +83,8 @@ enum Refusal {
     Late,
     /// No route matched.
     NoRoute,
+    /// A plugin did not admit it.
+    NotAdmitted,
     /// The upstream was not reached.
     Upstream(Failure),
 }
@@ -93,6 +97,7 @@ impl std::fmt::Display for Refusal {
             Refusal::Handshake(error) => write!(f, "the TLS handshake with the client failed: {error}"),
             Refusal::Late => f.write_str("the client did not complete its TLS handshake in time"),
             Refusal::NoRoute => f.write_str("no stream route matched"),
+            Refusal::NotAdmitted => f.write_str("a plugin did not admit it"),
             Refusal::Upstream(failure) => failure.fmt(f),
         }
     }
@@ -103,6 +108,7 @@ impl Refusal {
     fn status(&self) -> u16 {
         match self {
             Refusal::Header | Refusal::Hello(_) => 400,
+            Refusal::NotAdmitted => 403,
             Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute => 500,
             Refusal::Upstream(Failure::NoService) => 500,
             Refusal::Upstream(_) => 502,
@@ -114,6 +120,7 @@ impl Refusal {
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let _leave = Leave::enlisted(&worker).await;
     worker.count_connection();
+    let _counted = Counted::new(&worker);
     let transport = if accepted.listener.tls { Transport::Tls } else { Transport::Tcp };
     let mut session = Session::new(accepted.peer, accepted.local, transport);
     // Boxed, so that a session has no room for what only its beginning needs.
@@ -132,9 +139,29 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     finish(&worker, session);
 }
 
+/// Counts a session for as long as it lasts. Only this worker writes.
+struct Counted<'w>(&'w Worker);
+
+impl<'w> Counted<'w> {
+    fn new(worker: &'w Worker) -> Self {
+        let Load { sessions, sessions_accepted, .. } = worker.load();
+        sessions.store(sessions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        sessions_accepted.store(sessions_accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(worker)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let sessions = &self.0.load().sessions;
+        sessions.store(sessions.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+}
+
 fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
     session.status = refusal.status();
-    if !matches!(refusal, Refusal::Header) && worker.may_warn() {
+    // Of these two it is said elsewhere.
+    if !matches!(refusal, Refusal::Header | Refusal::NotAdmitted) && worker.may_warn() {
         tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");
     }
 }
@@ -181,8 +208,16 @@ async fn begin(
         Io::Plain(socket)
     };
     let route = session.route.clone().ok_or(Refusal::NoRoute)?;
+    admit(&route, session)?;
     let upstream = upstream::connect(worker, &route, session).await.map_err(Refusal::Upstream)?;
     Ok((downstream, upstream, route))
+}
+
+fn admit(route: &StreamRoute, session: &Session) -> Result<(), Refusal> {
+    match route.chain.preread(session) {
+        Admission::Admit => Ok(()),
+        Admission::Refuse => Err(Refusal::NotAdmitted),
+    }
 }
 
 /// Ends the client's TLS here, or finds that it is to pass through; either way with a route.

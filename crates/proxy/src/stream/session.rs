@@ -31,7 +31,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(client: SocketAddr, local: SocketAddr, transport: Transport) -> Self {
+    pub(crate) fn new(client: SocketAddr, local: SocketAddr, transport: Transport) -> Self {
         Self {
             client: canonical(client),
             local: canonical(local),

@@ -1,7 +1,7 @@
 //! Datagrams: what one client sends to a listener is a session, with a socket of its own towards the upstream.
 
 use super::session::Session;
-use super::{Refusal, StreamRoute, Transport, finish, refuse, take_route, upstream};
+use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
 use crate::answer::Failure;
 use crate::connection::Leave;
 use crate::deadline::Deadline;
@@ -91,6 +91,7 @@ async fn serve(
 ) {
     let _leave = Leave::enlisted(&worker).await;
     worker.count_connection();
+    let _counted = Counted::new(&worker);
     let mut session = Session::new(client, listener.local, Transport::Udp);
     match begin(&worker, &mut session).await {
         Ok((socket, route)) => {
@@ -124,6 +125,7 @@ async fn begin(
     session: &mut Session,
 ) -> Result<(UdpSocket, std::sync::Arc<StreamRoute>), Refusal> {
     let route = take_route(worker, session)?;
+    admit(&route, session)?;
     let service = route.service.as_deref().ok_or(Refusal::Upstream(Failure::NoService))?;
     let endpoint = upstream::pick(worker, service, &[]).map_err(Refusal::Upstream)?;
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());

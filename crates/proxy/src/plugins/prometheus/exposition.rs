@@ -14,6 +14,8 @@ pub struct NodeFacts<'a> {
     pub version: &'a str,
     /// The clients' connections.
     pub connections: Connections,
+    /// The same of streams, where there are listeners for any.
+    pub streams: Option<Connections>,
     /// Requests since the start.
     pub total_requests: u64,
     /// Whether the configuration's store can be reached.
@@ -39,6 +41,13 @@ pub struct Connections {
     pub writing: u64,
     /// Of the open ones, those that wait for their next request.
     pub waiting: u64,
+}
+
+impl Connections {
+    /// So many accepted since the start, and so many open now.
+    pub fn of(accepted: u64, active: usize) -> Self {
+        Self { accepted, handled: accepted, active: active as u64, ..Self::default() }
+    }
 }
 
 /// One address of an upstream's target.
@@ -214,7 +223,19 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     text.metric("kong_datastore_reachable", "gauge", "Whether the store of the configuration can be reached");
     text.line(format_args!("kong_datastore_reachable {}", u8::from(node.datastore_reachable)));
     text.metric("kong_nginx_connections_total", "gauge", "Client connections by state");
-    let Connections { accepted, handled, active, reading, writing, waiting } = node.connections;
+    write_connections(text, &id, "http", node.connections);
+    if let Some(streams) = node.streams {
+        write_connections(text, &id, "stream", streams);
+    }
+    text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
+    let requests = node.total_requests;
+    text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
+    text.metric("kong_node_info", "gauge", "The node's id and version");
+    text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
+}
+
+fn write_connections(text: &mut Text, id: &str, subsystem: &str, connections: Connections) {
+    let Connections { accepted, handled, active, reading, writing, waiting } = connections;
     let states = [
         ("accepted", accepted),
         ("active", active),
@@ -224,14 +245,9 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
         ("writing", writing),
     ];
     for (state, count) in states {
-        let labels = format_args!("node_id=\"{id}\",subsystem=\"http\",state=\"{state}\"");
+        let labels = format_args!("node_id=\"{id}\",subsystem=\"{subsystem}\",state=\"{state}\"");
         text.line(format_args!("kong_nginx_connections_total{{{labels}}} {count}"));
     }
-    text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
-    let requests = node.total_requests;
-    text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
-    text.metric("kong_node_info", "gauge", "The node's id and version");
-    text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
 }
 
 fn write_requests(text: &mut Text, totals: &Totals) {
