@@ -129,3 +129,25 @@ fn curl_and_haproxy_speak_it() {
         assert!(said.contains("X-Forwarded-For: 127.0.0.9\n"), "{version}: {said}");
     }
 }
+
+#[test]
+fn a_proxy_on_this_machine_opens_no_admin_api_to_those_it_speaks_for() {
+    let key = "edd1c9f034335f136f87ad84b625c8f1";
+    let start = |flags: &str| {
+        Gateway::empty()
+            .set("apisix_admin", "on")
+            .set("apisix_admin_key", key)
+            .set("apisix_admin_listen", "127.0.0.1:0")
+            .set("apisix_proxy_listen", &format!("127.0.0.1:0{flags}"))
+            .start()
+    };
+    let request = format!("GET /apisix/admin/routes HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: {key}\r\n\r\n");
+    let status = |gateway: &Gateway, header: &str| {
+        Peer::connect(gateway.apisix_proxy()).send(format!("{header}{request}")).response().status
+    };
+    assert_eq!(status(&start(""), ""), 200);
+    let gateway = start(" proxy_protocol");
+    for header in ["PROXY TCP4 203.0.113.7 127.0.0.1 1 2\r\n", "PROXY UNKNOWN\r\n"] {
+        assert_eq!(status(&gateway, header), 404, "{header}");
+    }
+}

@@ -26,6 +26,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let _leave = Leave::enlisted(&worker).await;
     let number = worker.count_connection();
     let (peer, local, tls) = (accepted.peer, accepted.local, accepted.listener.tls);
+    let announced = accepted.listener.proxy_protocol;
     let trusted = worker.options.trusts(&accepted);
     let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
     let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
@@ -38,7 +39,8 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     } else {
         (Io::Plain(socket), None)
     };
-    let connection = Rc::new(Connection::new(peer, local, number, tls, trusted).on_behalf_of(client));
+    let connection = Connection::new(peer, local, number, tls, trusted);
+    let connection = Rc::new(if announced { connection.on_behalf_of(client) } else { connection });
     exchanges(&worker, Http1::new(Wire::new(io)), connection).await;
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     pub(crate) tls: Option<Tls>,
     /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
     pub(crate) trusted: bool,
+    /// Whether a proxy connected, whoever it speaks for.
+    pub(crate) announced: bool,
 }
 
 /// What a TLS handshake agreed on.
@@ -112,11 +114,13 @@ impl Connection {
             requests: Cell::new(0),
             tls,
             trusted,
+            announced: false,
         }
     }
 
-    /// The same, for the client that the peer speaks for, if it does.
+    /// The same, begun by a header of the PROXY protocol; it may name the client.
     pub(crate) fn on_behalf_of(mut self, client: Option<SocketAddr>) -> Self {
+        self.announced = true;
         if let Some(client) = client {
             self.client_ip = client.ip().to_canonical();
         }

@@ -1,7 +1,7 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::listen::{Address, Kind, Traffic, bind, bind_datagrams};
+use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams};
 use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsError};
@@ -97,7 +97,7 @@ pub struct Totals {
 impl Proxy {
     /// Starts listening and serving.
     pub fn start(options: Options, logs: AccessLogs, snapshot: Snapshot) -> Result<Self, StartError> {
-        let (accepting, datagrams, listening) = open(&options)?;
+        let Opened { accepting, datagrams, listening } = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let node = Arc::new(Node {
             resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
@@ -241,30 +241,45 @@ fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result
     })
 }
 
-/// Opens every listener: those that connections are accepted from, and for each worker those that it gets datagrams
-/// from.
-fn open(options: &Options) -> Result<(Vec<Accepting>, Vec<Vec<Datagrams>>, Vec<Listening>), StartError> {
-    let workers = options.workers.max(1);
-    let (mut accepting, mut listening) = (Vec::new(), Vec::new());
-    let mut datagrams: Vec<Vec<Datagrams>> = (0..workers).map(|_| Vec::new()).collect();
-    for listen in &options.listen {
-        let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
-        let address = if listen.traffic == Traffic::Datagram {
-            let sockets = bind_datagrams(&listen.address, workers).map_err(failed)?;
-            let local = sockets[0].local_addr().map_err(failed)?;
-            for (own, socket) in datagrams.iter_mut().zip(sockets) {
-                own.push(Datagrams { socket, local });
-            }
-            local.into()
-        } else {
-            let bound = bind(listen).map_err(failed)?;
-            let address = bound.address().map_err(failed)?;
-            accepting.push(Accepting { bound, kind: Kind::of(listen) });
-            address
-        };
-        listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
+/// The listeners, open.
+struct Opened {
+    accepting: Vec<Accepting>,
+    /// For each worker, the sockets that it receives from.
+    datagrams: Vec<Vec<Datagrams>>,
+    listening: Vec<Listening>,
+}
+
+impl Opened {
+    fn new(options: &Options) -> Result<Self, StartError> {
+        let datagrams = (0..options.workers.max(1)).map(|_| Vec::new()).collect();
+        let mut opened = Self { accepting: Vec::new(), datagrams, listening: Vec::new() };
+        for listen in &options.listen {
+            let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
+            let address = match listen.traffic {
+                Traffic::Datagram => opened.receive(listen),
+                _ => opened.accept(listen),
+            };
+            let address = address.map_err(failed)?;
+            opened.listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
+        }
+        Ok(opened)
     }
-    Ok((accepting, datagrams, listening))
+
+    fn accept(&mut self, listen: &Listen) -> io::Result<Address> {
+        let bound = bind(listen)?;
+        let address = bound.address()?;
+        self.accepting.push(Accepting { bound, kind: Kind::of(listen) });
+        Ok(address)
+    }
+
+    fn receive(&mut self, listen: &Listen) -> io::Result<Address> {
+        let sockets = bind_datagrams(&listen.address, self.datagrams.len())?;
+        let local = sockets[0].local_addr()?;
+        for (own, socket) in self.datagrams.iter_mut().zip(sockets) {
+            own.push(Datagrams { socket, local });
+        }
+        Ok(local.into())
+    }
 }
 
 mod acceptor;

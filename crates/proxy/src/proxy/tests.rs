@@ -3,7 +3,6 @@
 use super::acceptor::Complaint;
 use super::*;
 use crate::access_log::{Format, Target};
-use crate::listen::Listen;
 use crate::testing::Gateway;
 use std::net::{SocketAddr, TcpStream};
 

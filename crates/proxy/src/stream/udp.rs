@@ -37,7 +37,7 @@ struct Listener {
     room: RefCell<Vec<u8>>,
 }
 
-/// Receives until a drain, and then until the last session has ended.
+/// Receives until a drain. Sessions that wait for answers then still get them.
 pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
     let Ok(socket) = UdpSocket::from_std(datagrams.socket) else { return };
     let (sessions, room) = (RefCell::default(), RefCell::new(vec![0; LONGEST]));
