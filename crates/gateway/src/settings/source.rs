@@ -153,9 +153,6 @@ fn ignored(name: &str, text: &str) -> &'static str {
         ("role", "data_plane" | "control_plane") => {
             "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
         }
-        ("stream_listen", value) if value != "off" => {
-            "is ignored: streams are not supported yet; only HTTP is proxied"
-        }
         _ => "has no meaning here and is ignored",
     }
 }

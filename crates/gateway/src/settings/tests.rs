@@ -149,8 +149,6 @@ fn what_does_not_work_yet_names_what_does() {
         ("database", "cassandra", "`postgres`"),
         ("router_flavor", "expressions", "`traditional_compatible`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
-        ("real_ip_header", "proxy_protocol", "`X-Real-IP`"),
-        ("proxy_listen", "127.0.0.1:8000 proxy_protocol", "remove it"),
     ] {
         let problems = bad("", &[], &[(name, value)]);
         assert_eq!(problems.len(), 1, "{problems:?}");
