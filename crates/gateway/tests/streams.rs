@@ -4,10 +4,11 @@ mod harness;
 
 use harness::{Builder, Gateway, Haproxy, Peer, Upstream, eventually, nobody};
 use rustix::process::Signal;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 /// One service and one route, which any connection takes.
@@ -271,24 +272,31 @@ fn a_session_in_which_nothing_is_said_ends_after_the_longer_of_two_timeouts() {
 
 #[test]
 fn a_reset_passes_on() {
-    let upstream = Upstream::start(|peer, number| {
-        if number == 0 {
-            peer.reset();
-        } else {
-            let mut buffer = [0; 16];
-            let mut socket = peer.socket();
-            let _ = socket.read(&mut buffer);
-            assert!(socket.read(&mut buffer).is_err(), "the client's reset came as an end");
-            peer.reset();
-        }
+    let upstream = Upstream::start(|mut peer, _| {
+        let _ = peer.reader().read(&mut [0; 16]);
+        peer.reset();
     });
     let gateway = gateway(&any("tcp", &to(upstream.address)), "127.0.0.1:0").start();
-    let mut socket = TcpStream::connect(gateway.stream(0)).unwrap();
-    assert!(socket.read(&mut [0; 16]).is_err(), "the upstream's reset came as an end");
     let mut peer = Peer::connect(gateway.stream(0));
     peer.send("x");
+    assert_eq!(end(&mut peer), Some(ErrorKind::ConnectionReset), "the upstream's reset");
+    let (sender, ends) = mpsc::channel();
+    let upstream = Upstream::start(move |mut peer, _| {
+        let _ = peer.reader().read(&mut [0; 16]);
+        peer.send("y");
+        let _ = sender.send(end(&mut peer));
+    });
+    gateway.reload(&any("tcp", &to(upstream.address)));
+    let mut peer = Peer::connect(gateway.stream(0));
+    peer.send("x");
+    assert_eq!(read(&mut peer, 1), "y");
     peer.reset();
-    eventually("both are logged", || gateway.log().matches(" TCP 200 ").count() == 2);
+    assert_eq!(ends.recv().unwrap(), Some(ErrorKind::ConnectionReset), "the client's reset");
+}
+
+/// How the other side's half ends: none for an end in good order.
+fn end(peer: &mut Peer) -> Option<ErrorKind> {
+    peer.reader().read(&mut [0; 16]).err().map(|error| error.kind())
 }
 
 #[test]
@@ -356,6 +364,20 @@ fn sessions_are_counted_where_prometheus_is_asked_to() {
     assert_eq!(connections("subsystem=\"stream\",state=\"accepted\"").as_deref(), Some("1"));
     assert_eq!(connections("subsystem=\"stream\",state=\"active\"").as_deref(), Some("0"));
     assert_eq!(connections("subsystem=\"http\",state=\"accepted\"").as_deref(), Some("0"));
+}
+
+#[test]
+fn datagrams_take_no_more_than_half_of_what_is_there() {
+    let upstream = echo("hello ");
+    let configuration = any("tcp, udp", &to(upstream.address));
+    // Of 340 files, 324 are the node's own: there are 8 for clients and 8 for upstreams.
+    let gateway = gateway(&configuration, "127.0.0.1:0, 127.0.0.1:0 udp").open_files(340).start();
+    let clients: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for client in &clients {
+        client.send_to(b"x", gateway.stream(1)).unwrap();
+    }
+    eventually("some are dropped", || gateway.log().contains("datagrams of new clients are dropped: 4 "));
+    assert_eq!(exchange(gateway.stream(0), "world"), "hello world");
 }
 
 #[test]

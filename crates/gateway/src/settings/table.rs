@@ -94,9 +94,10 @@ settings! {
     /// With `proxy_protocol`, each connection must begin with a header of the PROXY protocol, version 1 or 2. It names the
     /// client if it comes from one of `trusted_ips` and `real_ip_header` is `proxy_protocol`.
     /// A Unix socket is open to everybody on this machine (`mode=0666`) unless it has another mode.
-    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, up to 256 for
-    /// each listener of `admin_listen`, `status_listen` and `apisix_admin_listen`, and half of the others are for clients,
-    /// who may each need a connection to an upstream; further clients wait in the backlog.
+    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, with
+    /// `stream_listen` 256 more for each worker, up to 256 for each listener of `admin_listen`, `status_listen` and
+    /// `apisix_admin_listen`, and half of the others are for clients, who may each need a connection to an upstream; further
+    /// clients wait in the backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
     /// Where connections and datagrams are passed on as they are, by routes of the protocols tcp, tls, tls_passthrough and
     /// udp. Flags: `ssl`, `udp`, `proxy_protocol`, `backlog=N`, and those of `proxy_listen` that change nothing. With

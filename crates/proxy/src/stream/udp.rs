@@ -72,9 +72,7 @@ impl Listener {
             let _ = session.try_send(datagram);
             return;
         }
-        let loads = &worker.node.loads;
-        let open: usize = loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum();
-        if worker.draining.get() || open >= worker.options.max_connections {
+        if worker.draining.get() || is_full(worker) {
             return;
         }
         worker.load().connections.fetch_add(1, Ordering::Relaxed);
@@ -83,6 +81,17 @@ impl Listener {
         self.sessions.borrow_mut().insert(client, sender);
         spawn_local(serve(worker.clone(), self.clone(), client, datagrams));
     }
+}
+
+/// Whether there is room left only for those who connect: datagrams can be sent in anybody's name.
+fn is_full(worker: &Worker) -> bool {
+    let loads = &worker.node.loads;
+    let open: usize = loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum();
+    let full = open >= worker.options.max_connections / 2;
+    if full && worker.may_warn() {
+        tracing::warn!("datagrams of new clients are dropped: {open} connections and sessions are open");
+    }
+    full
 }
 
 async fn serve(
