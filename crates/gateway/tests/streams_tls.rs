@@ -3,9 +3,10 @@
 mod harness;
 
 use harness::{Builder, Gateway, Identity, Peer, TlsUpstream, Upstream, eventually, handshake};
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// What the other side says until it closes, by OpenSSL's client.
 #[track_caller]
@@ -81,6 +82,38 @@ fn names_choose_where_tls_ends_and_where_it_passes_through() {
     });
     let mut slow = Peer::connect(address);
     assert!(slow.send(b"\x16\x03\x01\x02\x00\x01").finish_sending().is_closed());
+}
+
+/// Passes on what clients send byte by byte.
+fn byte_by_byte(to: SocketAddr) -> Upstream {
+    Upstream::start(move |mut peer, _| {
+        let mut gateway = TcpStream::connect(to).unwrap();
+        gateway.set_nodelay(true).unwrap();
+        let (mut answers, mut client) = (gateway.try_clone().unwrap(), peer.socket().try_clone().unwrap());
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut answers, &mut client);
+            let _ = client.shutdown(Shutdown::Write);
+        });
+        let mut byte = [0];
+        while matches!(peer.reader().read(&mut byte), Ok(1)) {
+            let _ = gateway.write_all(&byte);
+        }
+    })
+}
+
+#[test]
+fn a_hello_may_come_byte_by_byte() {
+    let plain = named("plain upstream");
+    let secret = TlsUpstream::start(&Identity::new("secret.test"), &[]);
+    let text = format!(
+        "_format_version: \"3.0\"\nservices:\n{}{}",
+        service("a", "tcp", plain.address, "protocols: [tls], snis: [a.test]"),
+        service("b", "tcp", secret.address, "protocols: [tls_passthrough], snis: [secret.test]"),
+    );
+    let gateway = gateway(&text, "127.0.0.1:0 ssl").start();
+    let slowly = byte_by_byte(gateway.stream(0));
+    assert_eq!(said_over_tls(slowly.address, "a.test", &[]), "plain upstream");
+    assert!(handshake(slowly.address, &["-servername", "secret.test"]).contains("subject=CN=secret.test"));
 }
 
 #[test]
