@@ -4,7 +4,7 @@ use crate::aside::aside;
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::{DataPlane, compiler};
 use crate::node::StartError;
-use crate::options::{access_log, options};
+use crate::options::{access_logs, options};
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{self, Loaded, Store};
@@ -21,7 +21,7 @@ use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, Targ
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
-use weir_proxy::{Compiler, Options, Own, Proxy, Retained, Totals};
+use weir_proxy::{Address, Compiler, Listening, Options, Own, Proxy, Retained, Totals, Traffic};
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -145,12 +145,15 @@ impl Control {
         Published { hash, warnings }
     }
 
-    /// Opens the log of proxied requests anew, once it has been moved away.
-    pub(crate) fn reopen_access_log(&self) {
-        match self.plane.proxy.access_log().reopen() {
-            Ok(()) => tracing::info!("proxy_access_log reopened"),
-            Err(error) => {
-                tracing::error!(%error, "proxy_access_log cannot be reopened: lines go to the old file")
+    /// Opens the logs of proxied requests and of sessions anew, once they have been moved away.
+    pub(crate) fn reopen_access_logs(&self) {
+        let proxy = &self.plane.proxy;
+        for (name, log) in
+            [("proxy_access_log", proxy.access_log()), ("proxy_stream_access_log", proxy.session_log())]
+        {
+            match log.reopen() {
+                Ok(()) => tracing::info!("{name} reopened"),
+                Err(error) => tracing::error!(%error, "{name} cannot be reopened: lines go to the old file"),
             }
         }
     }
@@ -160,6 +163,7 @@ impl Control {
         self.draining.store(true, Ordering::SeqCst);
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();
+        self.plane.proxy.session_log().flush();
         in_time
     }
 
@@ -168,12 +172,21 @@ impl Control {
         if self.draining.load(Ordering::SeqCst) { Err("draining") } else { Ok(()) }
     }
 
-    /// The addresses proxied from, with the ports they really have: plain ones, then those that speak TLS.
-    pub(crate) fn addresses(&self) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
-        let of = |wanted| {
-            self.plane.proxy.addresses().iter().filter(|(_, tls)| *tls == wanted).map(|(a, _)| *a).collect()
-        };
+    /// The addresses where requests come, with the ports they really have: plain ones, then those that speak TLS.
+    pub(crate) fn addresses(&self) -> (Vec<Address>, Vec<Address>) {
+        let of =
+            |tls| self.http_listeners().filter(|it| it.tls == tls).map(|it| it.address.clone()).collect();
         (of(false), of(true))
+    }
+
+    /// The listeners where requests come, in the order of the settings.
+    pub(crate) fn http_listeners(&self) -> impl DoubleEndedIterator<Item = &Listening> {
+        self.plane.proxy.listening().iter().filter(|listening| listening.traffic == Traffic::Http)
+    }
+
+    /// The listeners of streams, in the order of the setting.
+    pub(crate) fn stream_listeners(&self) -> impl Iterator<Item = &Listening> {
+        self.plane.proxy.listening().iter().filter(|listening| listening.traffic != Traffic::Http)
     }
 
     /// The certificate of listeners that have no other.
@@ -186,11 +199,6 @@ impl Control {
         &self.node_id
     }
 
-    /// The proxy's listeners, as they were asked for, and whether TLS is spoken there.
-    pub(crate) fn listeners(&self) -> &[(SocketAddr, bool)] {
-        self.plane.proxy.addresses()
-    }
-
     /// The metrics, in Prometheus' text format. Takes long where there are many routes.
     pub(crate) fn metrics(&self) -> String {
         self.scrape(exposition)
@@ -198,18 +206,15 @@ impl Control {
 
     /// What was counted, and what is known of the node, as a text.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let Totals { connections, accepted, requests } = self.totals();
+        let Totals { connections, accepted, requests, sessions, sessions_accepted } = self.totals();
+        let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
-            connections: Connections {
-                accepted,
-                handled: accepted,
-                active: connections as u64,
-                ..Connections::default()
-            },
+            connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
+            streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
             total_requests: requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
@@ -279,9 +284,7 @@ fn serve(
 ) -> Result<Arc<DataPlane>, StartError> {
     let snapshot =
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
-    let access_log = access_log(settings)
-        .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
-    let proxy = Proxy::start(options, access_log, snapshot).map_err(StartError::Proxy)?;
+    let proxy = Proxy::start(options, access_logs(settings)?, snapshot).map_err(StartError::Proxy)?;
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current() }))
 }
 
@@ -302,7 +305,7 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
             address,
             state,
         };
-        Some(match health::are_used(upstream) {
+        Some(match health::are_used(upstream) && !target.is_socket() {
             false => {
                 let address = target.target.parse::<SocketAddr>().map(|address| address.to_string());
                 vec![health(address.unwrap_or_default(), TargetState::HealthchecksOff)]

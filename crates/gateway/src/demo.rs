@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
+use weir_proxy::Address;
 
 const CONFIGURATION: &str = include_str!("../../../examples/quickstart/kong.yml");
 
@@ -80,8 +81,10 @@ fn prefer_defaults(loaded: &mut Loaded) {
 }
 
 fn prefer_default(listen: &mut Listen) {
-    if TcpListener::bind(listen.address).is_err() {
-        listen.address.set_port(0);
+    if let Address::Ip(address) = &mut listen.address
+        && TcpListener::bind(*address).is_err()
+    {
+        address.set_port(0);
     }
 }
 
@@ -90,14 +93,14 @@ fn tour(addresses: &Addresses, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "Weir serves examples/quickstart/kong.yml. These requests are made just now:")?;
     for attempt in TRIES {
         let listeners = if attempt.tls { &addresses.proxy_ssl } else { &addresses.proxy };
-        let Some(listener) = listeners.first() else { continue };
-        let arguments = arguments(attempt, *listener);
+        let Some(listener) = listeners.iter().find_map(Address::ip) else { continue };
+        let arguments = arguments(attempt, listener);
         let statuses: Vec<_> = (0..attempt.times).map(|_| status(&arguments)).collect();
         let line: Vec<_> = arguments.iter().map(|argument| quoted(argument)).collect();
         writeln!(output, "\n{}\n  {}\n  curl -i {}", attempt.shows, statuses.join(" "), line.join(" "))?;
     }
     let list =
-        |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        |addresses: &[Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     writeln!(
         output,
         "\nHTTP {} · HTTPS {} · Admin API {} · status {}\nServing on; Ctrl-C stops it.",

@@ -16,7 +16,6 @@ use serde::Serialize;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,8 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use weir_proxy::Address;
+use weir_proxy::listen::Bound;
 
 /// Why a node did not start.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(crate) enum StartError {
     /// A certificate that the settings name cannot be used.
     Tls(weir_proxy::tls::TlsError),
     /// A listener's address cannot be listened on.
-    Bind { name: &'static str, address: SocketAddr, error: io::Error },
+    Bind { name: &'static str, address: Address, error: io::Error },
     /// The system refuses what a setting asks for.
     Setting { name: &'static str, value: String, error: io::Error },
     /// The system refuses the rest.
@@ -55,18 +56,14 @@ impl fmt::Display for StartError {
             StartError::Proxy(error) => {
                 error.fmt(f)?;
                 match error {
-                    weir_proxy::StartError::Listen(address, error) => {
-                        f.write_str(refused_port(*address, error))
+                    weir_proxy::StartError::Listen(address, _, error) => {
+                        f.write_str(refused_port(address, error))
                     }
                     _ => Ok(()),
                 }
             }
             StartError::Bind { name, address, error } => {
-                write!(
-                    f,
-                    "{name}: {address}: {error}: give it another value{}",
-                    refused_port(*address, error)
-                )
+                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(address, error))
             }
             StartError::Tls(error) => error.fmt(f),
             StartError::Setting { name, value, error } => {
@@ -78,8 +75,9 @@ impl fmt::Display for StartError {
 }
 
 /// What to do about a port that only the privileged may listen on.
-fn refused_port(address: SocketAddr, error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024 {
+fn refused_port(address: &Address, error: &io::Error) -> &'static str {
+    let privileged = address.ip().is_some_and(|address| address.port() < 1024);
+    if error.kind() == io::ErrorKind::PermissionDenied && privileged {
         "; ports below 1024 need the capability CAP_NET_BIND_SERVICE, or take one above"
     } else {
         ""
@@ -107,12 +105,14 @@ impl From<io::Error> for StartError {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Addresses {
     pub(crate) pid: u32,
-    pub(crate) proxy: Vec<SocketAddr>,
-    pub(crate) proxy_ssl: Vec<SocketAddr>,
-    pub(crate) admin: Vec<SocketAddr>,
-    pub(crate) status: Vec<SocketAddr>,
+    pub(crate) proxy: Vec<Address>,
+    pub(crate) proxy_ssl: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) apisix_admin: Vec<SocketAddr>,
+    pub(crate) stream: Vec<Address>,
+    pub(crate) admin: Vec<Address>,
+    pub(crate) status: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) apisix_admin: Vec<Address>,
 }
 
 /// A node that has started.
@@ -190,7 +190,8 @@ impl Node {
 
     /// Serves until it is asked to stop, then drains. A second signal while it drains ends the process at once.
     pub(crate) fn serve(self) -> io::Result<()> {
-        let Node { control, servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let Node { control, mut servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
         let stopped = runtime.block_on(async {
             servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
             let (quit, asked_to_quit) = mpsc::channel(1);
@@ -199,6 +200,8 @@ impl Node {
             signals.until_stop(&reloader, asked_to_quit).await;
             io::Result::Ok(signals.drain(&control, drain_timeout).await)
         });
+        // However the process ends.
+        drop(sockets);
         drop(prefix);
         match stopped? {
             Stopped::AtOnce => std::process::exit(1),
@@ -244,7 +247,7 @@ impl Signals {
                     let reloader = reloader.clone();
                     tokio::spawn(async move { reloader.reload().await });
                 }
-                _ = self.reopen.recv() => reloader.control().reopen_access_log(),
+                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
                 _ = terminate.recv() => return,
                 _ = quit.recv() => return,
                 _ = interrupt.recv() => return,
@@ -275,6 +278,7 @@ impl Signals {
 fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> {
     for (name, log) in [
         ("proxy_access_log", &mut settings.proxy_access_log),
+        ("proxy_stream_access_log", &mut settings.proxy_stream_access_log.0),
         ("proxy_error_log", &mut settings.proxy_error_log),
         ("admin_access_log", &mut settings.admin_access_log),
     ] {
@@ -312,10 +316,11 @@ fn raise_descriptor_limit() {
     }
 }
 
-fn addresses(control: &Control, admin: &[TcpListener], status: &[TcpListener]) -> io::Result<Addresses> {
+fn addresses(control: &Control, admin: &[Bound], status: &[Bound]) -> io::Result<Addresses> {
     let (proxy, proxy_ssl) = control.addresses();
-    let admin = admin.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
-    let status = status.iter().map(TcpListener::local_addr).collect::<io::Result<_>>()?;
+    let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
+    let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let apisix_admin = Vec::new();
-    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, admin, status, apisix_admin })
+    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, stream, admin, status, apisix_admin })
 }

@@ -1,12 +1,17 @@
 //! What the data plane is told of the settings.
-use crate::settings::{self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings};
+use crate::node::StartError;
+use crate::settings::{
+    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings, Trusted,
+};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
-use weir_proxy::{AddedHeaders, Http2Options, KeepAlive, Options, Own};
+use weir_proxy::{
+    AccessLogs, AddedHeaders, Http2Options, KeepAlive, MOST_PIPES, Options, Own, RealIp, Traffic,
+};
 
 /// Settings that are read and checked, and not acted on by this version.
 const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
@@ -27,12 +32,8 @@ const SESSION_BYTES: u64 = 256;
 pub(crate) fn options(settings: &Settings, own: Own) -> Options {
     Options {
         workers: settings.workers.0,
-        listen: listeners(settings).map(listen).collect(),
-        max_connections: max_connections(
-            getrlimit(Resource::Nofile).current,
-            settings.workers.0,
-            control_listeners(settings) * control_connections(),
-        ),
+        listen: listeners(settings).collect(),
+        max_connections: max_connections(getrlimit(Resource::Nofile).current, files(settings)),
         client_header_timeout: settings.client_header_timeout,
         client_body_timeout: settings.client_body_timeout,
         send_timeout: settings.send_timeout,
@@ -54,8 +55,9 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             max_resets: settings.http2_max_resets,
             ping_interval: settings.http2_ping_interval,
         },
-        trusted_ips: settings.trusted_ips.clone(),
-        real_ip_header: settings.real_ip_header.0.clone(),
+        trusted_ips: settings.trusted_ips.iter().filter_map(network).collect(),
+        trusts_unix: settings.trusted_ips.contains(&Trusted::Unix),
+        real_ip: real_ip(&settings.real_ip_header.0),
         real_ip_recursive: settings.real_ip_recursive,
         headers: headers(&settings.headers, settings.headers_upstream.request_id),
         allow_debug_header: settings.allow_debug_header,
@@ -69,18 +71,47 @@ fn size(bytes: Bytes) -> u32 {
     bytes.0.min(i32::MAX as u64) as u32
 }
 
-/// Where clients connect: Kong's, then APISIX's.
-fn listeners(settings: &Settings) -> impl Iterator<Item = &Listen> {
+/// Where clients connect: streams, then requests on Kong's listeners, then on APISIX's.
+fn listeners(settings: &Settings) -> impl Iterator<Item = weir_proxy::Listen> {
     let apisix = settings.apisix_admin.then_some(&settings.apisix_proxy_listen.0);
-    settings.proxy_listen.0.iter().chain(apisix.into_iter().flatten())
+    let http = settings.proxy_listen.0.iter().chain(apisix.into_iter().flatten());
+    let streams = settings.stream_listen.0.iter().map(|listen| {
+        let traffic = if listen.udp { Traffic::Datagram } else { Traffic::Stream };
+        self::listen(listen, traffic, OPEN_TO_ALL)
+    });
+    streams.chain(http.map(|listen| self::listen(listen, Traffic::Http, OPEN_TO_ALL)))
+}
+
+/// As nginx has it, for Unix sockets that clients connect to.
+const OPEN_TO_ALL: u32 = 0o666;
+
+fn network(trusted: &Trusted) -> Option<weir_proxy::Network> {
+    match trusted {
+        Trusted::Network(network) => Some(*network),
+        Trusted::Unix => None,
+    }
+}
+
+fn real_ip(header: &str) -> RealIp {
+    match header {
+        "proxy_protocol" => RealIp::ProxyProtocol,
+        header => RealIp::Header(header.to_owned()),
+    }
+}
+
+/// Files that the node keeps for itself.
+fn files(settings: &Settings) -> usize {
+    let pipes = if settings.stream_listen.0.is_empty() { 0 } else { 2 * MOST_PIPES };
+    let control = control_listeners(settings) * control_connections();
+    FILES + settings.workers.0 * (FILES_OF_WORKER + pipes) + control
 }
 
 /// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,
-/// so that those who are connected are served however many more come. `control` are those of the node's own APIs.
-fn max_connections(open_files: Option<u64>, workers: usize, control: usize) -> usize {
+/// so that those who are connected are served however many more come.
+fn max_connections(open_files: Option<u64>, kept: usize) -> usize {
     let Some(open_files) = open_files else { return usize::MAX };
     let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
-    (open_files.saturating_sub(FILES + workers * FILES_OF_WORKER + control) / 2).max(1)
+    (open_files.saturating_sub(kept) / 2).max(1)
 }
 
 /// How many connections each listener of the node's own APIs may have.
@@ -94,13 +125,26 @@ fn control_listeners(settings: &Settings) -> usize {
     [&settings.admin_listen, &settings.status_listen].into_iter().chain(apisix).map(|all| all.0.len()).sum()
 }
 
-/// Opens the log of proxied requests.
-pub(crate) fn access_log(settings: &Settings) -> io::Result<AccessLog> {
+/// Opens the logs of proxied requests and of sessions.
+pub(crate) fn access_logs(settings: &Settings) -> Result<AccessLogs, StartError> {
+    let requests = access_log(settings)
+        .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
+    let target = &settings.proxy_stream_access_log.0;
+    let sessions = open_log(target, Format::Basic)
+        .map_err(|error| StartError::of_log("proxy_stream_access_log", target, error))?;
+    Ok(AccessLogs { requests, sessions })
+}
+
+fn access_log(settings: &Settings) -> io::Result<AccessLog> {
     let format = match settings.proxy_access_log_format {
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Json => Format::Json,
     };
-    match &settings.proxy_access_log {
+    open_log(&settings.proxy_access_log, format)
+}
+
+fn open_log(log: &LogTarget, format: Format) -> io::Result<AccessLog> {
+    match log {
         LogTarget::Off => AccessLog::open(Target::Stderr, Format::Off),
         LogTarget::Path(path) => AccessLog::open(target(path), format),
     }
@@ -114,9 +158,17 @@ fn target(path: &Path) -> Target {
     }
 }
 
-fn listen(listen: &Listen) -> weir_proxy::Listen {
-    let Listen { address, ssl, http2, backlog } = *listen;
-    weir_proxy::Listen { address, tls: ssl, http2, backlog: backlog.unwrap_or(BACKLOG) }
+/// A listener; `mode` is of a Unix socket that names none.
+pub(crate) fn listen(listen: &Listen, traffic: Traffic, mode: u32) -> weir_proxy::Listen {
+    weir_proxy::Listen {
+        address: listen.address.clone(),
+        traffic,
+        tls: listen.ssl,
+        http2: listen.http2,
+        proxy_protocol: listen.proxy_protocol,
+        backlog: listen.backlog.unwrap_or(BACKLOG),
+        mode: listen.mode.unwrap_or(mode),
+    }
 }
 
 fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
@@ -203,8 +255,8 @@ mod tests {
 
     #[test]
     fn half_of_the_files_are_for_clients() {
-        assert_eq!(max_connections(Some(1024), 2, 64), 444);
-        assert_eq!(max_connections(Some(20), 1, 0), 1);
-        assert_eq!(max_connections(None, 1, 64), usize::MAX);
+        assert_eq!(max_connections(Some(1024), 136), 444);
+        assert_eq!(max_connections(Some(20), 68), 1);
+        assert_eq!(max_connections(None, 132), usize::MAX);
     }
 }

@@ -15,7 +15,9 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
         .env("KONG_DATABASE", "off")
         .env("KONG_PG_RO_HOST", "db.internal")
         .env("KONG_ROLE", "data_plane")
-        .env("KONG_STREAM_LISTEN", "0.0.0.0:5432")
+        .env("KONG_STREAM_LISTEN", "127.0.0.1:0 reuseport backlog=64")
+        .env("KONG_PROXY_STREAM_ACCESS_LOG", "logs/streams.log basic")
+        .env("KONG_NGINX_SPROXY_PROXY_PROTOCOL", "on")
         .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
         .env("KONG_NGINX_DAEMON", "off")
         .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
@@ -26,10 +28,15 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     for variable in ["KONG_PG_RO_HOST", "KONG_NGINX_DAEMON"] {
         assert_eq!(log.matches(variable).count(), 1, "{log}");
     }
-    for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_STREAM_LISTEN is ignored: streams"] {
+    for reason in ["KONG_ROLE is ignored: hybrid mode", "KONG_NGINX_SPROXY_PROXY_PROTOCOL is ignored: write"]
+    {
         assert!(log.contains(reason), "{log}");
     }
-    assert!(gateway.prefix().join("logs/access.log").exists());
+    assert_ne!(gateway.stream(0).port(), 0);
+    assert!(!log.contains("STREAM"), "{log}");
+    for file in ["logs/access.log", "logs/streams.log"] {
+        assert!(gateway.prefix().join(file).exists(), "{file}");
+    }
     assert!(!log.contains("db.internal") && !log.contains("KONG_DATABASE"), "{log}");
 }
 

@@ -36,6 +36,27 @@ pub fn host(text: &str) -> Result<(), String> {
     hostname(text)
 }
 
+/// The same, or `unix:` and the path of a socket.
+pub fn host_or_socket(text: &str) -> Result<(), String> {
+    match text.strip_prefix("unix:") {
+        Some(path) => socket_path(path),
+        None => host(text),
+    }
+}
+
+/// The path of a Unix socket.
+pub fn socket_path(path: &str) -> Result<(), String> {
+    if path.starts_with('/') && path.len() <= LONGEST_SOCKET_PATH && !path.contains(['\0', ':']) {
+        return Ok(());
+    }
+    Err(format!(
+        "expected unix:/path of at most {LONGEST_SOCKET_PATH} bytes without a colon, got \"unix:{path}\""
+    ))
+}
+
+/// What fits in the address of a socket on Linux.
+const LONGEST_SOCKET_PATH: usize = 107;
+
 /// A host name: labels of letters, digits, `-` and `_`.
 pub fn hostname(text: &str) -> Result<(), String> {
     let label = |label: &str| {

@@ -14,7 +14,7 @@ mod record;
 mod tests;
 mod writer;
 
-pub use record::{Consumer, Entity, Record, Tls, Upstream};
+pub use record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
 
 use date::Dates;
 use std::cell::RefCell;
@@ -59,6 +59,8 @@ pub enum Format {
     Combined,
     /// One JSON object a line, with the keys of Kong's log plugins.
     Json,
+    /// Kong's of sessions: address, time in UTC, protocol, status, bytes sent and received, seconds.
+    Basic,
 }
 
 /// The node's access log. Dropping it writes what workers have handed over, so drop the [`WorkerLog`]s before.
@@ -166,10 +168,25 @@ impl WorkerLog {
             return self.queue.counters.drop_records(1);
         }
         match self.format {
-            Format::Off => return,
+            // Lines of this kind are of sessions.
+            Format::Off | Format::Basic => return,
             Format::Combined => format::combined(&mut batch.text, record, dates),
             Format::Json => format::json(&mut batch.text, record),
         }
+        self.added(batch);
+    }
+
+    /// Adds the line of a session. Never waits.
+    pub fn write_session(&self, record: &SessionRecord) {
+        let Buffer { batch, dates } = &mut *self.buffer.borrow_mut();
+        if batch.text.len() >= WORKER_BYTES {
+            return self.queue.counters.drop_records(1);
+        }
+        format::basic(&mut batch.text, record, dates);
+        self.added(batch);
+    }
+
+    fn added(&self, batch: &mut Batch) {
         batch.records += 1;
         if batch.text.len() >= BATCH_BYTES {
             self.queue.hand_over(batch);

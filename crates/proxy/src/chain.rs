@@ -1,7 +1,8 @@
 //! The plugins that a route's requests meet, in order, compiled with the snapshot.
 
 use crate::exchange::{ConsumerIndex, Exchange};
-use crate::plugin::{Flow, Hooks};
+use crate::plugin::{Admission, Flow, Hooks};
+use crate::stream::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
@@ -40,6 +41,8 @@ pub(crate) struct Instance {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) http: bool,
     pub(crate) https: bool,
+    /// Whether it runs for sessions of stream listeners.
+    pub(crate) stream: bool,
 }
 
 impl Step {
@@ -93,6 +96,23 @@ impl Chain {
         }
     }
 
+    /// The plugins that run for sessions.
+    fn of_sessions(&self) -> impl Iterator<Item = &dyn Hooks> {
+        let configured = self.steps.iter().filter_map(|step| step.configured(None));
+        configured.filter(|instance| instance.stream).map(|instance| &*instance.hooks)
+    }
+
+    /// Whether every plugin admits the session.
+    pub(crate) fn preread(&self, session: &Session) -> Admission {
+        let refused = self.of_sessions().any(|hooks| hooks.preread(session) == Admission::Refuse);
+        if refused { Admission::Refuse } else { Admission::Admit }
+    }
+
+    /// Runs the hooks of a session that has ended.
+    pub(crate) fn session(&self, session: &Session) {
+        self.of_sessions().for_each(|hooks| hooks.session(session));
+    }
+
     /// Runs the log hooks.
     pub(crate) fn log(&self, exchange: &Exchange) {
         for step in &self.steps {
@@ -100,5 +120,43 @@ impl Chain {
                 hooks.log(exchange);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Transport;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts what it is asked, and admits nobody or everybody.
+    struct Doorman(Admission, AtomicUsize);
+
+    impl Hooks for Doorman {
+        fn preread(&self, _: &Session) -> Admission {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_session_is_admitted_by_every_plugin_of_streams_or_not_at_all() {
+        let doorman = |admission| Arc::new(Doorman(admission, AtomicUsize::new(0)));
+        let step = |hooks: &Arc<Doorman>, stream| {
+            let hooks: Arc<dyn Hooks> = hooks.clone();
+            let instance = Instance { id: Uuid::nil(), hooks, http: true, https: true, stream };
+            Step { base: Some(instance), ..Step::default() }
+        };
+        let (kind, stern, last) =
+            (doorman(Admission::Admit), doorman(Admission::Refuse), doorman(Admission::Admit));
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+        let session = Session::new(address, address, Transport::Tcp);
+        let chain = |steps| Chain { steps, wants_body: false, wants_client_certificate: false };
+        let of_requests = chain(vec![step(&kind, true), step(&stern, false), step(&last, true)]);
+        assert_eq!(of_requests.preread(&session), Admission::Admit);
+        let of_streams = chain(vec![step(&kind, true), step(&stern, true), step(&last, true)]);
+        assert_eq!(of_streams.preread(&session), Admission::Refuse);
+        let asked = [&kind, &stern, &last].map(|doorman| doorman.1.load(Ordering::Relaxed));
+        assert_eq!(asked, [2, 1, 1], "nobody is asked after the one who refuses");
     }
 }

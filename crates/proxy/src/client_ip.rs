@@ -2,7 +2,7 @@
 
 use crate::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use crate::head::REWRITTEN;
-use crate::options::Options;
+use crate::options::{Options, RealIp};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::Headers;
 
@@ -12,12 +12,13 @@ pub(crate) fn strip_identity(headers: &mut Headers, trusted: bool) {
     headers.remove_underscore_aliases(IDENTITY.with(CERTIFICATE).with(REWRITTEN));
 }
 
-/// Sets the client's address: what a trusted peer says in `real_ip_header`, else the peer's own.
+/// Sets the client's address: what a trusted peer says in `real_ip_header`, else what the connection says.
 pub(crate) fn determine(options: &Options, exchange: &mut Exchange) {
     if !exchange.connection.trusted {
         return;
     }
-    let named = exchange.request.headers.get_all(&options.real_ip_header);
+    let RealIp::Header(header) = &options.real_ip else { return };
+    let named = exchange.request.headers.get_all(header);
     let named: Vec<&[u8]> = named.flat_map(|value| value.split(|b| *b == b',')).collect();
     let trusted = |ip: IpAddr| options.trusted_ips.iter().any(|network| network.contains(ip));
     for value in named.into_iter().rev() {

@@ -5,21 +5,22 @@ use crate::client::{Http1, Preface};
 use crate::exchange::{Connection, Tls};
 use crate::http2;
 use crate::io::Io;
-use crate::options::Listen;
+use crate::listen::Accepted;
+use crate::options::RealIp;
+use crate::proxy_protocol;
 use crate::serve;
+use crate::socket::Socket;
 use crate::tls::{ClientCertificate, HTTP2};
 use crate::wire::Wire;
 use crate::worker::Worker;
 use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
@@ -29,39 +30,31 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
-pub(crate) async fn run(
-    worker: Rc<Worker>,
-    tcp: std::net::TcpStream,
-    peer: SocketAddr,
-    local: SocketAddr,
-    listen: Listen,
-) {
-    let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
-    let _leave = Leave { worker: &worker, place };
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    let _leave = Leave::enlisted(&worker).await;
     let number = worker.count_connection();
-    let Ok(tcp) = TcpStream::from_std(tcp) else { return };
-    let timeout = worker.options.client_header_timeout;
-    let (io, tls, http2) = if listen.tls {
-        let accepted = Box::pin(accept(&worker, tcp, listen.http2));
-        match tokio::time::timeout(timeout, accepted).await {
-            Ok(Ok(Accepted::Tls(stream, asked))) => {
-                let session = stream.get_ref().1;
-                let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
-                (Io::TlsServer(stream), Some(tls), http2)
-            }
-            Ok(Ok(Accepted::Plain(tcp))) => return Box::pin(refuse(tcp, timeout)).await,
-            _ => return,
+    let (peer, local, listener) = (accepted.peer, accepted.local, accepted.listener);
+    let trusted = worker.options.trusts(&accepted);
+    let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
+    let (io, tls, http2) = if listener.tls {
+        match Box::pin(secured(&worker, socket, listener.http2)).await {
+            Some((io, tls, http2)) => (io, Some(tls), http2),
+            None => return,
         }
     } else {
-        (Io::Tcp(tcp), None, false)
+        (Io::Plain(socket), None, false)
     };
-    let trusted = worker.options.trusted_ips.iter().any(|network| network.contains(peer.ip()));
-    let connection = Rc::new(Connection::new(peer, local, number, tls, trusted));
+    let mut connection = Connection::new(peer, local, number, tls, trusted);
+    if listener.proxy_protocol {
+        let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
+        connection = connection.on_behalf_of(client);
+    }
+    let connection = Rc::new(connection);
     if http2 {
         return Box::pin(http2::serve(&worker, io.into(), connection)).await;
     }
     let mut client = Http1::new(Wire::new(io));
-    if listen.http2 && !listen.tls {
+    if listener.http2 && !listener.tls {
         client.preface = Preface::Allowed;
     }
     exchanges(&worker, client, connection).await;
@@ -70,39 +63,57 @@ pub(crate) async fn run(
 /// The first byte of a handshake; no HTTP request begins with it.
 const HANDSHAKE: u8 = 22;
 
-/// What a client speaks where TLS is spoken.
-enum Accepted {
-    /// TLS, and whether it was asked for a certificate.
-    Tls(Box<TlsStream<TcpStream>>, bool),
-    Plain(TcpStream),
+/// Ends the client's TLS: the session, what was agreed on, and whether that is HTTP/2. None where there is nothing to
+/// serve.
+async fn secured(worker: &Worker, socket: Socket, http2: bool) -> Option<(Io, Tls, bool)> {
+    let timeout = worker.options.client_header_timeout;
+    match tokio::time::timeout(timeout, accept(worker, socket, http2)).await {
+        Ok(Ok(Spoken::Tls(stream, asked))) => {
+            let session = stream.get_ref().1;
+            let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
+            Some((Io::TlsServer(stream), tls, http2))
+        }
+        Ok(Ok(Spoken::Plain(socket))) => {
+            refuse(socket, timeout).await;
+            None
+        }
+        _ => None,
+    }
 }
 
-async fn accept(worker: &Worker, tcp: TcpStream, http2: bool) -> io::Result<Accepted> {
+/// What a client speaks where TLS is spoken.
+enum Spoken {
+    /// TLS, and whether it was asked for a certificate.
+    Tls(Box<TlsStream<Socket>>, bool),
+    Plain(Socket),
+}
+
+async fn accept(worker: &Worker, socket: Socket, http2: bool) -> io::Result<Spoken> {
     let mut first = [HANDSHAKE];
-    tcp.peek(&mut first).await?;
+    socket.peek_beyond(0, &mut first).await?;
     if first[0] != HANDSHAKE {
-        return Ok(Accepted::Plain(tcp));
+        return Ok(Spoken::Plain(socket));
     }
-    let (stream, asked) = handshake(worker, tcp, http2).await?;
-    Ok(Accepted::Tls(Box::new(stream), asked))
+    let (stream, asked) = handshake(worker, socket, http2).await?;
+    Ok(Spoken::Tls(Box::new(stream), asked))
 }
 
 /// Answers whoever speaks plainly where TLS is spoken.
-async fn refuse(mut tcp: TcpStream, timeout: Duration) {
-    if let Ok(Ok(())) = tokio::time::timeout(timeout, tcp.write_all(PLAIN_TO_TLS.as_bytes())).await {
-        linger(&mut Http1::new(Wire::new(Io::Tcp(tcp)))).await;
+async fn refuse(mut socket: Socket, timeout: Duration) {
+    if let Ok(Ok(())) = tokio::time::timeout(timeout, socket.write_all(PLAIN_TO_TLS.as_bytes())).await {
+        linger(&mut Http1::new(Wire::new(Io::Plain(socket)))).await;
     }
 }
 
 /// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
-async fn handshake(worker: &Worker, tcp: TcpStream, http2: bool) -> io::Result<(TlsStream<TcpStream>, bool)> {
+async fn handshake(worker: &Worker, socket: Socket, http2: bool) -> io::Result<(TlsStream<Socket>, bool)> {
     let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
     let plain = if http2 { &tls.http2 } else { &tls.config };
     if snapshot.asked.is_empty() {
         drop(snapshot);
-        return Ok((TlsAcceptor::from(plain.clone()).accept(tcp).await?, false));
+        return Ok((TlsAcceptor::from(plain.clone()).accept(socket).await?, false));
     }
-    let begun = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+    let begun = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
     let asked = snapshot.asked.includes(begun.client_hello().server_name());
     drop(snapshot);
     let config = if asked { tls.asking(http2) } else { plain };
@@ -125,9 +136,17 @@ fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
 }
 
 /// Leaves the worker's books when the connection ends, however it ends.
-struct Leave<'w> {
+pub(crate) struct Leave<'w> {
     worker: &'w Worker,
     place: usize,
+}
+
+impl<'w> Leave<'w> {
+    /// Enters the running task into the books, so that a drain wakes it.
+    pub(crate) async fn enlisted(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+        Self { worker, place }
+    }
 }
 
 impl Drop for Leave<'_> {

@@ -64,6 +64,8 @@ pub struct Timing {
 /// What all requests of one connection share.
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
+    /// The client's address, unless a request says otherwise: the peer's, or what a trusted one said by PROXY protocol.
+    pub(crate) client_ip: IpAddr,
     /// The forwarded headers of a request that came with none, which is most: lines ready to be sent.
     pub(crate) forwarded: Box<str>,
     /// The peer's address as text, for the forwarded headers.
@@ -80,6 +82,8 @@ pub(crate) struct Connection {
     pub(crate) tls: Option<Tls>,
     /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
     pub(crate) trusted: bool,
+    /// Whether a proxy connected, whoever it speaks for.
+    pub(crate) announced: bool,
 }
 
 /// What a TLS handshake agreed on.
@@ -112,6 +116,7 @@ impl Connection {
             )
             .into(),
             peer,
+            client_ip: ip,
             peer_text: ip.to_string().into(),
             local_ip: local.ip().to_canonical(),
             local_port: port,
@@ -119,7 +124,17 @@ impl Connection {
             requests: Cell::new(0),
             tls,
             trusted,
+            announced: false,
         }
+    }
+
+    /// The same, begun by a header of the PROXY protocol; it may name the client.
+    pub(crate) fn on_behalf_of(mut self, client: Option<SocketAddr>) -> Self {
+        self.announced = true;
+        if let Some(client) = client {
+            self.client_ip = client.ip().to_canonical();
+        }
+        self
     }
 }
 
@@ -191,7 +206,7 @@ impl Exchange {
         Exchange {
             source: Source::Kong,
             peer: connection.peer,
-            client_ip: connection.peer.ip(),
+            client_ip: connection.client_ip,
             tls: connection.tls.is_some(),
             sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
             id,

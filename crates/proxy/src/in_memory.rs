@@ -36,11 +36,14 @@ pub struct InMemory {
 impl InMemory {
     /// A worker that serves this snapshot.
     pub fn new(options: Options, snapshot: Snapshot) -> Result<Self, StartError> {
+        let off = || AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System);
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let node = Arc::new(Node {
             resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            stream_tls: tls.config.clone(),
             tls,
-            access_log: AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System)?,
+            access_log: off()?,
+            session_log: off()?,
             loads: vec![Load::default()],
             options,
         });

@@ -1,11 +1,11 @@
-//! The byte stream under a connection: TCP, TLS, or memory in benchmarks and tests.
+//! The byte stream under a connection: a socket, TLS on one, or memory in benchmarks and tests.
 
+use crate::socket::Socket;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// Any other stream, such as one in memory.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
@@ -14,16 +14,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 /// The byte stream under a connection.
 #[allow(missing_docs)]
 pub(crate) enum Io {
-    Tcp(TcpStream),
-    TlsServer(Box<tokio_rustls::server::TlsStream<TcpStream>>),
-    TlsClient(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    Plain(Socket),
+    TlsServer(Box<tokio_rustls::server::TlsStream<Socket>>),
+    TlsClient(Box<tokio_rustls::client::TlsStream<Socket>>),
     Memory(Box<dyn Duplex>),
 }
 
 macro_rules! each {
     ($self:expr, $io:ident => $do:expr) => {
         match $self {
-            Io::Tcp($io) => $do,
+            Io::Plain($io) => $do,
             Io::TlsServer($io) => $do,
             Io::TlsClient($io) => $do,
             Io::Memory($io) => $do,
@@ -35,9 +35,9 @@ impl Io {
     /// The address of the other side.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Io::Tcp(tcp) => tcp.peer_addr().ok(),
-            Io::TlsServer(tls) => tls.get_ref().0.peer_addr().ok(),
-            Io::TlsClient(tls) => tls.get_ref().0.peer_addr().ok(),
+            Io::Plain(socket) => socket.peer(),
+            Io::TlsServer(tls) => tls.get_ref().0.peer(),
+            Io::TlsClient(tls) => tls.get_ref().0.peer(),
             Io::Memory(_) => None,
         }
     }
@@ -52,7 +52,7 @@ impl Io {
     /// Ready when a read would find bytes or the end; costs no buffer.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Io::Tcp(tcp) => tcp.poll_read_ready(cx),
+            Io::Plain(socket) => socket.poll_read_ready(cx),
             Io::TlsServer(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0.poll_read_ready(cx),
             Io::TlsClient(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0.poll_read_ready(cx),
             _ => Poll::Ready(Ok(())),
@@ -76,7 +76,7 @@ impl Io {
     /// Hands what a TLS session still holds to the socket.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Io::Tcp(_) => Poll::Ready(Ok(())),
+            Io::Plain(_) => Poll::Ready(Ok(())),
             Io::TlsServer(io) => Pin::new(io).poll_flush(cx),
             Io::TlsClient(io) => Pin::new(io).poll_flush(cx),
             Io::Memory(io) => Pin::new(io).poll_flush(cx),
@@ -91,8 +91,8 @@ impl Io {
     /// Makes the close that follows a reset, where nothing else would tell the peer that something is missing: over
     /// TLS the missing close_notify does.
     pub(crate) fn reset_on_close(&self) {
-        if let Io::Tcp(tcp) = self {
-            let _ = tcp.set_zero_linger();
+        if let Io::Plain(socket) = self {
+            socket.reset_on_close();
         }
     }
 
@@ -100,7 +100,7 @@ impl Io {
     /// Asks the runtime's readiness cache, so that a healthy connection costs no system call.
     pub(crate) fn is_stale(&mut self) -> bool {
         match self {
-            Io::Tcp(tcp) => !would_block(tcp.try_read(&mut [0])),
+            Io::Plain(socket) => !would_block(socket.try_read(&mut [0])),
             Io::TlsServer(_) | Io::TlsClient(_) => self.has_something_to_read(),
             Io::Memory(_) => false,
         }

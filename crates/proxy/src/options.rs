@@ -1,11 +1,12 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
 use crate::http2::Http2Options;
+use crate::listen::{Accepted, Listen};
 use crate::own::Own;
 use crate::tls::TlsOptions;
 use crate::upstream::pool::KeepAlive;
 use crate::upstream::resolve::ResolverOptions;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 use weir_http1::Limits;
 
@@ -42,8 +43,10 @@ pub struct Options {
     pub http2: Http2Options,
     /// Whose forwarded headers are believed.
     pub trusted_ips: Vec<Network>,
-    /// The header that a trusted peer names the client in.
-    pub real_ip_header: String,
+    /// Whether clients of Unix sockets are believed as those of `trusted_ips` are.
+    pub trusts_unix: bool,
+    /// Where a trusted peer names the client.
+    pub real_ip: RealIp,
     /// Whether to skip all trusted addresses in that header, from the right.
     pub real_ip_recursive: bool,
     /// Which headers the gateway adds.
@@ -73,7 +76,8 @@ impl Default for Options {
             tls: TlsOptions::default(),
             http2: Http2Options::default(),
             trusted_ips: Vec::new(),
-            real_ip_header: "X-Real-IP".into(),
+            trusts_unix: false,
+            real_ip: RealIp::Header("X-Real-IP".into()),
             real_ip_recursive: false,
             headers: AddedHeaders::default(),
             allow_debug_header: false,
@@ -82,17 +86,23 @@ impl Default for Options {
     }
 }
 
-/// One address to listen on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen {
-    /// The address; port 0 lets the system choose.
-    pub address: SocketAddr,
-    /// Whether clients speak TLS there.
-    pub tls: bool,
-    /// Whether they may speak HTTP/2: over TLS where they agree on it, otherwise by beginning with it.
-    pub http2: bool,
-    /// How many connections may wait to be accepted.
-    pub backlog: u32,
+impl Options {
+    /// Whether what the peer says of the client is believed.
+    pub(crate) fn trusts(&self, accepted: &Accepted) -> bool {
+        if accepted.listener.unix {
+            return self.trusts_unix;
+        }
+        self.trusted_ips.iter().any(|network| network.contains(accepted.peer.ip()))
+    }
+}
+
+/// Where a trusted peer names the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RealIp {
+    /// In this header of each request.
+    Header(String),
+    /// In the PROXY protocol's header of the connection.
+    ProxyProtocol,
 }
 
 /// Kong's `headers` setting: what the gateway adds to responses and to requests.

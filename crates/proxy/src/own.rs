@@ -54,7 +54,8 @@ pub struct Origin<'e> {
 impl Origin<'_> {
     fn of(exchange: &Exchange) -> Origin<'_> {
         let headers = &exchange.request.headers;
-        let is_forwarded = headers.contains_known(Known::XForwardedFor)
+        let is_forwarded = exchange.connection.announced
+            || headers.contains_known(Known::XForwardedFor)
             || headers.contains_known(Known::XRealIp)
             || headers.get("Forwarded").is_some();
         Origin { peer: exchange.peer, host: exchange.request.host().unwrap_or_default(), is_forwarded }

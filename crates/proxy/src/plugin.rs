@@ -20,6 +20,7 @@ pub use crate::answer::Answer;
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::retained::Retained;
+pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_http1::{Headers, Known, Method};
 pub use weir_model::schema::{Json, Record, Secret, Violation};
@@ -35,6 +36,15 @@ pub enum Flow {
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
 
+/// What becomes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes on.
+    Admit,
+    /// It is closed, with the status 403 in the log.
+    Refuse,
+}
+
 /// What a [`Flow::Wait`] yields: the rest of the hook.
 pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 
@@ -48,6 +58,12 @@ pub trait Hooks: Send + Sync + 'static {
     fn response(&self, _exchange: &mut Exchange) {}
     /// After the last byte.
     fn log(&self, _exchange: &Exchange) {}
+    /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
+    fn preread(&self, _session: &Session) -> Admission {
+        Admission::Admit
+    }
+    /// After the last byte of a session of a stream listener.
+    fn session(&self, _session: &Session) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs.
     fn wants_body(&self) -> bool {
         false

@@ -1,15 +1,15 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::options::{Listen, Options};
+use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams};
+use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::tls::{ServerTls, TlsError};
 use crate::upstream::health::{Watched, monitor};
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
-use crate::worker::{Command, Load, Node, Worker};
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::worker::{Command, Datagrams, Load, Node, Worker};
+use acceptor::{Accepting, Acceptor};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,14 +17,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How long the acceptor rests while it cannot take connections.
-const REST: Duration = Duration::from_millis(50);
-
 /// Why a data plane could not start.
 #[derive(Debug)]
 pub enum StartError {
     /// An address cannot be listened on.
-    Listen(SocketAddr, io::Error),
+    Listen(Address, Traffic, io::Error),
     /// A thread or a runtime cannot be made.
     System(io::Error),
     /// The TLS settings cannot be used.
@@ -34,10 +31,11 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            StartError::Listen(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "{address} is in use: stop what listens there, or set another proxy_listen")
+            StartError::Listen(address, traffic, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let setting = if *traffic == Traffic::Http { "proxy_listen" } else { "stream_listen" };
+                write!(f, "{address} is in use: stop what listens there, or set another {setting}")
             }
-            StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Listen(address, _, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::System(error) => write!(f, "cannot start: {error}"),
             StartError::Tls(error) => write!(f, "{error}"),
         }
@@ -50,11 +48,30 @@ impl std::error::Error for StartError {}
 pub struct Proxy {
     node: Arc<Node>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
-    addresses: Vec<(SocketAddr, bool)>,
+    listening: Vec<Listening>,
     closing: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
     watched: watch::Sender<Vec<Arc<Watched>>>,
+}
+
+/// A listener that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    /// Where it really is, also where the system chose the port.
+    pub address: Address,
+    /// What clients bring there.
+    pub traffic: Traffic,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+}
+
+/// Where finished requests and sessions are told of.
+pub struct AccessLogs {
+    /// A line for each request.
+    pub requests: AccessLog,
+    /// A line for each session of a stream listener.
+    pub sessions: AccessLog,
 }
 
 /// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
@@ -73,21 +90,23 @@ pub struct Totals {
     pub accepted: u64,
     /// Requests answered.
     pub requests: u64,
+    /// Of the open connections, those that are sessions of stream listeners.
+    pub sessions: usize,
+    /// Of the accepted ones, those that were.
+    pub sessions_accepted: u64,
 }
 
 impl Proxy {
     /// Starts listening and serving.
-    pub fn start(options: Options, access_log: AccessLog, snapshot: Snapshot) -> Result<Self, StartError> {
-        let listeners: Vec<(TcpListener, Listen)> =
-            options.listen.iter().map(listen).collect::<Result<_, _>>()?;
-        let address = |(listener, listen): &(TcpListener, Listen)| Ok((listener.local_addr()?, listen.tls));
-        let addresses =
-            listeners.iter().map(address).collect::<io::Result<_>>().map_err(StartError::System)?;
+    pub fn start(options: Options, logs: AccessLogs, snapshot: Snapshot) -> Result<Self, StartError> {
+        let Opened { accepting, datagrams, listening } = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let node = Arc::new(Node {
             resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            stream_tls: stream_config(&tls),
             tls,
-            access_log,
+            access_log: logs.requests,
+            session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
             options,
         });
@@ -96,27 +115,28 @@ impl Proxy {
         let mut proxy = Self {
             node,
             workers: Vec::new(),
-            addresses,
+            listening,
             closing,
             threads: Vec::new(),
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
             watched: watch::Sender::new(snapshot.watched.clone()),
         };
-        proxy.start_threads(listeners, &snapshot, closed).map_err(StartError::System)?;
+        proxy.start_threads(accepting, datagrams, &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
     }
 
     fn start_threads(
         &mut self,
-        listeners: Vec<(TcpListener, Listen)>,
+        accepting: Vec<Accepting>,
+        datagrams: Vec<Vec<Datagrams>>,
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        for index in 0..self.node.loads.len() {
+        for (index, datagrams) in datagrams.into_iter().enumerate() {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                Worker::new(index, node, snapshot, None).run(commands).await;
+                Worker::new(index, node, snapshot, None).run(commands, datagrams).await;
             })?);
             self.workers.push(sender);
         }
@@ -124,13 +144,13 @@ impl Proxy {
         self.threads.push(thread("weir-health".into(), async move || monitor::run(node, news).await)?);
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads
-            .push(thread("weir-acceptor".into(), async move || acceptor.run(listeners, closed).await)?);
+            .push(thread("weir-acceptor".into(), async move || acceptor.run(accepting, closed).await)?);
         Ok(())
     }
 
-    /// The addresses that are listened on, and whether clients speak TLS there.
-    pub fn addresses(&self) -> &[(SocketAddr, bool)] {
-        &self.addresses
+    /// The listeners, in the order of the options.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
     }
 
     /// Puts a snapshot in force; returns once every worker has it.
@@ -172,12 +192,19 @@ impl Proxy {
             connections: sum.connections + load.connections.load(Ordering::Relaxed),
             accepted: sum.accepted + load.accepted.load(Ordering::Relaxed),
             requests: sum.requests + load.requests.load(Ordering::Relaxed),
+            sessions: sum.sessions + load.sessions.load(Ordering::Relaxed),
+            sessions_accepted: sum.sessions_accepted + load.sessions_accepted.load(Ordering::Relaxed),
         })
     }
 
     /// The access log, for rotation and for what it dropped.
     pub fn access_log(&self) -> &AccessLog {
         &self.node.access_log
+    }
+
+    /// The access log of sessions, for the same.
+    pub fn session_log(&self) -> &AccessLog {
+        &self.node.session_log
     }
 
     /// Stops accepting, lets the exchanges under way end, and closes the rest after the timeout. True when none was
@@ -210,7 +237,15 @@ impl Proxy {
             let _ = tokio::time::timeout(Duration::from_secs(1), flushed).await;
         }
         self.node.access_log.flush();
+        self.node.session_log.flush();
     }
+}
+
+/// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.
+fn stream_config(tls: &ServerTls) -> Arc<rustls::ServerConfig> {
+    let mut config = rustls::ServerConfig::clone(&tls.config);
+    config.alpn_protocols.clear();
+    Arc::new(config)
 }
 
 /// Runs a task on a thread and a runtime of its own.
@@ -221,117 +256,47 @@ fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result
     })
 }
 
-fn listen(listen: &Listen) -> Result<(TcpListener, Listen), StartError> {
-    let open = || {
-        let socket = Socket::new(Domain::for_address(listen.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if listen.address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&listen.address.into())?;
-        socket.listen(listen.backlog.try_into().unwrap_or(i32::MAX))?;
-        Ok(TcpListener::from(socket))
-    };
-    open().map(|listener| (listener, *listen)).map_err(|error| StartError::Listen(listen.address, error))
+/// The listeners, open.
+struct Opened {
+    accepting: Vec<Accepting>,
+    /// For each worker, the sockets that it receives from.
+    datagrams: Vec<Vec<Datagrams>>,
+    listening: Vec<Listening>,
 }
 
-/// Hands each connection to the worker that has the fewest.
-#[derive(Clone)]
-struct Acceptor {
-    node: Arc<Node>,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
-}
-
-impl Acceptor {
-    /// Accepts until told to close; `closed` is kept until every listener is.
-    async fn run(self, listeners: Vec<(TcpListener, Listen)>, closed: watch::Receiver<bool>) {
-        let accept = |(listener, listen)| {
-            let (acceptor, mut closed) = (self.clone(), closed.clone());
-            tokio::task::spawn_local(async move {
-                tokio::select! {
-                    result = acceptor.accept(listener, listen) => {
-                        if let Err(error) = result {
-                            tracing::error!("a listener failed: {error}");
-                        }
-                    }
-                    _ = closed.wait_for(|closed| *closed) => {}
-                }
-            })
-        };
-        let tasks: Vec<_> = listeners.into_iter().map(accept).collect();
-        for task in tasks {
-            let _ = task.await;
+impl Opened {
+    fn new(options: &Options) -> Result<Self, StartError> {
+        let datagrams = (0..options.workers.max(1)).map(|_| Vec::new()).collect();
+        let mut opened = Self { accepting: Vec::new(), datagrams, listening: Vec::new() };
+        for listen in &options.listen {
+            let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
+            let address = match listen.traffic {
+                Traffic::Datagram => opened.receive(listen),
+                _ => opened.accept(listen),
+            };
+            let address = address.map_err(failed)?;
+            opened.listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
         }
-        drop(closed);
+        Ok(opened)
     }
 
-    async fn accept(&self, listener: TcpListener, listen: Listen) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut complaint = Complaint::default();
-        loop {
-            if self.connections() >= self.node.options.max_connections {
-                complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
-                tokio::time::sleep(REST).await;
-                continue;
-            }
-            match listener.accept().await {
-                Ok((tcp, peer)) => self.hand_over(tcp, peer, listen),
-                Err(error) if is_momentary(&error) => {}
-                Err(error) => {
-                    complaint.log(format_args!("{error}"));
-                    tokio::time::sleep(REST).await;
-                }
-            }
-        }
+    fn accept(&mut self, listen: &Listen) -> io::Result<Address> {
+        let bound = bind(listen)?;
+        let address = bound.address()?;
+        self.accepting.push(Accepting { bound, kind: Kind::of(listen) });
+        Ok(address)
     }
 
-    fn connections(&self) -> usize {
-        self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    fn hand_over(&self, tcp: tokio::net::TcpStream, peer: SocketAddr, listen: Listen) {
-        let loads = self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
-        let Some((index, _)) = loads.enumerate().min_by_key(|(_, connections)| *connections) else { return };
-        let prepared = tcp.set_nodelay(true).and_then(|()| Ok((tcp.local_addr()?, tcp.into_std()?)));
-        if let Ok((local, tcp)) = prepared {
-            self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
-            let _ = self.workers[index].send(Command::Serve(tcp, peer, local, listen));
+    fn receive(&mut self, listen: &Listen) -> io::Result<Address> {
+        let sockets = bind_datagrams(&listen.address, self.datagrams.len())?;
+        let local = sockets[0].local_addr()?;
+        for (own, socket) in self.datagrams.iter_mut().zip(sockets) {
+            own.push(Datagrams { socket, local });
         }
+        Ok(local.into())
     }
 }
 
-/// Errors of one connection that was gone before it was accepted.
-fn is_momentary(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
-}
-
-/// Says that connections have to wait, as often as is of use.
-#[derive(Default)]
-struct Complaint {
-    last: Option<Instant>,
-}
-
-impl Complaint {
-    fn log(&mut self, why: std::fmt::Arguments<'_>) {
-        if self.is_due(Instant::now()) {
-            tracing::error!(
-                "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \
-                 (ulimit -n)"
-            );
-        }
-    }
-
-    /// Once a second.
-    fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
-        if due {
-            self.last = Some(now);
-        }
-        due
-    }
-}
-
+mod acceptor;
 #[cfg(test)]
 mod tests;

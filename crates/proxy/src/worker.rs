@@ -3,13 +3,15 @@
 use crate::access_log::{AccessLog, WorkerLog};
 use crate::connection;
 use crate::io::Duplex;
-use crate::options::{Listen, Options};
+use crate::listen::{Accepted, Traffic};
+use crate::options::Options;
 use crate::snapshot::{Held, Snapshot};
+use crate::stream::{self, Pipes};
 use crate::tls::ServerTls;
 use crate::upstream::pool::Pool;
 use crate::upstream::resolve::Resolver;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +30,10 @@ pub(crate) struct Node {
     pub(crate) options: Options,
     pub(crate) resolver: Resolver,
     pub(crate) tls: ServerTls,
+    /// The same for stream listeners.
+    pub(crate) stream_tls: Arc<rustls::ServerConfig>,
     pub(crate) access_log: AccessLog,
+    pub(crate) session_log: AccessLog,
     pub(crate) loads: Vec<Load>,
 }
 
@@ -39,18 +44,28 @@ pub(crate) struct Load {
     pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     pub(crate) requests: AtomicU64,
+    /// Of the connections, those that are sessions.
+    pub(crate) sessions: AtomicUsize,
+    /// Of those accepted, the ones that were sessions.
+    pub(crate) sessions_accepted: AtomicU64,
 }
 
 /// What a worker is told from outside.
 pub(crate) enum Command {
     /// Serve this connection.
-    Serve(TcpStream, SocketAddr, SocketAddr, Listen),
+    Serve(Accepted),
     /// Put the snapshot in force, then say so.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
     Drain,
     /// Hand over what the access log holds, then say so.
     Flush(oneshot::Sender<()>),
+}
+
+/// A socket that this worker alone reads datagrams from.
+pub(crate) struct Datagrams {
+    pub(crate) socket: UdpSocket,
+    pub(crate) local: SocketAddr,
 }
 
 /// One worker's own state.
@@ -60,6 +75,8 @@ pub(crate) struct Worker {
     pub(crate) options: Options,
     pub(crate) pool: Pool,
     pub(crate) access_log: WorkerLog,
+    pub(crate) session_log: WorkerLog,
+    pub(crate) pipes: Pipes,
     pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
     snapshot: RefCell<Rc<Held>>,
@@ -89,6 +106,8 @@ impl Worker {
             index,
             options: node.options.clone(),
             access_log: node.access_log.worker(),
+            session_log: node.session_log.worker(),
+            pipes: Pipes::default(),
             pool: Pool::new(node.options.upstream_keepalive.clone()),
             node,
             memory_upstream,
@@ -114,14 +133,26 @@ impl Worker {
     }
 
     /// Follows commands until there is nobody left to give any.
-    pub(crate) async fn run(self: Rc<Self>, mut commands: mpsc::UnboundedReceiver<Command>) {
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+        datagrams: Vec<Datagrams>,
+    ) {
         spawn_local(sweep(self.clone()));
         let log = self.clone();
         spawn_local(async move { log.access_log.flush_regularly().await });
+        let log = self.clone();
+        spawn_local(async move { log.session_log.flush_regularly().await });
+        for datagrams in datagrams {
+            spawn_local(stream::receive(self.clone(), datagrams));
+        }
         while let Some(command) = commands.recv().await {
             match command {
-                Command::Serve(tcp, peer, local, listen) => {
-                    spawn_local(connection::run(self.clone(), tcp, peer, local, listen));
+                Command::Serve(accepted) if accepted.listener.traffic == Traffic::Http => {
+                    spawn_local(connection::run(self.clone(), accepted));
+                }
+                Command::Serve(accepted) => {
+                    spawn_local(stream::run(self.clone(), accepted));
                 }
                 Command::Publish(snapshot, done) => {
                     *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));
@@ -129,6 +160,7 @@ impl Worker {
                 }
                 Command::Flush(done) => {
                     self.access_log.flush();
+                    self.session_log.flush();
                     let _ = done.send(());
                 }
                 Command::Drain => {

@@ -7,16 +7,16 @@ use crate::node::StartError;
 use crate::settings::Settings;
 use axum::Router;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use weir_proxy::Own;
+use weir_proxy::listen::Bound;
+use weir_proxy::{Address, Own};
 
 /// The listeners of APISIX's Admin API and the key to it.
 pub(crate) struct Opened {
     key: AdminKey,
-    admin: Vec<TcpListener>,
+    admin: Vec<Bound>,
     on_proxy: Arc<OnProxy>,
     /// How many of the proxy's listeners, the last ones, are APISIX's.
     proxy_listeners: usize,
@@ -47,15 +47,15 @@ impl Opened {
     }
 
     /// Where the Admin API listens.
-    pub(crate) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.admin.iter().map(TcpListener::local_addr).collect()
+    pub(crate) fn addresses(&self) -> io::Result<Vec<Address>> {
+        self.admin.iter().map(Bound::address).collect()
     }
 
     /// The listeners with what they serve; from now on the proxy answers as well.
-    pub(crate) fn serve(self, control: &Arc<Control>, runtime: &Handle) -> (Vec<TcpListener>, Router) {
+    pub(crate) fn serve(self, control: &Arc<Control>, runtime: &Handle) -> (Vec<Bound>, Router) {
         let api = Arc::new(Api::new(control.clone(), self.key));
-        let ports =
-            control.listeners().iter().rev().take(self.proxy_listeners).map(|(address, _)| address.port());
+        let own = control.http_listeners().rev().take(self.proxy_listeners);
+        let ports = own.filter_map(|listening| listening.address.ip().map(|address| address.port()));
         self.on_proxy.connect(api.clone(), ports.collect(), runtime.clone());
         (self.admin, router(api))
     }

@@ -1,6 +1,7 @@
 //! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
 //! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
 mod body;
+mod door;
 mod open;
 mod sending;
 
@@ -14,6 +15,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
 use body::Timely;
+use door::Door;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -25,11 +27,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::listen::{Bound, Socket, UnixFile};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The longest head of a request.
@@ -74,7 +76,9 @@ impl Limits {
 /// A socket, and what is served there.
 pub(crate) struct ControlListener {
     name: &'static str,
-    listener: TcpListener,
+    door: Door,
+    /// Of a Unix socket; removed with this.
+    file: Option<UnixFile>,
     served: Arc<Served>,
     /// For connections.
     room: Arc<Semaphore>,
@@ -91,16 +95,21 @@ impl ControlListener {
     /// Serves on a socket, which the setting `name` is about; with a configuration for TLS, over that.
     pub(crate) fn new(
         name: &'static str,
-        listener: std::net::TcpListener,
+        Bound { listener, file }: Bound,
         tls: Option<Arc<ServerConfig>>,
         router: Router,
         settings: &Settings,
     ) -> io::Result<ControlListener> {
-        let listener = TcpListener::from_std(listener)?;
+        let door = Door::new(listener)?;
         let served = Served { tls: tls.map(TlsAcceptor::from), router, limits: Limits::of(settings) };
         let connections = crate::options::control_connections();
         let room = Arc::new(Semaphore::new(connections));
-        Ok(ControlListener { name, listener, served: Arc::new(served), room, connections })
+        Ok(ControlListener { name, door, file, served: Arc::new(served), room, connections })
+    }
+
+    /// The file of a Unix socket, to be removed by whoever takes it.
+    pub(crate) fn take_file(&mut self) -> Option<UnixFile> {
+        self.file.take()
     }
 
     /// Serves for as long as the node runs.
@@ -108,7 +117,7 @@ impl ControlListener {
         let mut told = false;
         loop {
             let Some(place) = self.place(&mut told).await else { return };
-            match self.listener.accept().await {
+            match self.door.accept().await {
                 Ok((stream, address)) => {
                     let served = self.served.clone();
                     tokio::spawn(async move {
@@ -137,9 +146,7 @@ impl ControlListener {
 }
 
 impl Served {
-    async fn connection(&self, stream: TcpStream, address: SocketAddr) {
-        // Answers are written whole; without it each waits for the acknowledgement of the one before.
-        let _ = stream.set_nodelay(true);
+    async fn connection(&self, stream: Socket, address: SocketAddr) {
         let client = Client { address, certificate: None };
         let Some(acceptor) = &self.tls else { return self.http(stream, client).await };
         match timeout(self.limits.head, handshake(acceptor, stream)).await {
@@ -164,7 +171,7 @@ impl Served {
     }
 
     /// Answers whoever speaks plainly where TLS is spoken, as nginx does.
-    async fn refuse(&self, stream: TcpStream) {
+    async fn refuse(&self, stream: Socket) {
         let service = service_fn(async |_: Request<Incoming>| {
             let text = "The plain HTTP request was sent to HTTPS port";
             Ok::<_, io::Error>(message(StatusCode::BAD_REQUEST, text))
@@ -184,14 +191,14 @@ impl Served {
 /// What a client speaks where TLS is spoken.
 enum Accepted {
     /// TLS, with the subject of the client's certificate.
-    Tls(Box<tokio_rustls::server::TlsStream<TcpStream>>, Option<String>),
+    Tls(Box<tokio_rustls::server::TlsStream<Socket>>, Option<String>),
     /// HTTP.
-    Plain(TcpStream),
+    Plain(Socket),
 }
 
-async fn handshake(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<Accepted> {
+async fn handshake(acceptor: &TlsAcceptor, stream: Socket) -> io::Result<Accepted> {
     let mut first = [HANDSHAKE];
-    stream.peek(&mut first).await?;
+    stream.peek_beyond(0, &mut first).await?;
     if first[0] != HANDSHAKE {
         return Ok(Accepted::Plain(stream));
     }

@@ -7,16 +7,18 @@ use crate::settings::{Listen, Listeners, LogTarget, Settings};
 use crate::{options, status as status_api};
 use axum::Router;
 use std::fs;
-use std::net::TcpListener;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
+use weir_proxy::Traffic;
+use weir_proxy::listen::{self, Bound};
 use weir_proxy::tls::{ca_certificates, server_config};
 
 /// The Admin API's listeners, without those that must stay closed.
 pub(crate) fn openable(settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
-        let address = listen.address;
+        let address = &listen.address;
         let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
         let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
         if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
@@ -37,17 +39,21 @@ pub(crate) fn openable(settings: &Settings) -> Listeners {
         }
         true
     };
-    Listeners(settings.admin_listen.0.iter().filter(open).copied().collect())
+    Listeners(settings.admin_listen.0.iter().filter(open).cloned().collect())
 }
 
+/// For Unix sockets of the node's own user.
+const OWN: u32 = 0o600;
+
 /// Listens; the setting is named where that fails.
-pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
+pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
-        let bound = TcpListener::bind(listen.address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        });
-        bound.map_err(|error| StartError::Bind { name, address: listen.address, error })
+        let bound = if listen.proxy_protocol {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "`proxy_protocol` is not spoken here"))
+        } else {
+            listen::bind(&options::listen(listen, Traffic::Http, OWN))
+        };
+        bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })
     };
     listeners.0.iter().map(bind).collect()
 }
@@ -56,7 +62,7 @@ pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpL
 pub(crate) fn admin<'l>(
     settings: &Settings,
     control: &Arc<Control>,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
     let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
     let target = &settings.admin_access_log;
@@ -77,7 +83,7 @@ pub(crate) fn admin<'l>(
 pub(crate) fn status<'l>(
     settings: &Settings,
     control: &Arc<Control>,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
     let serving = Serving { name: "status_listen", settings, control, authorities: None };
     serving.on(listeners, &status_api::router(control.clone()))
@@ -87,7 +93,7 @@ pub(crate) fn status<'l>(
 pub(crate) fn apisix<'l>(
     settings: &Settings,
     control: &Control,
-    listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
     router: &Router,
 ) -> Result<Vec<ControlListener>, StartError> {
     let authorities = settings.admin_ssl_client_ca.as_deref();
@@ -108,7 +114,7 @@ impl Serving<'_> {
     /// The same for clients of each listener, over TLS where that is asked for.
     fn on<'l>(
         &self,
-        listeners: impl Iterator<Item = (&'l Listen, TcpListener)>,
+        listeners: impl Iterator<Item = (&'l Listen, Bound)>,
         router: &Router,
     ) -> Result<Vec<ControlListener>, StartError> {
         let mut servers = Vec::new();

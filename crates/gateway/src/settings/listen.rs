@@ -1,16 +1,22 @@
-//! Listening addresses with nginx's flags: `0.0.0.0:8000, 0.0.0.0:8443 ssl http2 backlog=1024`.
+//! Listening addresses with nginx's flags: `0.0.0.0:8000, 0.0.0.0:8443 ssl http2 backlog=1024, unix:/run/weir.sock`.
 use super::value::Value;
-use std::net::SocketAddr;
+use weir_proxy::Address;
 
 /// One address to listen on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listen {
     /// Port 0 asks the system for a free one.
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Address,
     /// TLS is spoken.
     pub(crate) ssl: bool,
     /// HTTP/2 is offered.
     pub(crate) http2: bool,
+    /// Each connection begins with a header of the PROXY protocol.
+    pub(crate) proxy_protocol: bool,
+    /// Datagrams are received, of a stream listener.
+    pub(crate) udp: bool,
+    /// Who may connect to a Unix socket.
+    pub(crate) mode: Option<u32>,
     /// How many connections may wait to be accepted.
     pub(crate) backlog: Option<u32>,
 }
@@ -19,66 +25,130 @@ pub(crate) struct Listen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listeners(pub(crate) Vec<Listen>);
 
+/// Listeners of connections and datagrams that are passed on as they are; empty when `off`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StreamListeners(pub(crate) Vec<Listen>);
+
 impl Value for Listeners {
     const KIND: &'static str = "listeners, or `off`";
     fn parse(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Listeners(Vec::new()));
-        }
-        let listeners = Vec::<Listen>::parse(text)?;
-        if listeners.is_empty() {
-            return Err("name at least one `address:port`, or `off`".into());
-        }
-        Ok(Listeners(listeners))
+        listeners(text, Flags::Http).map(Listeners)
     }
 }
 
-impl Value for Listen {
-    const KIND: &'static str = "`address:port` and flags";
+impl Value for StreamListeners {
+    const KIND: &'static str = "listeners, or `off`";
     fn parse(text: &str) -> Result<Self, String> {
-        let mut words = text.split_whitespace();
-        let address = words.next().unwrap_or_default();
-        let address = address.parse().map_err(|_| {
-            format!("`{address}` is not an `address:port`: write an IP address as in `127.0.0.1:8000` or `[::]:8000`")
-        })?;
-        let mut listen = Listen { address, ssl: false, http2: false, backlog: None };
-        words.try_for_each(|flag| listen.set(flag))?;
-        Ok(listen)
+        listeners(text, Flags::Stream).map(StreamListeners)
     }
+}
+
+/// Which flags a listener may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flags {
+    Http,
+    Stream,
+}
+
+fn listeners(text: &str, flags: Flags) -> Result<Vec<Listen>, String> {
+    if text == "off" {
+        return Ok(Vec::new());
+    }
+    let texts = Vec::<String>::parse(text)?;
+    if texts.is_empty() {
+        return Err("name at least one `address:port`, or `off`".into());
+    }
+    texts.iter().map(|text| Listen::read(text, flags)).collect()
 }
 
 impl Listen {
-    fn set(&mut self, flag: &str) -> Result<(), String> {
+    fn read(text: &str, flags: Flags) -> Result<Self, String> {
+        let mut words = text.split_whitespace();
+        let address = words.next().unwrap_or_default();
+        let address = address.parse().map_err(|()| {
+            format!(
+                "`{address}` is not an `address:port`: write an IP address as in `127.0.0.1:8000` or `[::]:8000`, or \
+                 `unix:/path`"
+            )
+        })?;
+        let mut listen = Listen {
+            address,
+            ssl: false,
+            http2: false,
+            proxy_protocol: false,
+            udp: false,
+            mode: None,
+            backlog: None,
+        };
+        words.try_for_each(|flag| listen.set(flag, flags))?;
+        listen.check()?;
+        Ok(listen)
+    }
+
+    fn set(&mut self, flag: &str, flags: Flags) -> Result<(), String> {
         match flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value))) {
             ("ssl", None) => self.ssl = true,
-            ("http2", None) => self.http2 = true,
-            // Accepted, it would make a listener that answers 400 to everyone.
-            ("proxy_protocol", None) => {
-                return Err(
-                    "`proxy_protocol` is not spoken by this version: remove it, and have whatever stands in \
-                            front connect without it"
-                        .to_owned(),
-                );
+            ("http2", None) if flags == Flags::Http => self.http2 = true,
+            ("udp", None) if flags == Flags::Stream => self.udp = true,
+            ("proxy_protocol", None) => self.proxy_protocol = true,
+            ("mode", Some(mode)) => {
+                let read = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o777);
+                self.mode =
+                    Some(read.ok_or_else(|| format!("`{flag}`: write a mode as of chmod, as `0660`"))?);
             }
             ("backlog", Some(size)) => {
                 self.backlog =
                     Some(size.parse().map_err(|_| format!("`{flag}`: the backlog is not a number"))?);
             }
             // One acceptor feeds every worker, so these nginx flags change nothing here.
-            ("reuseport" | "deferred" | "bind", None) | ("so_keepalive" | "ipv6only", Some(_)) => {}
+            ("reuseport" | "bind", None) | ("so_keepalive" | "ipv6only", Some(_)) => {}
+            ("deferred", None) if flags == Flags::Http => {}
             _ => {
+                let own = if flags == Flags::Http { "http2, deferred" } else { "udp" };
                 return Err(format!(
-                    "`{flag}` is not a flag of a listener: use ssl, http2, backlog=N, reuseport, \
-                     deferred, bind or so_keepalive=…"
+                    "`{flag}` is not a flag of this listener: use ssl, {own}, proxy_protocol, backlog=N, reuseport, \
+                     bind, so_keepalive=… or, of a Unix socket, mode=…"
                 ));
             }
         }
         Ok(())
     }
 
+    fn check(&self) -> Result<(), String> {
+        let unix = matches!(self.address, Address::Unix(_));
+        if self.mode.is_some() && !unix {
+            return Err("`mode` is of Unix sockets: leave it out, or listen on `unix:/path`".to_owned());
+        }
+        if self.udp && (self.ssl || self.proxy_protocol || unix) {
+            let message = "`udp` goes with an address and a port, without `ssl` and without `proxy_protocol`";
+            return Err(message.to_owned());
+        }
+        Ok(())
+    }
+
     /// Only this machine can connect.
     pub(crate) fn is_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
+        self.address.ip().is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
+impl std::fmt::Display for Listen {
+    /// As it is read.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.address)?;
+        let flags = [
+            (self.ssl, "ssl"),
+            (self.http2, "http2"),
+            (self.udp, "udp"),
+            (self.proxy_protocol, "proxy_protocol"),
+        ];
+        for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
+            write!(f, " {name}")?;
+        }
+        if let Some(mode) = self.mode {
+            write!(f, " mode={mode:04o}")?;
+        }
+        self.backlog.map_or(Ok(()), |size| write!(f, " backlog={size}"))
     }
 }
 
@@ -86,23 +156,34 @@ impl Listen {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Listen {
+        Listen::read(text, Flags::Http).unwrap()
+    }
+
     #[test]
     fn kongs_default_is_read() {
         let text = "0.0.0.0:8000 reuseport backlog=16384, [::]:8443 http2 ssl reuseport so_keepalive=30m::10";
         let Listeners(listeners) = Listeners::parse(text).unwrap();
-        let plain = Listen {
-            address: "0.0.0.0:8000".parse().unwrap(),
-            ssl: false,
-            http2: false,
-            backlog: Some(16384),
-        };
-        let tls = Listen { address: "[::]:8443".parse().unwrap(), ssl: true, http2: true, backlog: None };
+        let plain = Listen { backlog: Some(16384), ..read("0.0.0.0:8000") };
+        let tls = Listen { ssl: true, http2: true, ..read("[::]:8443") };
         assert_eq!(listeners, [plain, tls]);
+    }
+
+    #[test]
+    fn stream_listeners_and_unix_sockets_are_read_as_they_are_written() {
+        let text = "0.0.0.0:9000 proxy_protocol, 0.0.0.0:9443 ssl backlog=64, 127.0.0.1:53 udp, \
+                    unix:/run/a.sock ssl mode=0660";
+        let StreamListeners(listeners) = StreamListeners::parse(text).unwrap();
+        let written: Vec<_> = listeners.iter().map(ToString::to_string).collect();
+        assert_eq!(written.join(", "), text);
+        assert_eq!(listeners[3].mode, Some(0o660));
+        assert!(listeners[3].is_loopback());
     }
 
     #[test]
     fn off_is_no_listener() {
         assert_eq!(Listeners::parse("off"), Ok(Listeners(Vec::new())));
+        assert_eq!(StreamListeners::parse("off"), Ok(StreamListeners(Vec::new())));
     }
 
     #[test]
@@ -116,11 +197,23 @@ mod tests {
             "127.0.0.1:8000 backlog",
             "127.0.0.1:8000 backlog=x",
             "127.0.0.1:8000 ssl=on",
-            "127.0.0.1:8000 proxy_protocol",
+            "127.0.0.1:8000 udp",
+            "127.0.0.1:8000 mode=0660",
+            "unix:run/a.sock",
+            "unix:/run/a.sock mode=8",
+            "unix:/run/a.sock mode=1777",
             "127.0.0.1:99999",
             "off, 127.0.0.1:8000",
         ] {
             assert!(Listeners::parse(text).is_err(), "{text}");
+        }
+        for text in [
+            "127.0.0.1:8000 http2",
+            "127.0.0.1:8000 udp ssl",
+            "127.0.0.1:8000 udp proxy_protocol",
+            "unix:/a udp",
+        ] {
+            assert!(StreamListeners::parse(text).is_err(), "{text}");
         }
     }
 
@@ -129,7 +222,7 @@ mod tests {
         for (text, loopback) in
             [("127.0.0.9:1", true), ("[::1]:1", true), ("[::ffff:127.0.0.1]:1", true), ("0.0.0.0:1", false)]
         {
-            assert_eq!(Listen::parse(text).unwrap().is_loopback(), loopback, "{text}");
+            assert_eq!(read(text).is_loopback(), loopback, "{text}");
         }
     }
 }

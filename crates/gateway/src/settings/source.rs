@@ -153,8 +153,9 @@ fn ignored(name: &str, text: &str) -> &'static str {
         ("role", "data_plane" | "control_plane") => {
             "is ignored: hybrid mode is not supported yet; every node reads its own declarative file"
         }
-        ("stream_listen", value) if value != "off" => {
-            "is ignored: streams are not supported yet; only HTTP is proxied"
+        ("proxy_stream_error_log", _) => "is ignored: messages of streams are in proxy_error_log",
+        ("nginx_sproxy_proxy_protocol", "on") => {
+            "is ignored: write `proxy_protocol: v1` with each service that is to get a header"
         }
         _ => "has no meaning here and is ignored",
     }

@@ -3,13 +3,12 @@
 use super::admin_auth::AdminAuth;
 use super::ciphers::Ciphers;
 use super::headers::{Headers, UpstreamHeaders};
-use super::listen::Listeners;
+use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
 use super::value::*;
 use crate::apisix::AdminKey;
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_proxy::Network;
 
 /// What is known of a setting before any value is given.
 #[derive(Debug)]
@@ -90,15 +89,26 @@ settings! {
     pg_ssl_verify: bool = "off";
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
-    /// Where clients connect. Flags: `ssl`, `http2`, `backlog=N`; `reuseport`, `deferred`, `bind` and `so_keepalive=…`
-    /// are accepted and change nothing. Port 0 asks the system for a free one.
-    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, up to 256 for
-    /// each listener of `admin_listen`, `status_listen` and `apisix_admin_listen`, and half of the others are for clients,
-    /// who may each need a connection to an upstream; further clients wait in the backlog.
+    /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`,
+    /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
+    /// `bind` and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one.
+    /// With `proxy_protocol`, each connection must begin with a header of the PROXY protocol, version 1 or 2. It names the
+    /// client if it comes from one of `trusted_ips` and `real_ip_header` is `proxy_protocol`.
+    /// A Unix socket is open to everybody on this machine (`mode=0666`) unless it has another mode.
+    /// Of the files that the process may open (`ulimit -Hn`), 64 and 4 for each worker are kept for the node, with
+    /// `stream_listen` 256 more for each worker, up to 256 for each listener of `admin_listen`, `status_listen` and
+    /// `apisix_admin_listen`, and half of the others are for clients, who may each need a connection to an upstream; further
+    /// clients wait in the backlog.
     proxy_listen: Listeners = "0.0.0.0:8000, 0.0.0.0:8443 ssl http2";
+    /// Where connections and datagrams are passed on as they are, by routes of the protocols tcp, tls, tls_passthrough and
+    /// udp. Flags: `ssl`, `udp`, `proxy_protocol`, `backlog=N`, and those of `proxy_listen` that change nothing. With
+    /// `ssl`, TLS ends here for routes of `tls` and passes through for those of `tls_passthrough`. See
+    /// [Streams](streams.md).
+    stream_listen: StreamListeners = "off";
     /// Where the Admin API listens; with the flag `ssl` it speaks TLS, with the certificate of `ssl_cert`. Beyond loopback
     /// it stays closed unless `admin_auth` or, with `ssl`, `admin_ssl_client_ca` says who may use it, or
-    /// `admin_allow_insecure` is on.
+    /// `admin_allow_insecure` is on. A Unix socket is open to the node's own user alone (`mode=0600`) unless it has
+    /// another mode.
     admin_listen: Listeners = "127.0.0.1:8001";
     /// The tokens that open the Admin API, as hashes: `weir admin token` makes a token and prints both. Requests send the
     /// token as `Authorization: Bearer …` or in `Kong-Admin-Token`. A token's name is told in the audit log.
@@ -118,15 +128,19 @@ settings! {
     proxy_access_log: LogTarget = "off";
     /// The shape of `proxy_access_log`'s lines.
     proxy_access_log_format: AccessLogFormat = "combined";
+    /// Where a line for each session of `stream_listen` goes, in nginx's words: `$remote_addr [$time_local] $protocol
+    /// $status $bytes_sent $bytes_received $session_time`.
+    proxy_stream_access_log: SessionLog = "off";
     /// Where a line for each request to the Admin API goes.
     admin_access_log: LogTarget = "off";
     /// Which headers the gateway adds to responses.
     headers: Headers = "server_tokens, latency_tokens, X-Kong-Request-Id";
     /// Which headers the gateway adds to requests for upstreams.
     headers_upstream: UpstreamHeaders = "X-Kong-Request-Id";
-    /// Whose `X-Forwarded-*` and `real_ip_header` are believed.
-    trusted_ips: Vec<Network> = "";
-    /// The header a trusted client names the real one in.
+    /// Whose `X-Forwarded-*`, `real_ip_header` and PROXY protocol headers are believed; `unix:` stands for all clients of
+    /// Unix sockets.
+    trusted_ips: Vec<Trusted> = "";
+    /// The header a trusted client names the real one in; `proxy_protocol` is the header of the connection.
     real_ip_header: RealIpHeader = "X-Real-IP";
     /// Takes the last address of `real_ip_header` that is not trusted, rather than the last.
     real_ip_recursive: bool = "off";

@@ -151,8 +151,6 @@ fn what_does_not_work_yet_names_what_does() {
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
         ("ssl_cipher_suite", "custom", "`ssl_ciphers`"),
         ("ssl_ciphers", "AES128-SHA", "`ECDHE-RSA-AES128-GCM-SHA256`"),
-        ("real_ip_header", "proxy_protocol", "`X-Real-IP`"),
-        ("proxy_listen", "127.0.0.1:8000 proxy_protocol", "remove it"),
     ] {
         let problems = bad("", &[], &[(name, value)]);
         assert_eq!(problems.len(), 1, "{problems:?}");

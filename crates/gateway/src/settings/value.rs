@@ -256,16 +256,30 @@ impl Value for Network {
 pub(crate) struct RealIpHeader(pub(crate) String);
 
 impl Value for RealIpHeader {
-    const KIND: &'static str = "name of a header";
+    const KIND: &'static str = "name of a header, or `proxy_protocol`";
     fn parse(text: &str) -> Result<Self, String> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        match text {
-            "proxy_protocol" => Err("`proxy_protocol` is not spoken by this version: name a header, as \
-                                     `X-Real-IP` or `X-Forwarded-For`"
-                .to_owned()),
-            _ if !text.is_empty() && text.bytes().all(is_token) => Ok(RealIpHeader(text.to_owned())),
-            _ => Err(format!("`{text}` cannot be the name of a header: write it as `X-Real-IP`")),
+        if !text.is_empty() && text.bytes().all(is_token) {
+            Ok(RealIpHeader(text.to_owned()))
+        } else {
+            Err(format!("`{text}` cannot be the name of a header: write it as `X-Real-IP`"))
         }
+    }
+}
+
+/// Whose word is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trusted {
+    /// That of clients with these addresses.
+    Network(Network),
+    /// That of clients of Unix sockets.
+    Unix,
+}
+
+impl Value for Trusted {
+    const KIND: &'static str = "addresses and networks (`10.0.0.0/8`), or `unix:`";
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "unix:" { Ok(Trusted::Unix) } else { Network::parse(text).map(Trusted::Network) }
     }
 }
 
@@ -279,6 +293,18 @@ impl Value for NameServer {
         let with_port = text.parse::<SocketAddr>().ok();
         let address = with_port.or_else(|| text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 53)));
         address.map(NameServer).ok_or_else(|| format!("`{text}` is not an IP address with or without a port"))
+    }
+}
+
+/// Where lines of sessions go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionLog(pub(crate) LogTarget);
+
+impl Value for SessionLog {
+    const KIND: &'static str = LogTarget::KIND;
+    /// Kong's value names the format as well, of which there is one.
+    fn parse(text: &str) -> Result<Self, String> {
+        LogTarget::parse(text.strip_suffix(" basic").unwrap_or(text).trim_end()).map(SessionLog)
     }
 }
 

@@ -37,6 +37,7 @@ files! {
     references,
     routes,
     services,
+    streams,
     upstreams,
     warnings,
 }

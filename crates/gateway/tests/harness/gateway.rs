@@ -35,12 +35,24 @@ fn through_prlimit(open_files: usize) -> Command {
 #[derive(Debug, Deserialize)]
 struct StartLine {
     pid: u32,
-    proxy: Vec<SocketAddr>,
-    proxy_ssl: Vec<SocketAddr>,
-    admin: Vec<SocketAddr>,
-    status: Vec<SocketAddr>,
+    proxy: Vec<Place>,
+    proxy_ssl: Vec<Place>,
     #[serde(default)]
-    apisix_admin: Vec<SocketAddr>,
+    stream: Vec<Place>,
+    admin: Vec<Place>,
+    status: Vec<Place>,
+    #[serde(default)]
+    apisix_admin: Vec<Place>,
+}
+
+/// Where something listens: an address, or `unix:` and a path.
+#[derive(Debug, Deserialize)]
+struct Place(String);
+
+impl Place {
+    fn address(&self) -> SocketAddr {
+        self.0.parse().expect("an address, not a Unix socket")
+    }
 }
 
 /// What a gateway is started with.
@@ -192,43 +204,48 @@ impl Gateway {
     /// Asks the status listener for a path.
     #[track_caller]
     pub fn status(&self, path: &str) -> Message {
-        ask(self.start.status[0], path)
+        ask(self.start.status[0].address(), path)
     }
 
     /// Asks the Admin API for a path.
     #[track_caller]
     pub fn admin(&self, path: &str) -> Message {
-        ask(self.start.admin[0], path)
+        ask(self.start.admin[0].address(), path)
     }
 
     /// Where the proxy listens.
     pub fn proxy(&self) -> SocketAddr {
-        self.start.proxy[0]
+        self.start.proxy[0].address()
     }
 
     /// Where the proxy speaks TLS.
     pub fn proxy_ssl(&self) -> SocketAddr {
-        self.start.proxy_ssl[0]
+        self.start.proxy_ssl[0].address()
     }
 
     /// Where the Admin API listens.
-    pub fn admin_addresses(&self) -> &[SocketAddr] {
-        &self.start.admin
+    pub fn admin_addresses(&self) -> Vec<SocketAddr> {
+        self.start.admin.iter().map(Place::address).collect()
+    }
+
+    /// Where a listener of streams is, by its place in `stream_listen`.
+    pub fn stream(&self, index: usize) -> SocketAddr {
+        self.start.stream[index].address()
     }
 
     /// The address of the status listener.
     pub fn status_address(&self) -> SocketAddr {
-        self.start.status[0]
+        self.start.status[0].address()
     }
 
     /// Where the proxy listens for APISIX's clients.
     pub fn apisix_proxy(&self) -> SocketAddr {
-        *self.start.proxy.last().expect("the proxy listens")
+        self.start.proxy.last().expect("the proxy listens").address()
     }
 
     /// Where APISIX's Admin API listens.
     pub fn apisix_admin(&self) -> SocketAddr {
-        self.start.apisix_admin[0]
+        self.start.apisix_admin[0].address()
     }
 
     /// The declarative file.

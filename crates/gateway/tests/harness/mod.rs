@@ -15,6 +15,7 @@ mod http;
 pub mod http2;
 mod openssl;
 mod postgres;
+mod programs;
 mod upstream;
 
 pub use cases::unescape;
@@ -23,6 +24,7 @@ pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
+pub use programs::{Haproxy, NginxOnSocket, curl};
 pub use upstream::{Upstream, nobody};
 
 use std::time::{Duration, Instant};

@@ -14,13 +14,13 @@ struct Row<T> {
 }
 
 const SERVICES: &[Row<Service>] =
-    &[Row { field: "protocol", set: |s| !proxied(s.protocol), instead: "only http and https are proxied" }];
+    &[Row { field: "protocol", set: |s| !proxied(s.protocol), instead: "gRPC is not proxied" }];
 
 const ROUTES: &[Row<Route>] = &[
     Row {
         field: "protocols",
         set: |r| r.protocols.iter().any(|protocol| !proxied(*protocol)),
-        instead: "only http and https are proxied",
+        instead: "gRPC is not proxied",
     },
     Row {
         field: "path_handling",
@@ -44,7 +44,7 @@ const UPSTREAMS: &[Row<Upstream>] = &[
 ];
 
 fn proxied(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Http | Protocol::Https)
+    !matches!(protocol, Protocol::Grpc | Protocol::Grpcs)
 }
 
 impl Document {

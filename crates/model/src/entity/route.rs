@@ -137,18 +137,30 @@ fn criteria_given(route: &Route) -> Vec<Violation> {
     let encrypted =
         [Protocol::Https, Protocol::Grpcs, Protocol::Tls, Protocol::TlsPassthrough].map(has).contains(&true);
     let headers = route.headers.as_ref().is_some_and(|headers| !headers.is_empty());
-    let given = if stream { addresses } else { http || headers };
+    let passthrough = has(Protocol::TlsPassthrough);
+    let given = if stream { addresses && !passthrough } else { http || headers };
     let mut found = Vec::new();
     if !(given || encrypted && some(&route.snis)) {
-        let snis = if encrypted { ", snis" } else { "" };
-        let fields = if stream { "sources, destinations" } else { "methods, hosts, paths, headers" };
-        found.push(Violation::new(
-            "",
-            format!("the route matches nothing; set at least one of {fields}{snis}"),
-        ));
+        let fields = match (stream, encrypted) {
+            _ if passthrough => "snis",
+            (true, true) => "sources, destinations, snis",
+            (true, false) => "sources, destinations",
+            (false, true) => "methods, hosts, paths, headers, snis",
+            (false, false) => "methods, hosts, paths, headers",
+        };
+        found.push(Violation::new("", format!("the route matches nothing; set at least one of {fields}")));
+    }
+    if !encrypted && some(&route.snis) {
+        let message = "needs protocols https, grpcs, tls or tls_passthrough; leave it out";
+        found.push(Violation::new("snis", message));
     }
     if stream {
-        let set = [("methods", some(&route.methods)), ("paths", some(&route.paths)), ("headers", headers)];
+        let set = [
+            ("methods", some(&route.methods)),
+            ("hosts", some(&route.hosts)),
+            ("paths", some(&route.paths)),
+            ("headers", headers),
+        ];
         let set = set.into_iter().filter(|(_, set)| *set);
         found.extend(
             set.map(|(field, _)| Violation::new(field, "has no meaning for a stream route; leave it out")),

@@ -15,9 +15,23 @@ pub enum Protocol {
     Udp,
 }
 
+impl Protocol {
+    /// Whether it is passed on as it is, by stream listeners.
+    pub fn is_stream(self) -> bool {
+        matches!(self, Protocol::Tcp | Protocol::Tls | Protocol::TlsPassthrough | Protocol::Udp)
+    }
+}
+
+/// A version of the PROXY protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
+pub enum ProxyProtocol {
+    V1,
+    V2,
+}
+
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Record)]
-#[record(check = path_has_meaning, check = tls_has_meaning)]
+#[record(check = path_has_meaning, check = tls_has_meaning, check = proxy_protocol_has_meaning)]
 pub struct Service {
     #[field(auto)]
     pub id: Uuid,
@@ -29,8 +43,8 @@ pub struct Service {
     /// The protocol spoken to the host.
     #[field(default = "http")]
     pub protocol: Protocol,
-    /// A host name, an IP address, or the name of an upstream.
-    #[field(matches = host)]
+    /// A host name, an IP address, the name of an upstream, or `unix:` and the path of a socket.
+    #[field(matches = host_or_socket)]
     pub host: String,
     #[field(default = 80)]
     pub port: u16,
@@ -59,6 +73,8 @@ pub struct Service {
     /// The authorities that the host's certificate is verified by.
     #[field(foreign = "ca_certificates")]
     pub ca_certificates: Option<Vec<Uuid>>,
+    /// The PROXY protocol that tells the host who the client is, with protocol tcp or tls.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Whether requests are let through.
     #[field(default = true)]
     pub enabled: bool,
@@ -77,6 +93,14 @@ fn path_has_meaning(service: &Service) -> Vec<Violation> {
             vec![Violation::new("path", message)]
         }
     }
+}
+
+fn proxy_protocol_has_meaning(service: &Service) -> Vec<Violation> {
+    if service.proxy_protocol.is_none() || matches!(service.protocol, Protocol::Tcp | Protocol::Tls) {
+        return Vec::new();
+    }
+    let message = "needs protocol tcp or tls; change `protocol`, or leave it out";
+    vec![Violation::new("proxy_protocol", message)]
 }
 
 fn tls_has_meaning(service: &Service) -> Vec<Violation> {

@@ -165,7 +165,7 @@ pub struct Target {
     pub id: Uuid,
     #[field(foreign = "upstreams")]
     pub upstream: Uuid,
-    /// `host:port`, the port filled in.
+    /// `host:port`, the port filled in, or `unix:` and the path of a socket.
     #[field(check = target)]
     pub target: String,
     /// Its share of the requests; 0 for none.
@@ -183,8 +183,25 @@ impl Target {
     /// The port when none is written.
     pub const DEFAULT_PORT: u16 = 8000;
 
+    /// Whether it is a Unix socket, which has no address.
+    pub fn is_socket(&self) -> bool {
+        self.target.starts_with("unix:")
+    }
+
+    /// Its host and port. A socket is a host whose port is 0.
+    pub fn host_and_port(&self) -> Option<(&str, u16)> {
+        if self.is_socket() {
+            return Some((&self.target, 0));
+        }
+        let (host, port) = self.target.rsplit_once(':')?;
+        Some((host, port.parse().ok()?))
+    }
+
     /// Writes the target with its port.
     pub(crate) fn settle(&mut self) {
+        if self.is_socket() {
+            return;
+        }
         if let Some((host, port)) = split_target(&self.target) {
             self.target = format!("{host}:{port}");
         }
@@ -192,6 +209,9 @@ impl Target {
 }
 
 fn target(text: &str) -> Result<(), String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return crate::rule::socket_path(path);
+    }
     let expected = || format!("expected host:port, got {text:?}");
     if text.contains("://") || text.contains('/') {
         return Err(format!("{}; a target has no scheme and no path", expected()));

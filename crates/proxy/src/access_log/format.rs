@@ -1,7 +1,7 @@
 //! Records as text. Whatever a client sent is escaped, so that it can neither end a line nor look like another field.
 
 use super::date::{Dates, since_epoch};
-use super::record::{Consumer, Entity, Record, Tls, Upstream};
+use super::record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
 use std::io::Write;
 use std::time::Duration;
 
@@ -35,6 +35,15 @@ pub(super) fn combined(out: &mut Vec<u8>, record: &Record<'_>, dates: &mut Dates
     out.extend_from_slice(b"\" kong_request_id: \"");
     escaped(out, record.request_id.as_bytes());
     out.extend_from_slice(b"\"\n");
+}
+
+/// Kong's format of sessions.
+pub(super) fn basic(out: &mut Vec<u8>, record: &SessionRecord, dates: &mut Dates) {
+    let SessionRecord { client_ip, ended, protocol, status, sent, received, duration } = record;
+    let date = dates.text(*ended);
+    let seconds = duration.as_secs_f64();
+    // Writing to a Vec cannot fail.
+    let _ = writeln!(out, "{client_ip} [{date}] {protocol} {status} {sent} {received} {seconds:.3}");
 }
 
 fn quoted(out: &mut Vec<u8>, value: Option<&[u8]>) {

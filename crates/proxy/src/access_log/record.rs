@@ -57,6 +57,25 @@ pub struct Record<'a> {
     pub source: &'a str,
 }
 
+/// A session of a stream listener that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRecord {
+    /// The client's address, by `trusted_ips`.
+    pub client_ip: IpAddr,
+    /// When it ended.
+    pub ended: SystemTime,
+    /// `TCP` or `UDP`
+    pub protocol: &'static str,
+    /// How it went, in nginx's numbers.
+    pub status: u16,
+    /// Bytes to the client.
+    pub sent: u64,
+    /// Bytes from the client.
+    pub received: u64,
+    /// How long it took.
+    pub duration: Duration,
+}
+
 /// A TLS connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Tls<'a> {

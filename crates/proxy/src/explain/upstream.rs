@@ -48,11 +48,7 @@ pub(super) fn of(
     let url = format!("{}://{named}{}", service.protocol.as_str(), String::from_utf8_lossy(&target));
     let mut targets = match compiled.destination {
         Destination::Host(_) => {
-            vec![Candidate {
-                target: format!("{}:{}", service.host, service.port),
-                weight: None,
-                host: named,
-            }]
+            vec![Candidate { target: place(&service.host, service.port), weight: None, host: named }]
         }
         Destination::Upstream(_) => candidates(compiled, document),
     };
@@ -60,6 +56,11 @@ pub(super) fn of(
         targets.iter_mut().for_each(|target| target.host = host.to_owned());
     }
     Upstream { service: Named::new(service.id, &service.name), url, targets }
+}
+
+/// A host with its port, which a socket has not.
+fn place(host: &str, port: u16) -> String {
+    if host.starts_with("unix:") { host.to_owned() } else { format!("{host}:{port}") }
 }
 
 /// The targets of the upstream that the service names.
@@ -70,8 +71,8 @@ fn candidates(compiled: &CompiledService, document: &Document) -> Vec<Candidate>
     };
     let targets = document.targets.iter().filter(|target| target.upstream == upstream.id);
     let candidate = |target: &Arc<Target>| {
-        let (host, port) = target.target.rsplit_once(':')?;
-        let own = || authority(service.protocol, host, port.parse().unwrap_or_default());
+        let (host, port) = target.host_and_port()?;
+        let own = || authority(service.protocol, host, port);
         Some(Candidate {
             target: target.target.clone(),
             weight: Some(target.weight),

@@ -1,15 +1,16 @@
 //! What the acceptor does at the edges: when it is full, and when it is told to close.
 
+use super::acceptor::Complaint;
 use super::*;
 use crate::access_log::{Format, Target};
 use crate::testing::Gateway;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 fn start(options: Options) -> Proxy {
-    let listen = |tls| Listen { address: ([127, 0, 0, 1], 0).into(), tls, http2: false, backlog: 16 };
+    let listen = |tls| Listen { tls, ..Listen::http(SocketAddr::from(([127, 0, 0, 1], 0))) };
     let options = Options { listen: vec![listen(false), listen(true)], ..options };
-    let log = AccessLog::open(Target::Stderr, Format::Off).unwrap();
-    Proxy::start(options, log, Gateway::new().snapshot()).unwrap()
+    let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
+    Proxy::start(options, AccessLogs { requests: off(), sessions: off() }, Gateway::new().snapshot()).unwrap()
 }
 
 #[tokio::test]
@@ -17,8 +18,8 @@ async fn a_drain_leaves_no_listener_open() {
     for _ in 0..20 {
         let proxy = start(Options::default());
         assert!(proxy.drain(Duration::ZERO).await);
-        for (address, _) in proxy.addresses() {
-            assert!(TcpStream::connect(address).is_err(), "{address} is still listened on");
+        for Listening { address, .. } in proxy.listening() {
+            assert!(TcpStream::connect(address.ip().unwrap()).is_err(), "{address} is still listened on");
         }
     }
 }

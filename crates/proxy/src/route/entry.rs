@@ -207,6 +207,6 @@ fn unindexed_hosts(hosts: &[String]) -> Box<[HostPattern]> {
 }
 
 /// The dot that ends a fully qualified name is not sent in a handshake.
-fn parse_sni(sni: &str) -> NamePattern {
+pub(crate) fn parse_sni(sni: &str) -> NamePattern {
     NamePattern::parse(if sni.len() > 1 { sni.strip_suffix('.').unwrap_or(sni) } else { sni })
 }

@@ -62,7 +62,7 @@ pub(super) struct HostPattern {
 
 /// A name, perhaps with a wildcard at one end. Also serves SNIs.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NamePattern {
+pub(crate) enum NamePattern {
     Exact(Box<str>),
     Suffix(Box<str>),
     Prefix(Box<str>),
@@ -102,7 +102,7 @@ impl NamePattern {
     }
 
     /// `name` is in lower case.
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             NamePattern::Exact(exact) => name == &**exact,
             NamePattern::Suffix(suffix) => !name.is_empty() && name.ends_with(&**suffix),

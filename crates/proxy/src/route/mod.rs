@@ -24,7 +24,8 @@ mod subroute;
 mod tests;
 mod uri;
 
-pub(crate) use entry::header_name;
+pub(crate) use entry::{header_name, parse_sni};
+pub(crate) use hosts::NamePattern;
 pub(crate) use judge::{Criterion, Decided, Judged};
 pub use pattern::Captures;
 pub(crate) use pattern::Patterns;

@@ -3,7 +3,7 @@
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Placed, Scopes};
-use super::services::Positions;
+use super::services::{Positions, Services};
 use super::users::Users;
 use super::watched::watched;
 use super::{CompiledRoute, CompiledService, Snapshot};
@@ -92,26 +92,44 @@ impl<'d> Compilation<'d> {
         let services = services.unwrap_or_else(|| Arc::new(self.services(&identities, before)));
         let plugins = last.plugins(self.document, &self.users);
         let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(&mut last.instances)));
-        let off = |route: &entity::Route| route.service.is_some_and(|id| services.disabled.contains(&id));
-        let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
-        let served: Vec<&Arc<entity::Route>> = served.collect();
+        let served: Vec<_> = self.served(&services).filter(|route| is_http(route)).collect();
         let router = match last.router(&served) {
             Some(router) => Some(router),
             None => self.router(&served, &mut last.patterns).map(Arc::new),
         };
-        let mut known = last.routes(&plugins);
-        let compiled = served.into_iter().map(|route| {
-            let service = route.service.and_then(|id| services.get(id));
-            known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, &plugins)))
-        });
-        let routes: Arc<[Arc<CompiledRoute>]> = compiled.collect();
+        let routes = self.routes(&served, last, (&services, &plugins));
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
+        let streams = Arc::new(self.streams(last, &services, &plugins));
         let watched = watched(self.compiler, self.document, |upstream, error| {
             self.fail(format!("upstream {}", upstream.name), error);
         });
-        let users = self.users.clone();
-        Some(Parts { identities, services, users, plugins, routes, router: router?, asked, watched })
+        let (users, router) = (self.users.clone(), router?);
+        Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
+    }
+
+    /// The routes of services that are not disabled.
+    pub(super) fn served<'s>(
+        &self,
+        services: &'s Services,
+    ) -> impl Iterator<Item = &'d Arc<entity::Route>> + use<'d, 's> {
+        let off = |route: &entity::Route| route.service.is_some_and(|id| services.disabled.contains(&id));
+        self.document.routes.iter().filter(move |route| !off(route))
+    }
+
+    fn routes(
+        &self,
+        served: &[&Arc<entity::Route>],
+        last: &LastParts,
+        (services, plugins): (&Services, &Arc<Plugins>),
+    ) -> Arc<[Arc<CompiledRoute>]> {
+        let mut known = last.routes(plugins);
+        let compiled = served.iter().map(|route| {
+            let service = route.service.and_then(|id| services.get(id));
+            let service = service.filter(|service| speaks_http(&service.entity));
+            known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, plugins)))
+        });
+        compiled.collect()
     }
 
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>], patterns: &mut Patterns) -> Option<Router> {
@@ -183,6 +201,7 @@ impl<'d> Compilation<'d> {
                     hooks,
                     http: entity.protocols.contains(&Protocol::Http),
                     https: entity.protocols.contains(&Protocol::Https),
+                    stream: entity.protocols.iter().any(|protocol| protocol.is_stream()),
                 },
                 route: entity.route,
                 service: entity.service,
@@ -198,6 +217,10 @@ impl<'d> Compilation<'d> {
 
 fn is_http(route: &entity::Route) -> bool {
     route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
+}
+
+fn speaks_http(service: &entity::Service) -> bool {
+    matches!(service.protocol, Protocol::Http | Protocol::Https)
 }
 
 pub(super) fn text(id: Uuid) -> Box<str> {

@@ -7,6 +7,7 @@ use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::route::{Patterns, Router, are_alike};
+use crate::stream::{StreamRoute, StreamRouter, Streams};
 use crate::tls::{Asked, Certificates};
 use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
@@ -33,6 +34,7 @@ pub(super) struct Parts {
     pub(super) plugins: Arc<Plugins>,
     pub(super) routes: Arc<[Arc<CompiledRoute>]>,
     pub(super) router: Arc<Router>,
+    pub(super) streams: Arc<Streams>,
     pub(super) asked: Arc<Asked>,
     pub(super) watched: Vec<Arc<Watched>>,
 }
@@ -60,6 +62,7 @@ impl LastParts {
         let snapshot = Snapshot {
             router: parts.router.clone(),
             routes: parts.routes.clone(),
+            streams: parts.streams.clone(),
             consumers: parts.users.consumers.clone(),
             global: parts.plugins.scopes.chain(None, None),
             certificates: parts.identities.certificates.clone(),
@@ -110,30 +113,75 @@ impl LastParts {
         unchanged.then(|| parts.router.clone())
     }
 
+    /// The router of streams, where these routes ask for what those before them asked for, of the same protocols.
+    pub(super) fn stream_router(&self, routes: &[&Arc<entity::Route>]) -> Option<Arc<StreamRouter>> {
+        let streams = &self.parts.as_ref()?.streams;
+        let alike = |(last, route): (&Arc<StreamRoute>, &&Arc<entity::Route>)| {
+            let last = &last.entity;
+            Arc::ptr_eq(last, route) || (last.protocols == route.protocols && are_alike(last, route))
+        };
+        let unchanged = streams.routes.len() == routes.len() && streams.routes.iter().zip(routes).all(alike);
+        unchanged.then(|| streams.router.clone())
+    }
+
     /// The routes, where they have the same plugins.
-    pub(super) fn routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_> {
-        let parts = self.parts.as_ref().filter(|parts| Arc::ptr_eq(&parts.plugins, plugins));
-        KnownRoutes(parts.map_or(&[], |parts| &parts.routes))
+    pub(super) fn routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_, CompiledRoute> {
+        KnownRoutes(self.with_the_same(plugins).map_or(&[], |parts| &parts.routes))
+    }
+
+    /// The stream routes, likewise.
+    pub(super) fn stream_routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_, StreamRoute> {
+        KnownRoutes(self.with_the_same(plugins).map_or(&[], |parts| &parts.streams.routes))
+    }
+
+    fn with_the_same(&self, plugins: &Arc<Plugins>) -> Option<&Parts> {
+        self.parts.as_ref().filter(|parts| Arc::ptr_eq(&parts.plugins, plugins))
+    }
+}
+
+/// A route, of whatever traffic.
+pub(super) trait Leading {
+    fn entity(&self) -> &Arc<entity::Route>;
+    fn service(&self) -> Option<&Arc<CompiledService>>;
+}
+
+impl Leading for CompiledRoute {
+    fn entity(&self) -> &Arc<entity::Route> {
+        &self.entity
+    }
+
+    fn service(&self) -> Option<&Arc<CompiledService>> {
+        self.service.as_ref()
+    }
+}
+
+impl Leading for StreamRoute {
+    fn entity(&self) -> &Arc<entity::Route> {
+        &self.entity
+    }
+
+    fn service(&self) -> Option<&Arc<CompiledService>> {
+        self.service.as_ref()
     }
 }
 
 /// Routes that were compiled last, to be asked for in the order of ids: that of documents from a store.
-pub(super) struct KnownRoutes<'l>(&'l [Arc<CompiledRoute>]);
+pub(super) struct KnownRoutes<'l, R>(&'l [Arc<R>]);
 
-impl KnownRoutes<'_> {
+impl<R: Leading> KnownRoutes<'_, R> {
     /// The compiled route, if neither it nor its service has changed.
     pub(super) fn take(
         &mut self,
         route: &Arc<entity::Route>,
         service: Option<&Arc<CompiledService>>,
-    ) -> Option<Arc<CompiledRoute>> {
+    ) -> Option<Arc<R>> {
         while let [first, rest @ ..] = self.0
-            && first.entity.id < route.id
+            && first.entity().id < route.id
         {
             self.0 = rest;
         }
-        let known = self.0.first().filter(|known| Arc::ptr_eq(&known.entity, route))?;
-        let unchanged = match (&known.service, service) {
+        let known = self.0.first().filter(|known| Arc::ptr_eq(known.entity(), route))?;
+        let unchanged = match (known.service(), service) {
             (Some(known), Some(service)) => Arc::ptr_eq(known, service),
             (known, service) => known.is_none() && service.is_none(),
         };

@@ -6,6 +6,7 @@ mod instances;
 mod last;
 mod scopes;
 mod services;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -13,6 +14,7 @@ mod watched;
 
 use crate::chain::Chain;
 use crate::route::Router;
+use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
@@ -27,6 +29,8 @@ pub use compile::{CompileError, Compiler};
 pub struct Snapshot {
     pub(crate) router: Arc<Router>,
     pub(crate) routes: Arc<[Arc<CompiledRoute>]>,
+    /// The routes of stream listeners.
+    pub(crate) streams: Arc<Streams>,
     pub(crate) consumers: Arc<[Consumer]>,
     /// The plugins of no route: global ones see requests that matched nothing.
     pub(crate) global: Chain,
@@ -44,6 +48,7 @@ impl Snapshot {
         Self {
             router: Arc::default(),
             routes: Arc::new([]),
+            streams: Arc::default(),
             consumers: Arc::new([]),
             global: Chain::default(),
             certificates: Arc::new(self.certificates.none()),

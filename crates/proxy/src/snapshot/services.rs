@@ -16,12 +16,12 @@ use weir_model::entity::{self, Protocol};
 use weir_model::{Document, Uuid};
 
 impl Compilation<'_> {
-    /// Those that are served over HTTP, with what is unchanged of the last.
+    /// Those that can be reached, with what is unchanged of the last.
     pub(super) fn services(&self, identities: &Arc<Identities>, last: Option<&Services>) -> Services {
         let mut services = Services::new(self.document, identities.clone());
         let last = last.filter(|last| last.trust_as(&services));
         let upstreams = Upstreams::new(self.document);
-        for service in self.document.services.iter().filter(|service| is_http(service)) {
+        for service in self.document.services.iter().filter(|service| is_reached(service)) {
             let balanced = upstreams.of(&service.host);
             let known = last.and_then(|last| last.take(service, balanced.as_ref()));
             let compiled = match known {
@@ -61,7 +61,7 @@ impl Compilation<'_> {
         let Balanced { upstream, targets } = balanced;
         let watches = Watches::new(upstream, &self.compiler.retained);
         let endpoints = targets.iter().filter_map(|target| {
-            let Some((host, port)) = host_port(&target.target) else {
+            let Some((host, port)) = target.host_and_port() else {
                 self.fail(format!("target {}", target.target), "write it as host:port");
                 return None;
             };
@@ -95,7 +95,7 @@ impl Compilation<'_> {
         service: &entity::Service,
         certificates: &Certificates,
     ) -> Option<Option<ServiceTls>> {
-        if service.protocol != Protocol::Https {
+        if !matches!(service.protocol, Protocol::Https | Protocol::Tls) {
             return Some(None);
         }
         let verify = match service.tls_verify {
@@ -271,13 +271,8 @@ impl<'d> Upstreams<'d> {
     }
 }
 
-fn is_http(service: &entity::Service) -> bool {
-    matches!(service.protocol, Protocol::Http | Protocol::Https)
-}
-
-fn host_port(target: &str) -> Option<(&str, u16)> {
-    let (host, port) = target.rsplit_once(':')?;
-    Some((host, port.parse().ok()?))
+fn is_reached(service: &entity::Service) -> bool {
+    !matches!(service.protocol, Protocol::Grpc | Protocol::Grpcs)
 }
 
 /// Round-robin positions, by the upstream's id.

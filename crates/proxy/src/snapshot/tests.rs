@@ -3,6 +3,7 @@
 use super::*;
 use crate::plugin::{Hooks, Json};
 use crate::route::{Query, Scheme};
+use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use crate::tls::default_certificate;
 use serde_json::json;
@@ -166,8 +167,29 @@ fn described(snapshot: &Snapshot) -> String {
         };
         format!("{:?}\n", snapshot.router.find(&query))
     });
+    let streams = snapshot.streams.routes.iter().map(|route| {
+        let service = route.service.as_ref().map(|service| (&service.entity, leads(service)));
+        format!("{:?} {service:?} {:?}\n", route.entity, chain(&route.chain))
+    });
     let consumers = snapshot.consumers.iter().map(|consumer| format!("{:?}\n", consumer.entity));
-    routes.chain(found).chain(consumers).chain(chain(&snapshot.global)).collect()
+    let http = routes.chain(found).chain(consumers).chain(chain(&snapshot.global));
+    http.chain(streams).chain(streams_found(&snapshot.streams)).collect()
+}
+
+/// Which stream routes are found.
+fn streams_found(streams: &Streams) -> Vec<String> {
+    let ways = [(Transport::Tcp, None), (Transport::Udp, None), (Transport::Tls, Some("a.test"))];
+    let queries = ways.into_iter().flat_map(|(transport, sni)| {
+        let to = move |port| stream::Query {
+            transport,
+            source: ([127, 0, 0, 1], 1).into(),
+            destination: ([127, 0, 0, 1], port).into(),
+            sni,
+        };
+        (0..4).map(to)
+    });
+    let found = queries.map(|query| format!("{:?}\n", streams.router.find(&query)));
+    found.chain([format!("{}\n", streams.any_passthrough)]).collect()
 }
 
 /// A change of a small configuration: the `n`th entity of a kind becomes of this shape, or goes.
@@ -189,7 +211,7 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
         }
         1 => {
             let host = ["upstream.test", "a.test", "b.test"][usize::from(shape % 3)];
-            let protocol = if shape.is_multiple_of(5) { "https" } else { "http" };
+            let protocol = ["https", "http", "tcp", "tls", "udp"][usize::from(shape % 5)];
             let service =
                 json!({ "id": own, "host": host, "protocol": protocol, "enabled": !shape.is_multiple_of(7) });
             put(&mut d.services, |it| it.id, entity(service), gone);
@@ -208,8 +230,23 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
             let route = (shape.is_multiple_of(2)).then(|| json!({ "id": id(u128::from(shape % 3)) }));
             let consumer = (shape.is_multiple_of(3)).then(|| json!({ "id": id(u128::from(shape % 2)) }));
             let config = json!({ "status_code": 500 + u32::from(shape) });
-            let plugin = json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer, "config": config });
+            let plugin = if shape % 5 == 4 {
+                json!({ "id": own, "name": "prometheus", "route": route, "protocols": ["http", "tcp", "udp"] })
+            } else {
+                json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer, "config": config })
+            };
             put(&mut d.plugins, |it| it.id, entity(plugin), gone);
+        }
+        5 => {
+            let (protocols, criterion, value) = match shape % 4 {
+                0 => (json!(["tcp"]), "destinations", json!([{ "port": shape / 4 % 4 }])),
+                1 => (json!(["tcp", "udp"]), "destinations", json!([{ "port": shape / 4 % 4 }])),
+                2 => (json!(["tls"]), "snis", json!(["a.test"])),
+                _ => (json!(["tls_passthrough"]), "snis", json!(["*.test"])),
+            };
+            let service = (shape % 3 < 2).then(|| json!({ "id": id(u128::from(shape % 2)) }));
+            let route = json!({ "id": own, "protocols": protocols, criterion: value, "tags": [shape.to_string()], "service": service });
+            put(&mut d.routes, |it| it.id, entity(route), gone);
         }
         _ => {
             let consumer = json!({ "id": own, "username": format!("{n}-{shape}") });
@@ -221,7 +258,7 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
 proptest::proptest! {
     #[test]
     fn what_is_used_again_is_what_would_have_been_compiled(
-        changes in proptest::collection::vec((0u8..6, 0u128..4, 0u8..30, proptest::bool::weighted(0.2)), 1..40)
+        changes in proptest::collection::vec((0u8..7, 0u128..4, 0u8..30, proptest::bool::weighted(0.2)), 1..40)
     ) {
         let lasting = compiler();
         let mut document = Document::default();
@@ -301,4 +338,34 @@ fn what_was_refused_is_refused_again() {
     let first = refused(&document);
     assert!(first.is_some());
     assert_eq!(refused(&document), first);
+}
+
+#[test]
+fn a_change_of_one_stream_route_compiles_that_route() {
+    let compiler = compiler();
+    let mut document = Document::default();
+    let route = |number: u128, port: u16, tags: Json| -> Arc<entity::Route> {
+        entity(json!({
+            "id": id(number), "protocols": ["tcp"], "destinations": [{ "port": port }], "service": { "id": id(9) },
+            "tags": tags,
+        }))
+    };
+    document.upstreams.push(entity(json!({ "id": id(1), "name": "u" })));
+    document.targets.push(entity(json!({ "id": id(2), "upstream": { "id": id(1) }, "target": "t.test:1" })));
+    document.services.push(entity(json!({ "id": id(9), "host": "u", "protocol": "tcp" })));
+    document.routes = vec![route(3, 1, Json::Null), route(4, 2, Json::Null)];
+    let mut compile = |change: &dyn Fn(&mut Document)| {
+        change(&mut document);
+        compiler.compile(&document).unwrap().streams
+    };
+    let first = compile(&|_| {});
+    let second = compile(&|document| document.routes[1] = route(4, 2, json!(["new"])));
+    assert!(Arc::ptr_eq(&first.routes[0], &second.routes[0]));
+    assert_eq!(second.routes[1].entity.tags, Some(vec!["new".to_owned()]));
+    assert!(Arc::ptr_eq(&first.router, &second.router), "it asks for what it asked for");
+    let third = compile(&|document| document.routes[1] = route(4, 3, Json::Null));
+    assert!(!Arc::ptr_eq(&second.router, &third.router));
+    let target = json!({ "id": id(2), "upstream": { "id": id(1) }, "target": "t.test:2" });
+    let fourth = compile(&|document| document.targets[0] = entity(target.clone()));
+    assert!(!Arc::ptr_eq(&third.routes[0], &fourth.routes[0]), "its service leads elsewhere");
 }

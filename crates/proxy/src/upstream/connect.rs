@@ -5,14 +5,16 @@ use super::health::Outcome;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
 use crate::io::Io;
+use crate::socket::Socket;
 use crate::wire::Wire;
 use crate::worker::Worker;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -54,16 +56,38 @@ async fn open(
     server_name: Option<&str>,
     trying: &Cell<Option<SocketAddr>>,
 ) -> Result<Io, Failure> {
-    let tcp = open_tcp(worker, endpoint, trying).await?;
-    let Some(config) = &endpoint.tls else { return Ok(Io::Tcp(tcp)) };
+    let socket = open_socket(worker, endpoint, trying).await?;
+    match &endpoint.tls {
+        Some(config) => {
+            let secured = secure(socket, config, endpoint, server_name).await;
+            secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
+        }
+        None => Ok(Io::Plain(socket)),
+    }
+}
+
+/// Speaks TLS over an open connection.
+pub(crate) async fn secure(
+    socket: Socket,
+    config: &Arc<rustls::ClientConfig>,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+) -> Result<Io, Failure> {
     let name = server_name.unwrap_or(&endpoint.host).to_owned();
     let name = ServerName::try_from(name).map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    match TlsConnector::from(config.clone()).connect(name, tcp).await {
-        Ok(tls) => Ok(Io::TlsClient(Box::new(tls))),
-        Err(error) => {
-            endpoint.met(trying.get(), Outcome::TcpFailure);
-            Err(Failure::Connect(error))
-        }
+    let tls = TlsConnector::from(config.clone()).connect(name, socket).await.map_err(Failure::Connect)?;
+    Ok(Io::TlsClient(Box::new(tls)))
+}
+
+/// Connects without TLS.
+pub(crate) async fn open_socket(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    trying: &Cell<Option<SocketAddr>>,
+) -> Result<Socket, Failure> {
+    match &endpoint.unix {
+        Some(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(Failure::Connect),
+        None => open_tcp(worker, endpoint, trying).await.map(Socket::Tcp),
     }
 }
 

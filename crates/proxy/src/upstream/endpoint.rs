@@ -4,6 +4,7 @@ use super::health::{Outcome, Watch};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::Protocol;
 
@@ -14,6 +15,8 @@ pub(crate) struct Endpoint {
     pub(crate) host: Box<str>,
     /// Set where the host is an address, so that no name is resolved.
     pub(crate) ip: Option<IpAddr>,
+    /// Set where the host is a Unix socket, which has no port.
+    pub(crate) unix: Option<Box<Path>>,
     pub(crate) port: u16,
     /// The `Host` header it gets when the client's is not preserved.
     pub(crate) authority: Box<str>,
@@ -30,6 +33,7 @@ impl Endpoint {
         host_header: Option<&str>,
         tls: Option<(Arc<rustls::ClientConfig>, &str)>,
     ) -> Self {
+        let unix = host.strip_prefix("unix:");
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let authority = host_header.map_or_else(|| authority(protocol, host, port), str::to_owned);
         let profile = tls.as_ref().map(|(_, profile)| *profile);
@@ -37,6 +41,7 @@ impl Endpoint {
             id: ids.get(host, port, profile),
             host: bare.into(),
             ip: bare.parse().ok(),
+            unix: unix.map(|path| Path::new(path).into()),
             port,
             authority: authority.into(),
             tls: tls.map(|(config, _)| config),
@@ -70,8 +75,11 @@ impl Endpoint {
     }
 }
 
-/// `host`, or `host:port` where the port is not the scheme's own.
+/// `host`, or `host:port` where the port is not the scheme's own; `localhost` for a Unix socket, as nginx has it.
 pub(crate) fn authority(protocol: Protocol, host: &str, port: u16) -> String {
+    if host.starts_with("unix:") {
+        return "localhost".to_owned();
+    }
     let default = if matches!(protocol, Protocol::Https | Protocol::Grpcs) { 443 } else { 80 };
     let mut text = host.to_owned();
     if port != default {

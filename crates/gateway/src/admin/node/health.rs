@@ -83,11 +83,13 @@ async fn standings(control: &Arc<Control>, upstream: &Upstream, targets: Vec<Arc
 }
 
 fn host_port(target: &Target) -> (&str, u16) {
-    let (host, port) = target.target.rsplit_once(':').unwrap_or((&target.target, ""));
-    (host, port.parse().unwrap_or(Target::DEFAULT_PORT))
+    target.host_and_port().unwrap_or((&target.target, Target::DEFAULT_PORT))
 }
 
 async fn places(control: &Control, target: &Target, used: bool) -> (String, Vec<Place>) {
+    if target.is_socket() {
+        return Default::default();
+    }
     let (host, port) = host_port(target);
     let found = match control.resolve(host).await {
         Ok(found) => found,
@@ -117,12 +119,16 @@ impl Standing {
         match self.addresses.iter().map(|place| place.healthy).max() {
             Some(Some(healthy)) => word(healthy),
             Some(None) => OFF,
+            None if self.target.is_socket() => OFF,
             None => DNS_ERROR,
         }
     }
 
     /// The weight of all addresses, and of those that are unhealthy.
     fn weights(&self) -> (u64, u64) {
+        if self.target.is_socket() {
+            return (self.target.weight.into(), 0);
+        }
         let weight = |place: &Place| u64::from(place.weight);
         let unhealthy = self.addresses.iter().filter(|place| place.healthy == Some(false));
         (self.addresses.iter().map(weight).sum(), unhealthy.map(weight).sum())

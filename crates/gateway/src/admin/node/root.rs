@@ -1,7 +1,7 @@
 //! `GET /`: what tools ask first, to learn what they are talking to.
 use crate::admin::answer::json_answer;
 use crate::control::Control;
-use crate::settings::{Database, Listen, Listeners, Settings};
+use crate::settings::{Database, Listen};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_proxy::plugins::PLUGINS;
+use weir_proxy::{Address, Listening, Traffic};
 
 /// The version of Kong whose API is spoken here: by it tools decide what to send.
 pub(super) const KONG_VERSION: &str = "3.9.1";
@@ -72,14 +73,14 @@ fn configuration(control: &Control) -> Value {
         "plugins": settings.plugins,
         "loaded_plugins": names.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect::<Value>(),
         "nginx_worker_processes": settings.workers.0.to_string(),
-        "proxy_listen": texts(&settings.proxy_listen),
-        "admin_listen": texts(&settings.admin_listen),
-        "status_listen": texts(&settings.status_listen),
-        "stream_listen": ["off"],
-        "proxy_listeners": proxy_listeners(control, settings),
-        "admin_listeners": listeners(&settings.admin_listen),
-        "status_listeners": listeners(&settings.status_listen),
-        "stream_listeners": [],
+        "proxy_listen": texts(&settings.proxy_listen.0),
+        "admin_listen": texts(&settings.admin_listen.0),
+        "status_listen": texts(&settings.status_listen.0),
+        "stream_listen": texts(&settings.stream_listen.0),
+        "proxy_listeners": bound(&settings.proxy_listen.0, control.http_listeners()),
+        "admin_listeners": settings.admin_listen.0.iter().map(http_listener).collect::<Vec<_>>(),
+        "status_listeners": settings.status_listen.0.iter().map(http_listener).collect::<Vec<_>>(),
+        "stream_listeners": bound(&settings.stream_listen.0, control.stream_listeners()),
     })
 }
 
@@ -96,44 +97,48 @@ fn kept_in(control: &Control) -> String {
     control.settings().database.unwrap_or(otherwise).to_string()
 }
 
-fn texts(listeners: &Listeners) -> Vec<String> {
-    if listeners.0.is_empty() {
+fn texts(listeners: &[Listen]) -> Vec<String> {
+    if listeners.is_empty() {
         return vec!["off".to_owned()];
     }
-    listeners.0.iter().map(text).collect()
-}
-
-fn text(listen: &Listen) -> String {
-    let flag = |set: bool, name: &str| if set { format!(" {name}") } else { String::new() };
-    let backlog = listen.backlog.map(|size| format!(" backlog={size}")).unwrap_or_default();
-    format!("{}{}{}{backlog}", listen.address, flag(listen.ssl, "ssl"), flag(listen.http2, "http2"))
+    listeners.iter().map(ToString::to_string).collect()
 }
 
 /// Where the proxy really listens, also where the system chose the port.
-fn proxy_listeners(control: &Control, settings: &Settings) -> Vec<Value> {
-    let (plain, tls) = control.addresses();
-    let (mut plain, mut tls) = (plain.into_iter(), tls.into_iter());
-    let mut bound = |listen: &Listen| {
-        let address = if listen.ssl { tls.next() } else { plain.next() };
-        Listen { address: address.unwrap_or(listen.address), ..*listen }
-    };
-    settings.proxy_listen.0.iter().map(|listen| listener(&bound(listen))).collect()
+fn bound<'l>(asked: &[Listen], listening: impl Iterator<Item = &'l Listening>) -> Vec<Value> {
+    let listeners = asked.iter().zip(listening).map(|(listen, listening)| {
+        let listen = Listen { address: listening.address.clone(), ..listen.clone() };
+        if listening.traffic == Traffic::Http { http_listener(&listen) } else { stream_listener(&listen) }
+    });
+    listeners.collect()
 }
 
-fn listeners(listeners: &Listeners) -> Vec<Value> {
-    listeners.0.iter().map(listener).collect()
+fn http_listener(listen: &Listen) -> Value {
+    let mut listener = listener(listen);
+    listener["http2"] = listen.http2.into();
+    listener["deferred"] = false.into();
+    listener
 }
 
+fn stream_listener(listen: &Listen) -> Value {
+    let mut listener = listener(listen);
+    listener["udp"] = listen.udp.into();
+    listener
+}
+
+/// A Unix socket has a path in place of an address, and no port.
 fn listener(listen: &Listen) -> Value {
+    let ip = match &listen.address {
+        Address::Ip(address) => address.ip().to_string(),
+        unix => unix.to_string(),
+    };
     json!({
-        "listener": text(listen),
-        "ip": listen.address.ip(),
-        "port": listen.address.port(),
+        "listener": listen.to_string(),
+        "ip": ip,
+        "port": listen.address.ip().map(|address| address.port()),
         "ssl": listen.ssl,
-        "http2": listen.http2,
-        "proxy_protocol": false,
+        "proxy_protocol": listen.proxy_protocol,
         "bind": false,
-        "deferred": false,
         "reuseport": false,
         "backlog=%d+": listen.backlog.is_some(),
     })

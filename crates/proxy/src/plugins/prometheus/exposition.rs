@@ -1,6 +1,7 @@
 //! The text that Prometheus scrapes (exposition format 0.0.4).
 
-use super::series::{Histogram, Key, Latencies, Registry, Summed};
+use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
+use super::sessions;
 use crate::plugin::{Document, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -13,6 +14,8 @@ pub struct NodeFacts<'a> {
     pub version: &'a str,
     /// The clients' connections.
     pub connections: Connections,
+    /// The same of streams, where there are listeners for any.
+    pub streams: Option<Connections>,
     /// Requests since the start.
     pub total_requests: u64,
     /// Whether the configuration's store can be reached.
@@ -38,6 +41,13 @@ pub struct Connections {
     pub writing: u64,
     /// Of the open ones, those that wait for their next request.
     pub waiting: u64,
+}
+
+impl Connections {
+    /// So many accepted since the start, and so many open now.
+    pub fn of(accepted: u64, active: usize) -> Self {
+        Self { accepted, handled: accepted, active: active as u64, ..Self::default() }
+    }
 }
 
 /// One address of an upstream's target.
@@ -85,11 +95,14 @@ const fn milliseconds<const N: usize>(mut bounds: [u64; N]) -> [u64; N] {
 
 /// Everything there is to scrape. Takes its time: not for a worker's thread, and no worker waits for it.
 pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
-    let totals = Totals::of(&retained.get::<Registry>(), node.document, &Names::of(node.document));
+    let names = Names::of(node.document);
+    let totals = Totals::of(&retained.get::<Registry>(), node.document, &names);
+    let of_streams = Totals::of(&retained.get::<Sessions>().0, node.document, &names);
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
     write_requests(&mut text, &totals);
-    write_bandwidth(&mut text, &totals);
+    sessions::write(&mut text, &of_streams);
+    write_bandwidth(&mut text, &[&totals, &of_streams]);
     write_latencies(&mut text, &totals);
     if tells_health(node.document) {
         write_health(&mut text, node.targets);
@@ -210,7 +223,19 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     text.metric("kong_datastore_reachable", "gauge", "Whether the store of the configuration can be reached");
     text.line(format_args!("kong_datastore_reachable {}", u8::from(node.datastore_reachable)));
     text.metric("kong_nginx_connections_total", "gauge", "Client connections by state");
-    let Connections { accepted, handled, active, reading, writing, waiting } = node.connections;
+    write_connections(text, &id, "http", node.connections);
+    if let Some(streams) = node.streams {
+        write_connections(text, &id, "stream", streams);
+    }
+    text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
+    let requests = node.total_requests;
+    text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
+    text.metric("kong_node_info", "gauge", "The node's id and version");
+    text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
+}
+
+fn write_connections(text: &mut Text, id: &str, subsystem: &str, connections: Connections) {
+    let Connections { accepted, handled, active, reading, writing, waiting } = connections;
     let states = [
         ("accepted", accepted),
         ("active", active),
@@ -220,14 +245,9 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
         ("writing", writing),
     ];
     for (state, count) in states {
-        let labels = format_args!("node_id=\"{id}\",subsystem=\"http\",state=\"{state}\"");
+        let labels = format_args!("node_id=\"{id}\",subsystem=\"{subsystem}\",state=\"{state}\"");
         text.line(format_args!("kong_nginx_connections_total{{{labels}}} {count}"));
     }
-    text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
-    let requests = node.total_requests;
-    text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
-    text.metric("kong_node_info", "gauge", "The node's id and version");
-    text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
 }
 
 fn write_requests(text: &mut Text, totals: &Totals) {
@@ -245,12 +265,13 @@ fn write_requests(text: &mut Text, totals: &Totals) {
     }
 }
 
-fn write_bandwidth(text: &mut Text, totals: &Totals) {
-    if totals.0.values().all(|total| total.ingress + total.egress == 0) {
+fn write_bandwidth(text: &mut Text, totals: &[&Totals]) {
+    let totals = || totals.iter().flat_map(|totals| &totals.0);
+    if totals().all(|(_, total)| total.ingress + total.egress == 0) {
         return;
     }
     text.metric("kong_bandwidth_bytes", "counter", "Bytes by service, route, direction and consumer");
-    for (Labels { service, route, consumer }, total) in &totals.0 {
+    for (Labels { service, route, consumer }, total) in totals() {
         for (direction, bytes) in [("ingress", total.ingress), ("egress", total.egress)] {
             if bytes > 0 {
                 text.line(format_args!(

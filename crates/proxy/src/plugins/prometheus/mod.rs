@@ -27,10 +27,14 @@
 //! | `bandwidth_metrics` | `kong_bandwidth_bytes` | `service`, `route`, `direction`, `workspace`, `consumer` |
 //! | `latency_metrics` | `kong_kong_latency_ms`, `kong_upstream_latency_ms`, `kong_request_latency_ms` | `service`, `route`, `workspace` |
 //! | `latency_metrics` | `weir_request_duration_microseconds` | `service`, `route`, `phase` |
+//! | `status_code_metrics` | `kong_stream_sessions_total` | `service`, `route`, `code`, `source`, `workspace` |
+//! | `latency_metrics` | `kong_session_duration_ms` | `service`, `route`, `workspace` |
 //! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
 //!
 //! `consumer` is empty unless `per_consumer` is set. `source` is `service` for responses of the upstream, `kong` for
-//! those of the gateway. Requests that matched no route are in `kong_nginx_requests_total` alone.
+//! those of the gateway. Sessions of stream listeners are counted where `protocols` names one of tcp, tls,
+//! tls_passthrough and udp, with nginx's status for `code`; their bytes are in `kong_bandwidth_bytes`. Requests that
+//! matched no route are in `kong_nginx_requests_total` alone.
 //!
 //! The phases are `gateway` (from the request's head to the moment the upstream is asked, or to the end if it is not),
 //! `upstream` (from then to the head of its response) and `total` (to the last byte). Their buckets end at 10, 25, 50,
@@ -42,12 +46,13 @@
 mod apisix;
 mod exposition;
 mod series;
+mod sessions;
 
 pub use apisix::apisix_exposition;
 pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 
-use crate::plugin::{Build, Define, Exchange, Hooks, Record};
-use series::{Key, Latencies, Registry};
+use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session};
+use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,6 +86,7 @@ pub(super) struct Config {
 pub(super) struct Prometheus {
     config: Config,
     registry: Arc<Registry>,
+    sessions: Arc<Sessions>,
 }
 
 impl Define for Prometheus {
@@ -90,7 +96,7 @@ impl Define for Prometheus {
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
-        Ok(Self { config, registry: build.retained.get() })
+        Ok(Self { config, registry: build.retained.get(), sessions: build.retained.get() })
     }
 }
 
@@ -115,6 +121,23 @@ impl Hooks for Prometheus {
         if self.config.latency_metrics {
             self.registry.with(Key { consumer: None, ..key }, |series| observe(series.latencies(), exchange));
         }
+    }
+
+    fn session(&self, session: &Session) {
+        let Some((route, service)) = session.route() else { return };
+        self.sessions.0.with(Key { service, route, consumer: None }, |series| {
+            if self.config.status_code_metrics {
+                series.requests.add(session.status, session.source);
+            }
+            if self.config.bandwidth_metrics {
+                series.ingress.add(session.received);
+                series.egress.add(session.sent);
+            }
+            if self.config.latency_metrics {
+                let duration = microseconds(session.duration());
+                series.latencies().request.observe(&exposition::UPSTREAM_BOUNDS, duration);
+            }
+        });
     }
 }
 

@@ -176,6 +176,10 @@ impl Default for Registry {
     }
 }
 
+/// The series of sessions, which are counted as requests are and shown by other names.
+#[derive(Default)]
+pub(super) struct Sessions(pub(super) Registry);
+
 type OwnSeries = HashMap<(u64, Key), Arc<Series>, foldhash::fast::RandomState>;
 
 thread_local! {

@@ -45,6 +45,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         node_id: "the-node",
         version: "3.9.1",
         connections,
+        streams: None,
         total_requests: 42,
         datastore_reachable: true,
         document: &gateway.document,

@@ -3,6 +3,7 @@
 use super::ring::hash;
 use crate::exchange::Exchange;
 use crate::plugins::form;
+use std::net::IpAddr;
 use uuid::Uuid;
 use weir_http1::Headers;
 use weir_model::entity::{HashOn, Upstream};
@@ -40,6 +41,12 @@ impl Inputs {
     /// The hash of the first of these that the request has. None has the request take the next turn.
     pub(super) fn key(&self, exchange: &Exchange) -> Option<Key> {
         self.0.iter().find_map(|input| input.key(exchange))
+    }
+
+    /// The hash of a client's address, where that is an input.
+    pub(super) fn of_address(&self, client: IpAddr) -> Option<u64> {
+        let asked = self.0.iter().any(|input| matches!(input, Input::Ip));
+        asked.then(|| hash(client.to_string().as_bytes()))
     }
 }
 

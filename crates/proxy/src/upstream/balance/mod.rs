@@ -14,6 +14,7 @@ use super::health::Vitals;
 use crate::exchange::Exchange;
 use key::Inputs;
 use ring::Ring;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -106,6 +107,14 @@ impl Balancer {
     pub(crate) fn key(&self, exchange: &Exchange) -> Option<Key> {
         match &self.choice {
             Choice::Hash(hash) => hash.0.key(exchange),
+            _ => None,
+        }
+    }
+
+    /// What of a session is hashed, if anything is: it has an address and nothing else.
+    pub(crate) fn session_hash(&self, client: IpAddr) -> Option<u64> {
+        match &self.choice {
+            Choice::Hash(hash) => hash.0.of_address(client),
             _ => None,
         }
     }

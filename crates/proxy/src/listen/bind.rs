@@ -1,0 +1,90 @@
+//! Opening listeners.
+
+use super::{Address, Listen, UnixFile};
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub enum Listener {
+    /// For TCP.
+    Tcp(TcpListener),
+    /// For connections from this machine.
+    Unix(UnixListener),
+}
+
+/// A listener, and the file that goes with it when it is closed.
+#[derive(Debug)]
+pub struct Bound {
+    /// The socket.
+    pub listener: Listener,
+    /// Of a Unix socket.
+    pub file: Option<UnixFile>,
+}
+
+impl Bound {
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> io::Result<Address> {
+        match (&self.listener, &self.file) {
+            (Listener::Unix(_), Some(file)) => Ok(Address::Unix(file.path().into())),
+            (Listener::Unix(unix), None) => {
+                let address = unix.local_addr()?;
+                Ok(Address::Unix(address.as_pathname().unwrap_or(Path::new("")).into()))
+            }
+            (Listener::Tcp(tcp), _) => tcp.local_addr().map(Address::Ip),
+        }
+    }
+}
+
+/// Listens for connections. The socket is not blocking.
+pub fn bind(listen: &Listen) -> io::Result<Bound> {
+    let backlog = listen.backlog.try_into().unwrap_or(i32::MAX);
+    match &listen.address {
+        Address::Ip(address) => {
+            let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            only_v6(&socket, address.is_ipv6())?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&(*address).into())?;
+            socket.listen(backlog)?;
+            Ok(Bound { listener: Listener::Tcp(socket.into()), file: None })
+        }
+        Address::Unix(path) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.set_nonblocking(true)?;
+            let file = UnixFile::create(path, listen.mode, |place| {
+                socket.bind(&SockAddr::unix(place)?)?;
+                socket.listen(backlog)
+            })?;
+            Ok(Bound { listener: Listener::Unix(socket.into()), file: Some(file) })
+        }
+    }
+}
+
+/// One socket for datagrams for each worker: the system spreads clients over them, and keeps each with one.
+pub(crate) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
+    let Address::Ip(address) = address else {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "datagrams come over IP alone"));
+    };
+    let mut sockets = Vec::with_capacity(workers);
+    let mut address = *address;
+    for _ in 0..workers {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        sockopt::set_socket_reuseport(&socket, true)?;
+        only_v6(&socket, address.is_ipv6())?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        let socket = UdpSocket::from(socket);
+        address = socket.local_addr()?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn only_v6(socket: &Socket, is_v6: bool) -> io::Result<()> {
+    if is_v6 { socket.set_only_v6(true) } else { Ok(()) }
+}

@@ -1,0 +1,126 @@
+//! The file of a Unix socket: put in place at once with its mode, never over anything in use, and removed by its owner
+//! alone.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The file of a socket that this process listens on; dropping it removes the file.
+#[derive(Debug)]
+pub struct UnixFile {
+    path: PathBuf,
+    /// Device and inode: by the time of the removal the path may be another's.
+    identity: (u64, u64),
+}
+
+impl UnixFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has a socket bound beside the path, and moves it there once it has its mode and is listened on: nobody finds it
+    /// missing, or open to more than it should be.
+    pub(super) fn create(
+        path: &Path,
+        mode: u32,
+        bind: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        refuse_unless_free(path)?;
+        let mut beside = OsString::from(path);
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        // Of a process of this number that was killed between the two steps.
+        remove_socket(&beside)?;
+        bind(&beside)?;
+        let placed = fs::set_permissions(&beside, fs::Permissions::from_mode(mode))
+            .and_then(|()| fs::symlink_metadata(&beside))
+            .and_then(|found| fs::rename(&beside, path).map(|()| found));
+        match placed {
+            Ok(found) => Ok(Self { path: path.to_owned(), identity: (found.dev(), found.ino()) }),
+            Err(error) => {
+                let _ = fs::remove_file(&beside);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for UnixFile {
+    fn drop(&mut self) {
+        let own = |found: fs::Metadata| (found.dev(), found.ino()) == self.identity;
+        if fs::symlink_metadata(&self.path).is_ok_and(own) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A socket that nobody listens on was left by a process that was killed; anything else is not ours to replace.
+fn refuse_unless_free(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is beside it")),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, UnixFile)> {
+        let mut listener = None;
+        let file = UnixFile::create(path, mode, |place| {
+            listener = Some(UnixListener::bind(place)?);
+            Ok(())
+        })?;
+        Ok((listener.unwrap(), file))
+    }
+
+    #[test]
+    fn a_socket_has_its_mode_and_is_gone_with_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let (_listener, file) = listen(&path, 0o640).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(file);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_what_nobody_listens_on_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let (listener, file) = listen(&path, 0o666).unwrap();
+        assert_eq!(listen(&path, 0o666).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        let (_second, second) = listen(&path, 0o666).unwrap();
+        drop(file);
+        assert!(path.exists(), "the first owner removed the second's socket");
+        drop(second);
+        fs::write(&path, "kept").unwrap();
+        assert_eq!(listen(&path, 0o666).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+    }
+}

@@ -1,0 +1,38 @@
+//! The stream routes of a document.
+
+use super::compile::Compilation;
+use super::last::{LastParts, Plugins};
+use super::services::Services;
+use crate::stream::{StreamRoute, StreamRouter, Streams};
+use std::sync::Arc;
+use weir_model::entity::Route;
+
+impl Compilation<'_> {
+    /// With what is unchanged of the last.
+    pub(super) fn streams(&self, last: &LastParts, services: &Services, plugins: &Arc<Plugins>) -> Streams {
+        let served: Vec<&Arc<Route>> = self.served(services).filter(|route| is_stream(route)).collect();
+        let router = last.stream_router(&served).unwrap_or_else(|| {
+            let routes: Vec<&Route> = served.iter().map(|route| &***route).collect();
+            Arc::new(StreamRouter::build(&routes))
+        });
+        let mut known = last.stream_routes(plugins);
+        let compiled = served.into_iter().map(|route| {
+            let service = route.service.and_then(|id| services.get(id));
+            known.take(route, service).unwrap_or_else(|| {
+                Arc::new(StreamRoute {
+                    entity: route.clone(),
+                    service: service.cloned(),
+                    chain: plugins.scopes.chain(Some(route.id), route.service),
+                })
+            })
+        });
+        let routes: Vec<Arc<StreamRoute>> = compiled.collect();
+        let any_passthrough = routes.iter().any(|route| route.is_passthrough());
+        Streams { router, routes, any_passthrough }
+    }
+}
+
+/// Protocols of one route come from one family.
+fn is_stream(route: &Route) -> bool {
+    route.protocols.iter().any(|protocol| protocol.is_stream())
+}

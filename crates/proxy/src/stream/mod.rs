@@ -1,0 +1,256 @@
+//! Layer 4: connections and datagrams that are passed on as they are.
+//!
+//! ```text
+//! connection ─► PROXY header ─► TLS: its name, or all of it ─► route ─► connect ─► relay ─► log
+//! ```
+//! A session holds the route that it began with, not the snapshot: it may last for days.
+
+mod hello;
+mod pipe;
+mod relay;
+mod router;
+mod session;
+mod udp;
+mod upstream;
+
+pub use pipe::MOST_PIPES;
+pub(crate) use pipe::Pipes;
+pub(crate) use router::{Query, StreamRouter, Transport};
+pub use session::Session;
+pub(crate) use udp::receive;
+
+use crate::answer::Failure;
+use crate::chain::Chain;
+use crate::connection::Leave;
+use crate::io::Io;
+use crate::listen::Accepted;
+use crate::plugin::Admission;
+use crate::proxy_protocol;
+use crate::snapshot::CompiledService;
+use crate::socket::Socket;
+use crate::worker::{Load, Worker};
+use hello::NoHello;
+use relay::{Ended, Relay};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use weir_model::entity::{Protocol, Route};
+
+/// The stream routes of a snapshot.
+#[derive(Default)]
+pub(crate) struct Streams {
+    pub(crate) router: Arc<StreamRouter>,
+    pub(crate) routes: Vec<Arc<StreamRoute>>,
+    /// Whether a hello must be looked at before a handshake.
+    pub(crate) any_passthrough: bool,
+}
+
+/// A stream route, its service and its plugins.
+pub(crate) struct StreamRoute {
+    pub(crate) entity: Arc<Route>,
+    pub(crate) service: Option<Arc<CompiledService>>,
+    pub(crate) chain: Chain,
+}
+
+impl StreamRoute {
+    /// Whether TLS passes through, not decrypted.
+    pub(crate) fn is_passthrough(&self) -> bool {
+        self.entity.protocols.contains(&Protocol::TlsPassthrough)
+    }
+
+    /// How long neither side may say anything. nginx has one time for both directions, and Kong gives it the longer.
+    fn idle_timeout(&self) -> Duration {
+        let service = self.service.as_ref().map(|service| &service.entity);
+        let longer = service.map_or(60_000, |service| service.read_timeout.max(service.write_timeout));
+        Duration::from_millis(longer.into())
+    }
+}
+
+/// Why a session came to nothing.
+#[derive(Debug)]
+enum Refusal {
+    /// Its header was refused, and that is logged.
+    Header,
+    /// The TLS handshake did not begin.
+    Hello(NoHello),
+    /// The TLS handshake failed.
+    Handshake(io::Error),
+    /// The TLS handshake took too long.
+    Late,
+    /// No route matched.
+    NoRoute,
+    /// A plugin did not admit it.
+    NotAdmitted,
+    /// The upstream was not reached.
+    Upstream(Failure),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::Header => f.write_str("the PROXY protocol header was refused"),
+            Refusal::Hello(hello) => hello.fmt(f),
+            Refusal::Handshake(error) => write!(f, "the TLS handshake with the client failed: {error}"),
+            Refusal::Late => f.write_str("the client did not complete its TLS handshake in time"),
+            Refusal::NoRoute => f.write_str("no stream route matched"),
+            Refusal::NotAdmitted => f.write_str("a plugin did not admit it"),
+            Refusal::Upstream(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl Refusal {
+    /// As nginx numbers it.
+    fn status(&self) -> u16 {
+        match self {
+            Refusal::Header | Refusal::Hello(_) => 400,
+            Refusal::NotAdmitted => 403,
+            Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute => 500,
+            Refusal::Upstream(Failure::NoService) => 500,
+            Refusal::Upstream(_) => 502,
+        }
+    }
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    let _leave = Leave::enlisted(&worker).await;
+    worker.count_connection();
+    let _counted = Counted::new(&worker);
+    let transport = if accepted.listener.tls { Transport::Tls } else { Transport::Tcp };
+    let mut session = Session::new(accepted.peer, accepted.local, transport);
+    // Boxed, so that a session has no room for what only its beginning needs.
+    let begun = Box::pin(begin(&worker, accepted, &mut session)).await;
+    match begun {
+        Ok((downstream, (upstream, lease), route)) => {
+            let mut relay = Relay::new(downstream, upstream, &worker.pipes);
+            let ended = relay.run(route.idle_timeout()).await;
+            (session.received, session.sent) = (relay.up.moved, relay.down.moved);
+            drop((relay, lease));
+            session.served();
+            tell_end(&session, &ended);
+        }
+        Err(refusal) => refuse(&worker, &mut session, &refusal),
+    }
+    finish(&worker, session);
+}
+
+/// Counts a session for as long as it lasts. Only this worker writes.
+struct Counted<'w>(&'w Worker);
+
+impl<'w> Counted<'w> {
+    fn new(worker: &'w Worker) -> Self {
+        let Load { sessions, sessions_accepted, .. } = worker.load();
+        sessions.store(sessions.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        sessions_accepted.store(sessions_accepted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Self(worker)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let sessions = &self.0.load().sessions;
+        sessions.store(sessions.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+}
+
+fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
+    session.status = refusal.status();
+    // Of these two it is said elsewhere.
+    if !matches!(refusal, Refusal::Header | Refusal::NotAdmitted) && worker.may_warn() {
+        tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");
+    }
+}
+
+fn tell_end(session: &Session, ended: &Ended) {
+    match ended {
+        Ended::Closed => {}
+        Ended::Idle => {
+            tracing::info!(client = %session.client, local = %session.local, "a session was idle for too long");
+        }
+        Ended::Broken(error) => {
+            tracing::debug!(client = %session.client, local = %session.local, "a session broke off: {error}");
+        }
+    }
+}
+
+/// After the last byte: logs and counts.
+fn finish(worker: &Worker, mut session: Session) {
+    session.finish();
+    if let Some(route) = &session.route {
+        route.chain.session(&session);
+    }
+    if worker.session_log.is_on() {
+        worker.session_log.write_session(&session.record());
+    }
+}
+
+/// Everything before the first byte is passed on.
+async fn begin(
+    worker: &Worker,
+    accepted: Accepted,
+    session: &mut Session,
+) -> Result<(Io, upstream::Opened, Arc<StreamRoute>), Refusal> {
+    let tls = accepted.listener.tls;
+    let opened = proxy_protocol::open(worker, accepted).await;
+    let (socket, client) = opened.map_err(|_| Refusal::Header)?;
+    if let Some(client) = client {
+        session.on_behalf_of(client);
+    }
+    let downstream = if tls {
+        accept_tls(worker, socket, session).await?
+    } else {
+        take_route(worker, session)?;
+        Io::Plain(socket)
+    };
+    let route = session.route.clone().ok_or(Refusal::NoRoute)?;
+    admit(&route, session)?;
+    let upstream = upstream::connect(worker, &route, session).await.map_err(Refusal::Upstream)?;
+    Ok((downstream, upstream, route))
+}
+
+fn admit(route: &StreamRoute, session: &Session) -> Result<(), Refusal> {
+    match route.chain.preread(session) {
+        Admission::Admit => Ok(()),
+        Admission::Refuse => Err(Refusal::NotAdmitted),
+    }
+}
+
+/// Ends the client's TLS here, or finds that it is to pass through; either way with a route.
+async fn accept_tls(worker: &Worker, mut socket: Socket, session: &mut Session) -> Result<Io, Refusal> {
+    let patience = worker.options.client_header_timeout;
+    if worker.snapshot().streams.any_passthrough {
+        let named = timeout(patience, hello::server_name(&mut socket)).await.map_err(|_| Refusal::Late)?;
+        session.sni = named.map_err(Refusal::Hello)?;
+        if take_route(worker, session)?.is_passthrough() {
+            return Ok(Io::Plain(socket));
+        }
+    }
+    let accepting = TlsAcceptor::from(worker.node.stream_tls.clone()).accept(socket);
+    let accepted = timeout(patience, accepting).await.map_err(|_| Refusal::Late)?;
+    let stream = accepted.map_err(Refusal::Handshake)?;
+    if session.route.is_none() {
+        session.sni = stream.get_ref().1.server_name().map(str::to_ascii_lowercase);
+        take_route(worker, session)?;
+    }
+    Ok(Io::TlsServer(Box::new(stream)))
+}
+
+/// Finds the session's route by the configuration that is in force now.
+fn take_route(worker: &Worker, session: &mut Session) -> Result<Arc<StreamRoute>, Refusal> {
+    let query = Query {
+        transport: session.transport,
+        source: session.client,
+        destination: session.local,
+        sni: session.sni.as_deref(),
+    };
+    let snapshot = worker.snapshot();
+    let found = snapshot.streams.router.find(&query).ok_or(Refusal::NoRoute)?;
+    let route = snapshot.streams.routes[found as usize].clone();
+    session.route = Some(route.clone());
+    Ok(route)
+}

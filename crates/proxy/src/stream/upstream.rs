@@ -1,0 +1,125 @@
+//! Reaching the upstream of a session.
+
+use super::StreamRoute;
+use super::session::Session;
+use crate::answer::Failure;
+use crate::head::without_port;
+use crate::io::Io;
+use crate::proxy_protocol::{self, Addresses, Form};
+use crate::snapshot::{CompiledService, Destination};
+use crate::socket::Socket;
+use crate::upstream::balance::{Asking, Lease, Pick};
+use crate::upstream::connect::{open_socket, secure};
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::health::Outcome;
+use crate::worker::Worker;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use weir_model::entity::{Protocol, ProxyProtocol};
+
+/// The connection to a target, and the target's being busy with it, where that is measured.
+pub(super) type Opened = (Io, Option<Lease>);
+
+/// Connects to one of the service's targets; to another, as often as `retries` says, where one cannot be reached.
+pub(super) async fn connect(
+    worker: &Worker,
+    route: &StreamRoute,
+    session: &Session,
+) -> Result<Opened, Failure> {
+    let service = route.service.as_deref().ok_or(Failure::NoService)?;
+    let timeout = Duration::from_millis(service.entity.connect_timeout.into());
+    let mut retries = service.entity.retries;
+    let mut tried = Vec::new();
+    loop {
+        let Pick { endpoint, lease } = match pick(worker, service, session, &tried) {
+            // Each was tried: they are tried again.
+            Err(Failure::NoPeer) if !tried.is_empty() => {
+                tried.clear();
+                pick(worker, service, session, &tried)?
+            }
+            picked => picked?,
+        };
+        let trying = Cell::new(None);
+        let opening = Box::pin(open(worker, route, endpoint, (session, &trying)));
+        let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
+            endpoint.met(trying.get(), Outcome::Timeout);
+            Err(Failure::ConnectTimeout)
+        });
+        match opened {
+            Ok(io) => {
+                endpoint.met(trying.get(), Outcome::Connected);
+                // More is not known of how fast it is: what it says is not understood.
+                lease.iter().for_each(Lease::answered);
+                return Ok((io, lease));
+            }
+            Err(failure) if retries > 0 => {
+                if worker.may_warn() {
+                    passed_over(service, endpoint, &failure);
+                }
+                retries -= 1;
+                tried.push(endpoint.id);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+pub(super) fn pick<'s>(
+    worker: &Worker,
+    service: &'s CompiledService,
+    session: &Session,
+    tried: &[u32],
+) -> Result<Pick<'s>, Failure> {
+    match &service.destination {
+        Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(Failure::NoPeer),
+        Destination::Host(endpoint) => Ok(Pick { endpoint, lease: None }),
+        Destination::Upstream(balancer) => {
+            let hash = balancer.session_hash(session.client.ip());
+            let random = &|| worker.random();
+            let asking = Asking { worker: worker.index, tried, hash, random };
+            balancer.pick(&asking).ok_or(Failure::NoPeer)
+        }
+    }
+}
+
+fn passed_over(service: &CompiledService, endpoint: &Endpoint, failure: &Failure) {
+    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    tracing::warn!(service = name, target = endpoint.name(), "{failure}; it is tried again or passed over");
+}
+
+async fn open(
+    worker: &Worker,
+    route: &StreamRoute,
+    endpoint: &Endpoint,
+    (session, trying): (&Session, &Cell<Option<SocketAddr>>),
+) -> Result<Io, Failure> {
+    let service = route.service.as_deref().ok_or(Failure::NoService)?;
+    let mut socket = open_socket(worker, endpoint, trying).await?;
+    if let Some(version) = service.entity.proxy_protocol {
+        announce(&mut socket, version, session).await.map_err(Failure::Connect)?;
+    }
+    // What passes through encrypted is not encrypted again.
+    match &endpoint.tls {
+        Some(config) if service.entity.protocol == Protocol::Tls && !route.is_passthrough() => {
+            let preserved = session.sni.as_deref().filter(|_| route.entity.preserve_host);
+            let name = preserved.unwrap_or(without_port(&endpoint.authority));
+            let secured = secure(socket, config, endpoint, Some(name)).await;
+            secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
+        }
+        _ => Ok(Io::Plain(socket)),
+    }
+}
+
+/// Tells the upstream who the client is.
+async fn announce(socket: &mut Socket, version: ProxyProtocol, session: &Session) -> std::io::Result<()> {
+    let form = match version {
+        ProxyProtocol::V1 => Form::V1,
+        ProxyProtocol::V2 => Form::V2,
+    };
+    let mut header = Vec::new();
+    let addresses = Addresses { source: session.client, destination: session.local };
+    proxy_protocol::write(&mut header, form, &addresses);
+    socket.write_all(&header).await
+}
