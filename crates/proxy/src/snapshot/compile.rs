@@ -93,7 +93,9 @@ impl<'d> Compilation<'d> {
         let plugins = last.plugins(self.document, &self.users);
         let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(&mut last.instances)));
         let off = |route: &entity::Route| route.service.is_some_and(|id| services.disabled.contains(&id));
-        let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
+        let is_served =
+            |route: &&Arc<entity::Route>| route.protocols.iter().any(|p| is_http(*p)) && !off(route);
+        let served = self.document.routes.iter().filter(is_served);
         let served: Vec<&Arc<entity::Route>> = served.collect();
         let router = match last.router(&served) {
             Some(router) => Some(router),
@@ -150,8 +152,9 @@ impl<'d> Compilation<'d> {
             id_text: text(route.id),
             service: service.cloned(),
             chain: plugins.scopes.chain(Some(route.id), route.service),
-            http: route.protocols.contains(&Protocol::Http),
-            https: route.protocols.contains(&Protocol::Https),
+            http: serves(&route.protocols, false),
+            https: serves(&route.protocols, true),
+            grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
             entity: route.clone(),
         }
     }
@@ -181,8 +184,8 @@ impl<'d> Compilation<'d> {
                 instance: Instance {
                     id: entity.id,
                     hooks,
-                    http: entity.protocols.contains(&Protocol::Http),
-                    https: entity.protocols.contains(&Protocol::Https),
+                    http: serves(&entity.protocols, false),
+                    https: serves(&entity.protocols, true),
                 },
                 route: entity.route,
                 service: entity.service,
@@ -196,8 +199,19 @@ impl<'d> Compilation<'d> {
     }
 }
 
-fn is_http(route: &entity::Route) -> bool {
-    route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
+/// Whether requests of this protocol are HTTP's.
+pub(super) fn is_http(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Http | Protocol::Https) || is_grpc(protocol)
+}
+
+fn is_grpc(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Grpc | Protocol::Grpcs)
+}
+
+/// Whether requests that come over TLS, or in clear, are among these.
+fn serves(protocols: &[Protocol], tls: bool) -> bool {
+    let wanted = if tls { [Protocol::Https, Protocol::Grpcs] } else { [Protocol::Http, Protocol::Grpc] };
+    protocols.iter().any(|protocol| wanted.contains(protocol))
 }
 
 pub(super) fn text(id: Uuid) -> Box<str> {
