@@ -101,7 +101,7 @@ impl Upstream for Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
-        _: &Limits,
+        limits: &Limits,
     ) -> Poll<Result<bool, Failure>> {
         let Some(awaited) = &mut self.awaited else {
             return Poll::Ready(Err(Failure::UpstreamClosed(self.failed.take().unwrap_or_else(gone))));
@@ -111,8 +111,11 @@ impl Upstream for Http2Stream {
             Err(error) => return Poll::Ready(Err(Failure::UpstreamClosed(self.fail(error)))),
         };
         self.awaited = None;
-        self.response = Some(read_response(response, exchange));
-        Poll::Ready(Ok(true))
+        let response = read_response(response, exchange, limits).map_err(Failure::UpstreamGarbage);
+        Poll::Ready(response.map(|body| {
+            self.response = Some(body);
+            true
+        }))
     }
 
     fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool {
