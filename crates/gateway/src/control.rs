@@ -198,7 +198,7 @@ impl Control {
 
     /// What was counted, and what is known of the node, as a text.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let Totals { connections, accepted, requests } = self.totals();
+        let Totals { connections, accepted, requests, http2_requests } = self.totals();
         let configuration = self.registry.configuration();
         let document = &configuration.document;
         let node = NodeFacts {
@@ -211,6 +211,7 @@ impl Control {
                 ..Connections::default()
             },
             total_requests: requests,
+            http2_requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
             targets: &targets(&self.plane.compiler.retained, document),

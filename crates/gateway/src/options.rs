@@ -52,9 +52,10 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         resolver: resolver(settings),
         tls: tls(settings),
         http2: Http2Options {
-            max_concurrent_streams: settings.http2_max_concurrent_streams,
+            max_concurrent_streams: settings.http2_max_concurrent_streams.max(1),
             max_header_list_size: size(settings.http2_max_header_list_size),
-            body_preread_size: size(settings.http2_body_preread_size),
+            // With less, a body would never begin to come, or come in crumbs.
+            body_preread_size: size(settings.http2_body_preread_size).max(16 * 1024),
             connection_window_size: size(settings.http2_connection_window_size),
             max_resets: settings.http2_max_resets,
             ping_interval: settings.http2_ping_interval,

@@ -7,7 +7,7 @@ use h2::Reason;
 use h2::server::Builder;
 use harness::http2::{Frames, block_on, connect, get, read, start};
 use harness::http2_upstream::{Http2Upstream, all};
-use harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, eventually};
+use harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, service};
 use http::{HeaderMap, Request, Response};
 use std::io::Read;
 use std::net::SocketAddr;
@@ -244,6 +244,17 @@ fn a_response_that_breaks_off_never_looks_whole() {
 }
 
 #[test]
+fn a_response_with_too_many_fields_is_a_bad_gateway() {
+    let upstream = Http2Upstream::start(Builder::new(), usize::MAX, async |(_, mut respond), number| {
+        let fields = if number == 0 { 101 } else { 100 };
+        let response = (0..fields).fold(Response::builder(), |it, n| it.header(format!("x-{n}"), "1"));
+        respond.send_response(response.body(()).unwrap(), true).unwrap();
+    });
+    let gateway = builder(upstream.address).start();
+    assert_eq!((gateway.get("/").status, gateway.get("/").status), (502, 200));
+}
+
+#[test]
 fn a_slow_client_stops_its_own_upstream_alone() {
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
@@ -314,4 +325,79 @@ fn an_upstream_that_does_not_speak_it_is_a_bad_gateway() {
     let upstream = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
     let gateway = builder(upstream.address).start();
     assert_eq!(gateway.get("/").status, 502);
+}
+
+/// Two targets, asked over HTTP/2.
+fn balanced(targets: [SocketAddr; 2], fields: &str) -> String {
+    let targets = targets.map(|target| format!("{{target: \"{target}\"}}")).join(", ");
+    let upstreams = format!("upstreams:\n- {{name: some, targets: [{targets}], {fields}}}\n");
+    document(&[service("/", "some", "tags: [weir-upstream-http2]", "")], &upstreams)
+}
+
+#[test]
+fn a_target_whose_answers_are_failures_is_not_asked() {
+    let answering = |status: u16| {
+        Http2Upstream::start(Builder::new(), usize::MAX, move |(_, mut respond), _| async move {
+            let response = Response::builder().status(status).body(()).unwrap();
+            respond.send_response(response, true).unwrap();
+        })
+    };
+    let (bad, good) = (answering(500), answering(200));
+    let checks = "healthchecks: {passive: {unhealthy: {http_failures: 3}}}";
+    let gateway = Gateway::start(&balanced([bad.address, good.address], checks));
+    assert_eq!((0..20).filter(|_| gateway.get("/").status == 500).count(), 3);
+}
+
+#[test]
+fn a_target_that_breaks_streams_off_is_not_asked() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let bad = Http2Upstream::start(Builder::new(), usize::MAX, move |(_, mut respond), _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { respond.send_reset(Reason::INTERNAL_ERROR) }
+    });
+    let good = Http2Upstream::echoing();
+    let checks = "healthchecks: {passive: {unhealthy: {tcp_failures: 2}}}";
+    let gateway = Gateway::start(&balanced([bad.address, good.address], checks));
+    let post = || gateway.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").status;
+    assert_eq!((0..20).filter(|_| post() == 502).count(), 2);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn requests_under_way_count_for_the_balancer() {
+    let held = Arc::new(AtomicUsize::new(0));
+    let named = |name: &'static str| {
+        let held = held.clone();
+        Http2Upstream::start(Builder::new(), usize::MAX, move |(request, mut respond), _| {
+            let held = held.clone();
+            async move {
+                if request.uri().path() == "/hold" {
+                    held.fetch_add(1, Ordering::SeqCst);
+                    std::future::pending::<()>().await;
+                }
+                let mut body = respond.send_response(Response::new(()), false).unwrap();
+                body.send_data(name.into(), true).unwrap();
+            }
+        })
+    };
+    let (one, two) = (named("one"), named("two"));
+    let gateway = Gateway::start(&balanced([one.address, two.address], "algorithm: least-connections"));
+    let mut waiting = gateway.connect();
+    waiting.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is held", || held.load(Ordering::SeqCst) == 1);
+    let first = gateway.get("/").text().to_owned();
+    assert!((0..6).all(|_| gateway.get("/").text() == first));
+}
+
+#[test]
+fn a_tunnel_is_not_asked_of_what_speaks_http2_alone() {
+    let upstream = Http2Upstream::echoing();
+    let gateway = builder(upstream.address).start();
+    let refused =
+        gateway.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(refused.status, 502);
+    assert!(refused.text().contains("not asked to change the protocol"), "{}", refused.text());
+    assert!(gateway.log().contains("weir-upstream-http2"));
+    assert_eq!((gateway.get("/").status, upstream.connections()), (200, 1));
 }

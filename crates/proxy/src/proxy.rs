@@ -73,6 +73,8 @@ pub struct Totals {
     pub accepted: u64,
     /// Requests answered.
     pub requests: u64,
+    /// Those of them that came over HTTP/2.
+    pub http2_requests: u64,
 }
 
 impl Proxy {
@@ -172,6 +174,7 @@ impl Proxy {
             connections: sum.connections + load.connections.load(Ordering::Relaxed),
             accepted: sum.accepted + load.accepted.load(Ordering::Relaxed),
             requests: sum.requests + load.requests.load(Ordering::Relaxed),
+            http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
         })
     }
 

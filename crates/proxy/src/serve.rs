@@ -474,7 +474,7 @@ fn send<C: Client>(
 /// After the last byte: logs and counts.
 pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     exchange.timing.end.get_or_insert_with(Instant::now);
-    worker.count_request();
+    worker.count_request(exchange.request.version);
     chain.log(exchange);
     telemetry::log_access(worker, exchange);
 }

@@ -18,7 +18,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
-use weir_http1::{RequestHead, ResponseHead};
+use weir_http1::{RequestHead, ResponseHead, Version};
 
 /// Heads kept for reuse by each worker.
 const HEADS_KEPT: usize = 64;
@@ -40,6 +40,8 @@ pub(crate) struct Load {
     pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     pub(crate) requests: AtomicU64,
+    /// Those of them that came over HTTP/2.
+    pub(crate) http2_requests: AtomicU64,
 }
 
 /// What a worker is told from outside.
@@ -201,9 +203,13 @@ impl Worker {
     }
 
     /// Counts a request. Only this worker writes, so no locked instruction is needed.
-    pub(crate) fn count_request(&self) {
-        let requests = &self.load().requests;
-        requests.store(requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    pub(crate) fn count_request(&self, version: Version) {
+        let count = |number: &AtomicU64| number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let load = self.load();
+        count(&load.requests);
+        if version == Version::Http2 {
+            count(&load.http2_requests);
+        }
     }
 
     /// The next number of a sequence that is unpredictable enough to tell requests apart (SplitMix64).

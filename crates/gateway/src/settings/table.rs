@@ -149,7 +149,7 @@ settings! {
     http2_max_concurrent_streams: u32 = "128" | "nginx_http_http2_max_concurrent_streams" | "nginx_proxy_http2_max_concurrent_streams";
     /// How many bytes the fields of a request over HTTP/2 may have, with 32 more for each; a longer one gets 431.
     http2_max_header_list_size: Bytes = "64k";
-    /// How much of the body of a request over HTTP/2 a client may send before it is asked for.
+    /// How much of the body of a request over HTTP/2 a client may send before it is asked for; at least 16k.
     http2_body_preread_size: Bytes = "64k" | "nginx_http_http2_body_preread_size" | "nginx_proxy_http2_body_preread_size";
     /// The same for all requests of one connection together.
     http2_connection_window_size: Bytes = "1m";

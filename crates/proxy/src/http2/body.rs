@@ -71,6 +71,17 @@ impl Incoming {
         Poll::Ready(Ok(()))
     }
 
+    /// Throws away what comes, as far as the sender may send; ready at the end.
+    pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.ended {
+            self.data = Bytes::new();
+            if ready!(self.poll_more(cx)).is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+
     fn hold(&mut self, data: Bytes) {
         let received = data.len();
         if self.data.is_empty() {

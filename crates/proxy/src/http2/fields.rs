@@ -45,7 +45,13 @@ pub(super) fn read_request(
         return Ok(());
     }
     head.framing = framing(fields, is_over)?;
-    head.expect_continue = fields.contains_key(EXPECT) && head.framing != Framing::None;
+    head.expect_continue = match fields.get(EXPECT) {
+        None => false,
+        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+            return Err(Reject::ExpectUnknown);
+        }
+        Some(_) => head.framing != Framing::None,
+    };
     Ok(())
 }
 
@@ -114,8 +120,15 @@ pub(super) fn read_trailers(fields: &HeaderMap) -> Headers {
 }
 
 /// Takes a response's head over into the exchange, and returns its body.
-pub(crate) fn read_response(response: Response<RecvStream>, exchange: &mut Exchange) -> Incoming {
+pub(crate) fn read_response(
+    response: Response<RecvStream>,
+    exchange: &mut Exchange,
+    limits: &Limits,
+) -> Result<Incoming, Reject> {
     let (parts, body) = response.into_parts();
+    if parts.headers.len() > limits.max_fields {
+        return Err(Reject::TooManyFields);
+    }
     let head = &mut exchange.response;
     head.clear();
     head.status = parts.status.as_u16();
@@ -124,9 +137,8 @@ pub(crate) fn read_response(response: Response<RecvStream>, exchange: &mut Excha
         head.headers.append(name, value.as_bytes().trim_ascii());
     }
     let is_over = body.is_end_stream();
-    // What is no number was refused by the `h2` crate.
-    head.framing = framing(&parts.headers, is_over).unwrap_or(Framing::Chunked);
-    Incoming::new(body, is_over, buffer::SIZE)
+    head.framing = framing(&parts.headers, is_over)?;
+    Ok(Incoming::new(body, is_over, buffer::SIZE))
 }
 
 /// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.

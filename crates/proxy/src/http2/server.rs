@@ -78,13 +78,20 @@ impl Served {
         if self.worker.draining.get() {
             self.close();
         }
-        if self.is_abused() {
+        if self.is_abused() && !std::mem::replace(&mut self.closing, true) {
+            let client = self.streams.connection.peer;
+            tracing::debug!(%client, "a client took back too many requests: its connection is closed");
             self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
         loop {
             match self.http2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
-                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Ready(Some(Err(error))) => {
+                    let client = self.streams.connection.peer;
+                    tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending => break,
             }
         }
@@ -180,7 +187,8 @@ async fn exchange(
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
     worker.keep_heads(exchange.request, exchange.response);
-    if client.gone {
+    client.linger().await;
+    if client.taken_back {
         under_way.0.taken_back.set(under_way.0.taken_back.get() + 1);
     }
 }

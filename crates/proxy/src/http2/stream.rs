@@ -11,11 +11,16 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::header::{CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT};
 use http::{HeaderMap, Response, StatusCode};
+use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, Known, KnownSet, Method, Reject, RequestHead};
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
+
+/// How long a client may go on sending a request that was answered.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A client that speaks HTTP/2, as one of its streams shows it.
 pub(super) struct Http2 {
@@ -26,8 +31,8 @@ pub(super) struct Http2 {
     is_head: bool,
     expects_continue: bool,
     deadline: Deadline,
-    /// It took its request back, or the connection broke.
-    pub(super) gone: bool,
+    /// It took its request back before it had a response.
+    pub(super) taken_back: bool,
     begun: bool,
     /// It asks for a tunnel: to it, every 2xx means that there is one.
     asks_for_tunnel: bool,
@@ -49,10 +54,21 @@ impl Http2 {
             is_head: head.method == Method::Head,
             expects_continue: head.expect_continue,
             deadline: Deadline::default(),
-            gone: false,
+            taken_back: false,
             begun: false,
             asks_for_tunnel: head.upgrade,
         }
+    }
+
+    /// Waits a little for the rest of a request that was answered before its end. Its stream is reset otherwise, and
+    /// there are clients that then lose the answer.
+    pub(super) async fn linger(&mut self) {
+        self.deadline.set(Instant::now(), LINGER);
+        poll_fn(|cx| match self.request.poll_discard(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => self.deadline.poll(cx),
+        })
+        .await;
     }
 
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -61,7 +77,7 @@ impl Http2 {
             None if self.begun => return Poll::Pending,
             None => self.respond.poll_reset(cx),
         };
-        reset.map(|_| self.gone = true)
+        reset.map(|_| self.taken_back |= !self.begun)
     }
 }
 
@@ -97,7 +113,7 @@ impl Client for Http2 {
             let _ = self.respond.send_informational(invitation);
         }
         let more = ready!(self.request.poll_more(cx));
-        self.gone |= more.is_err();
+        self.taken_back |= more.is_err() && !self.begun;
         Poll::Ready(more.map_err(|_| Failure::ClientGone))
     }
 
@@ -147,9 +163,7 @@ impl Client for Http2 {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let sent = self.response.poll_send(cx, data);
-        self.gone |= matches!(sent, Poll::Ready(Err(_)));
-        sent
+        self.response.poll_send(cx, data)
     }
 
     fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
@@ -194,8 +208,8 @@ impl Http2 {
         *response.status_mut() = status;
         match self.respond.send_response(response, is_whole) {
             Ok(stream) if !is_whole => self.response = Outgoing::new(Some(stream), left),
-            Ok(_) => {}
-            Err(_) => self.gone = true,
+            // A client that is gone shows that when it is sent more.
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -46,6 +46,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         version: "3.9.1",
         connections,
         total_requests: 42,
+        http2_requests: 12,
         datastore_reachable: true,
         document: &gateway.document,
         targets: &targets,

@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// that its client does not.
 const WINDOW: u32 = 64 * 1024;
 
+/// The most bytes of a response's fields.
+const HEADERS: u32 = 64 * 1024;
+
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) requests: SendRequest<Bytes>,
@@ -47,6 +50,7 @@ impl Connection {
         let address = io.peer();
         let (requests, connection) = client::Builder::new()
             .enable_push(false)
+            .max_header_list_size(HEADERS)
             .initial_window_size(WINDOW)
             // Wide enough for all: no slow client stops the others.
             .initial_connection_window_size(

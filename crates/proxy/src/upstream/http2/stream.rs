@@ -110,7 +110,7 @@ impl Upstream for Http2Stream {
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
-        _: &Limits,
+        limits: &Limits,
     ) -> Poll<Result<bool, Failure>> {
         let Some(awaited) = &mut self.awaited else {
             return Poll::Ready(Err(Failure::UpstreamClosed(self.failed.take().unwrap_or_else(gone))));
@@ -120,8 +120,11 @@ impl Upstream for Http2Stream {
             Err(error) => return Poll::Ready(Err(Failure::UpstreamClosed(self.fail(error)))),
         };
         self.awaited = None;
-        self.response = Some(read_response(response, exchange));
-        Poll::Ready(Ok(true))
+        let response = read_response(response, exchange, limits).map_err(Failure::UpstreamGarbage);
+        Poll::Ready(response.map(|body| {
+            self.response = Some(body);
+            true
+        }))
     }
 
     fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool {
@@ -130,9 +133,10 @@ impl Upstream for Http2Stream {
     }
 
     /// Nothing does that was not sent, that the upstream left to others, or that a kept connection took with it.
-    fn tells_of_target(&self, _: &Failure) -> bool {
+    fn tells_of_target(&self, failure: &Failure) -> bool {
         let unsent = self.awaited.is_none();
-        !(unsent || self.refused || self.broke && self.place.connection.is_reused())
+        let nothing = unsent || self.refused || self.broke && self.place.connection.is_reused();
+        !(nothing && matches!(failure, Failure::UpstreamClosed(_)))
     }
 
     fn body(&mut self) -> Result<&[u8], Reject> {
