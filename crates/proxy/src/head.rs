@@ -36,7 +36,7 @@ pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a
 /// Appends the target as the upstream gets it.
 pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
     let matched = exchange.matched_path as usize;
-    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strip_path);
+    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path());
     if let Some(query) = exchange.query() {
         out.push(b'?');
         out.extend_from_slice(query.as_bytes());
@@ -77,7 +77,7 @@ pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<
     }
     let path = trusted(Known::XForwardedPath).unwrap_or(exchange.request.path().as_bytes());
     encode::header(out, b"X-Forwarded-Path", path);
-    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strip_path);
+    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strips_path());
     for earlier in exchange.request.headers.get_all_known(Known::Via) {
         encode::header(out, b"Via", earlier);
     }

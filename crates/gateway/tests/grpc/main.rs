@@ -25,7 +25,7 @@ fn run<T>(task: impl Future<Output = T>) -> T {
 fn configuration(upstream: SocketAddr, service: &str, route: &str, more: &str) -> String {
     format!(
         "_format_version: \"3.0\"\nservices:\n- {{name: s, protocol: grpc, host: 127.0.0.1, port: {}, {service} \
-         routes: [{{name: r, protocols: [grpc, grpcs], paths: [/weir.Echo], strip_path: false, {route}}}]}}\n{more}",
+         routes: [{{name: r, protocols: [grpc, grpcs], paths: [/weir.Echo], {route}}}]}}\n{more}",
         upstream.port()
     )
 }
