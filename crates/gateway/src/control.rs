@@ -206,7 +206,8 @@ impl Control {
 
     /// What was counted, and what is known of the node, as a text.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let Totals { connections, accepted, requests, sessions, sessions_accepted } = self.totals();
+        let Totals { connections, accepted, requests, http2_requests, sessions, sessions_accepted } =
+            self.totals();
         let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
@@ -216,6 +217,7 @@ impl Control {
             connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
             streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
             total_requests: requests,
+            http2_requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
             targets: &targets(&self.plane.compiler.retained, document),

@@ -10,7 +10,8 @@ use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, Http2Options, KeepAlive, MOST_PIPES, Options, Own, RealIp, Traffic,
+    AccessLogs, AddedHeaders, Http2Options, KeepAlive, MOST_PIPES, Options, Own, RealIp, SharedConnections,
+    Traffic,
 };
 
 /// Settings that are read and checked, and not acted on by this version.
@@ -45,12 +46,18 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             max_requests: settings.upstream_keepalive_max_requests,
             idle_timeout: settings.upstream_keepalive_idle_timeout,
         },
+        upstream_http2: SharedConnections {
+            max_concurrent_streams: settings.upstream_http2_max_concurrent_streams.max(1),
+            max_connections: settings.upstream_http2_max_connections.max(1) as usize,
+            ping_interval: settings.http2_ping_interval,
+        },
         resolver: resolver(settings),
         tls: tls(settings),
         http2: Http2Options {
-            max_concurrent_streams: settings.http2_max_concurrent_streams,
+            max_concurrent_streams: settings.http2_max_concurrent_streams.max(1),
             max_header_list_size: size(settings.http2_max_header_list_size),
-            body_preread_size: size(settings.http2_body_preread_size),
+            // With less, a body would never begin to come, or come in crumbs.
+            body_preread_size: size(settings.http2_body_preread_size).max(16 * 1024),
             connection_window_size: size(settings.http2_connection_window_size),
             max_resets: settings.http2_max_resets,
             ping_interval: settings.http2_ping_interval,

@@ -128,6 +128,19 @@ fn bodies_and_trailers_pass_both_ways() {
 }
 
 #[test]
+fn a_client_that_waits_is_invited() {
+    let upstream = Upstream::echoing();
+    let gateway = gateway(&one_route(upstream.address)).start();
+    let post = |expects: &str| {
+        let url = format!("http://{}/", gateway.proxy());
+        let expects = format!("Expect: {expects}");
+        curl(&["--http2-prior-knowledge", "--expect100-timeout", "30", "-d", "hello", "-H", &expects, &url])
+    };
+    assert!(post("100-continue").ends_with("\nhello"));
+    assert!(post("something").contains("Expectation failed"));
+}
+
+#[test]
 fn a_hundred_requests_share_a_connection() {
     let (arrived, all) = mpsc::channel::<mpsc::Sender<()>>();
     let upstream = Upstream::start(move |mut peer, _| {
@@ -307,9 +320,12 @@ fn a_drain_lets_requests_end() {
         }
         gateway.signal(Signal::TERM);
         idle.await.unwrap().unwrap();
-        let refused = match start(&requests, get("/"), true).await {
-            Ok((late, _)) => late.await.expect_err("the node stops"),
-            Err(error) => error,
+        // Each connection is told by its own: until then it takes requests.
+        let refused = loop {
+            match requests.clone().ready().await {
+                Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(error) => break error,
+            }
         };
         assert!(refused.is_go_away(), "{refused}");
         release.recv().unwrap().send(()).unwrap();
@@ -376,7 +392,7 @@ fn h2load_gets_every_answer() {
 }
 
 #[test]
-fn the_access_log_names_the_version() {
+fn the_access_log_and_the_metrics_name_the_version() {
     let upstream = Upstream::answering(OK);
     let log = tempfile::NamedTempFile::new().unwrap();
     let gateway =
@@ -385,4 +401,11 @@ fn the_access_log_names_the_version() {
     eventually("the line is written", || {
         std::fs::read_to_string(log.path()).unwrap().contains("\"GET /x HTTP/2.0\" 200")
     });
+    assert_eq!(gateway.get("/").status, 200);
+    let metrics = gateway.status("/metrics");
+    let counted = |version| {
+        let end = format!("version=\"{version}\"}} 1");
+        metrics.text().lines().any(|line| line.starts_with("weir_requests_total") && line.ends_with(&end))
+    };
+    assert!(counted(1) && counted(2), "{}", metrics.text());
 }

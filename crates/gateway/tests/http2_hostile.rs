@@ -94,6 +94,25 @@ fn requests_that_are_taken_back_one_by_one() {
     });
 }
 
+/// As clients of gRPC do who have heard enough.
+#[test]
+fn responses_that_are_cut_short_are_no_abuse() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while peer.request().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        }
+    });
+    let gateway = gateway(&upstream).set("http2_max_resets", "5").start();
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        for _ in 0..20 {
+            let (response, mut stream) = start(&requests, get("/"), true).await.unwrap();
+            assert_eq!(response.await.unwrap().status(), 200);
+            stream.send_reset(h2::Reason::CANCEL);
+        }
+    });
+}
+
 #[test]
 fn pings_and_settings_whose_answers_nobody_reads() {
     let upstream = Upstream::answering(OK);

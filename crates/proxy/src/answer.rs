@@ -1,6 +1,7 @@
 //! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
 
 use crate::exchange::{Exchange, Source};
+use crate::grpc;
 use std::fmt;
 use weir_http1::{Known, Reject};
 
@@ -72,6 +73,7 @@ impl Answer {
     /// Makes this the exchange's response, and returns its body.
     pub(crate) fn write(self, exchange: &mut Exchange) -> Vec<u8> {
         exchange.source = Source::Kong;
+        let message = if grpc::is_call(exchange) { Some(self.message_text()) } else { None };
         let (content_type, body) = match self.body {
             Body::Raw(content_type, body) => (content_type, body),
             Body::Template(message) => {
@@ -88,7 +90,9 @@ impl Answer {
         for (name, value) in &self.headers {
             response.headers.append(name, value);
         }
-        body
+        let Some(message) = message else { return body };
+        grpc::say(&mut response.headers, self.status, message.as_deref());
+        Vec::new()
     }
 }
 
@@ -190,6 +194,8 @@ pub(crate) enum Failure {
     NoService,
     /// The upstream has no target that may be used.
     NoPeer,
+    /// The request asks to change the protocol, which no connection over HTTP/2 is used for.
+    NoTunnel,
     NameResolution(String),
     Connect(std::io::Error),
     ConnectTimeout,
@@ -198,6 +204,8 @@ pub(crate) enum Failure {
     /// The upstream's bytes are no HTTP response.
     UpstreamGarbage(Reject),
     UpstreamTimeout,
+    /// The client's own time for the call is over.
+    DeadlineExceeded,
 }
 
 impl Failure {
@@ -213,10 +221,12 @@ impl Failure {
             Failure::NoRoute => (404, "no Route matched with those values"),
             Failure::NoService => (503, "no Service found with those values"),
             Failure::NoPeer => (503, "failure to get a peer from the ring-balancer"),
+            Failure::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
             Failure::NameResolution(_) => (503, "name resolution failed"),
             Failure::Connect(_) | Failure::UpstreamClosed(_) | Failure::UpstreamGarbage(_) => {
                 (502, "An invalid response was received from the upstream server")
             }
+            Failure::DeadlineExceeded => (504, "The time for the call is over"),
             Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
         };
         let unheard = matches!(self, Failure::ClientGone);
@@ -253,9 +263,14 @@ impl fmt::Display for Failure {
             Failure::NoRoute => f.write_str("no route matched"),
             Failure::NoService => f.write_str("the route has no service, and no plugin answered"),
             Failure::NoPeer => f.write_str("the upstream has no target that may be asked"),
+            Failure::NoTunnel => f.write_str(
+                "changes of protocol, as WebSocket's, need HTTP/1.1, and the service is spoken to over HTTP/2 alone: \
+                 lead them to a service without the tag weir-upstream-http2",
+            ),
             Failure::ConnectTimeout => {
                 f.write_str("connecting to the upstream took longer than connect_timeout")
             }
+            Failure::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
             Failure::UpstreamTimeout => {
                 f.write_str("the upstream took longer than read_timeout or write_timeout")
             }

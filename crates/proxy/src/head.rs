@@ -13,8 +13,7 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     out.push(b' ');
     write_target(out, exchange, &ask.route.entity, &ask.service.entity);
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    let client_host = exchange.request.host().filter(|_| ask.route.entity.preserve_host);
-    out.extend_from_slice(client_host.unwrap_or(authority).as_bytes());
+    out.extend_from_slice(self::authority(exchange, ask, authority).as_bytes());
     out.extend_from_slice(b"\r\n");
     encode::headers_except(out, &exchange.request.headers, REWRITTEN);
     write_forwarded(out, exchange, ask);
@@ -29,10 +28,15 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     encode::end(out);
 }
 
+/// The host that the upstream is asked for: the client's where it is preserved, else the endpoint's.
+pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
+    exchange.request.host().filter(|_| ask.route.entity.preserve_host).unwrap_or(endpoint)
+}
+
 /// Appends the target as the upstream gets it.
 pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
     let matched = exchange.matched_path as usize;
-    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strip_path);
+    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path());
     if let Some(query) = exchange.query() {
         out.push(b'?');
         out.extend_from_slice(query.as_bytes());
@@ -56,7 +60,8 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Via,
 ]);
 
-fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
+/// Appends the forwarded headers, each as its line.
+pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     let connection = &*exchange.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {
@@ -72,7 +77,7 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     }
     let path = trusted(Known::XForwardedPath).unwrap_or(exchange.request.path().as_bytes());
     encode::header(out, b"X-Forwarded-Path", path);
-    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strip_path);
+    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strips_path());
     for earlier in exchange.request.headers.get_all_known(Known::Via) {
         encode::header(out, b"Via", earlier);
     }

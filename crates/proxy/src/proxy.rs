@@ -94,6 +94,8 @@ pub struct Totals {
     pub sessions: usize,
     /// Of the accepted ones, those that were.
     pub sessions_accepted: u64,
+    /// Those of them that came over HTTP/2.
+    pub http2_requests: u64,
 }
 
 impl Proxy {
@@ -194,6 +196,7 @@ impl Proxy {
             requests: sum.requests + load.requests.load(Ordering::Relaxed),
             sessions: sum.sessions + load.sessions.load(Ordering::Relaxed),
             sessions_accepted: sum.sessions_accepted + load.sessions_accepted.load(Ordering::Relaxed),
+            http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
         })
     }
 

@@ -16,7 +16,11 @@ use weir_http1::{Known, Version};
 pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {
     let clients_own = matches!(
         failure,
-        Failure::ClientGone | Failure::ClientTimeout | Failure::BodyTooLarge | Failure::Rejected(_)
+        Failure::ClientGone
+            | Failure::ClientTimeout
+            | Failure::DeadlineExceeded
+            | Failure::BodyTooLarge
+            | Failure::Rejected(_)
     );
     if !clients_own {
         warn(exchange, service, failure);

@@ -8,6 +8,7 @@ use crate::options::Options;
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
 use crate::tls::ServerTls;
+use crate::upstream::http2::Http2Pool;
 use crate::upstream::pool::Pool;
 use crate::upstream::resolve::Resolver;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -19,7 +20,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
-use weir_http1::{RequestHead, ResponseHead};
+use weir_http1::{RequestHead, ResponseHead, Version};
 
 /// Heads kept for reuse by each worker.
 const HEADS_KEPT: usize = 64;
@@ -48,6 +49,8 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// Of those accepted, the ones that were sessions.
     pub(crate) sessions_accepted: AtomicU64,
+    /// Those of them that came over HTTP/2.
+    pub(crate) http2_requests: AtomicU64,
 }
 
 /// What a worker is told from outside.
@@ -74,6 +77,7 @@ pub(crate) struct Worker {
     pub(crate) node: Arc<Node>,
     pub(crate) options: Options,
     pub(crate) pool: Pool,
+    pub(crate) http2: Http2Pool,
     pub(crate) access_log: WorkerLog,
     pub(crate) session_log: WorkerLog,
     pub(crate) pipes: Pipes,
@@ -109,6 +113,7 @@ impl Worker {
             session_log: node.session_log.worker(),
             pipes: Pipes::default(),
             pool: Pool::new(node.options.upstream_keepalive.clone()),
+            http2: Http2Pool::default(),
             node,
             memory_upstream,
             draining: Cell::new(false),
@@ -230,9 +235,13 @@ impl Worker {
     }
 
     /// Counts a request. Only this worker writes, so no locked instruction is needed.
-    pub(crate) fn count_request(&self) {
-        let requests = &self.load().requests;
-        requests.store(requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    pub(crate) fn count_request(&self, version: Version) {
+        let count = |number: &AtomicU64| number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let load = self.load();
+        count(&load.requests);
+        if version == Version::Http2 {
+            count(&load.http2_requests);
+        }
     }
 
     /// The next number of a sequence that is unpredictable enough to tell requests apart (SplitMix64).
@@ -261,5 +270,6 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.sweep(Instant::now());
+        worker.http2.sweep(Instant::now(), worker.options.upstream_keepalive.idle_timeout);
     }
 }

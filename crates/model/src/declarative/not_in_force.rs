@@ -13,21 +13,11 @@ struct Row<T> {
     instead: &'static str,
 }
 
-const SERVICES: &[Row<Service>] =
-    &[Row { field: "protocol", set: |s| !proxied(s.protocol), instead: "gRPC is not proxied" }];
-
-const ROUTES: &[Row<Route>] = &[
-    Row {
-        field: "protocols",
-        set: |r| r.protocols.iter().any(|protocol| !proxied(*protocol)),
-        instead: "gRPC is not proxied",
-    },
-    Row {
-        field: "path_handling",
-        set: |r| r.path_handling != PathHandling::V0,
-        instead: "paths are joined as by v0",
-    },
-];
+const ROUTES: &[Row<Route>] = &[Row {
+    field: "path_handling",
+    set: |r| r.path_handling != PathHandling::V0,
+    instead: "paths are joined as by v0",
+}];
 
 const UPSTREAMS: &[Row<Upstream>] = &[
     Row {
@@ -43,10 +33,6 @@ const UPSTREAMS: &[Row<Upstream>] = &[
     Row { field: "use_srv_name", set: |u| u.use_srv_name, instead: "the Host header is the target's" },
 ];
 
-fn proxied(protocol: Protocol) -> bool {
-    !matches!(protocol, Protocol::Grpc | Protocol::Grpcs)
-}
-
 impl Document {
     /// The fields that are accepted but have no effect, each once: `upstreams[].hash_on`.
     pub fn not_in_force(&self, plugins: &[PluginSchema]) -> BTreeSet<String> {
@@ -61,7 +47,6 @@ impl Document {
 /// Every field of a document that has no effect.
 pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = Vec::new();
-    rows(EntityKind::Services, &document.services, SERVICES, &mut found);
     rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
     rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
     plugin_fields(&document.plugins, plugins, &mut found);

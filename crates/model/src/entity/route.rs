@@ -103,6 +103,15 @@ fn header_value(value: &str) -> Result<(), String> {
     value.strip_prefix("~*").map_or(Ok(()), rule::regex)
 }
 
+impl Route {
+    /// Whether the upstream gets the path without what matched. Never for gRPC, whose paths name methods: Kong has another
+    /// default there, and refuses `true`.
+    pub fn strips_path(&self) -> bool {
+        let grpc = |protocol: &Protocol| matches!(protocol, Protocol::Grpc | Protocol::Grpcs);
+        self.strip_path && !self.protocols.iter().any(grpc)
+    }
+}
+
 /// The protocols that may stand together on one route.
 const FAMILIES: [&[Protocol]; 4] = [
     &[Protocol::Http, Protocol::Https],

@@ -92,7 +92,8 @@ impl<'d> Compilation<'d> {
         let services = services.unwrap_or_else(|| Arc::new(self.services(&identities, before)));
         let plugins = last.plugins(self.document, &self.users);
         let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(&mut last.instances)));
-        let served: Vec<_> = self.served(&services).filter(|route| is_http(route)).collect();
+        let speaks_http = |route: &&Arc<entity::Route>| route.protocols.iter().any(|p| is_http(*p));
+        let served: Vec<_> = self.served(&services).filter(speaks_http).collect();
         let router = match last.router(&served) {
             Some(router) => Some(router),
             None => self.router(&served, &mut last.patterns).map(Arc::new),
@@ -126,7 +127,7 @@ impl<'d> Compilation<'d> {
         let mut known = last.routes(plugins);
         let compiled = served.iter().map(|route| {
             let service = route.service.and_then(|id| services.get(id));
-            let service = service.filter(|service| speaks_http(&service.entity));
+            let service = service.filter(|service| is_http(service.entity.protocol));
             known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, plugins)))
         });
         compiled.collect()
@@ -168,8 +169,9 @@ impl<'d> Compilation<'d> {
             id_text: text(route.id),
             service: service.cloned(),
             chain: plugins.scopes.chain(Some(route.id), route.service),
-            http: route.protocols.contains(&Protocol::Http),
-            https: route.protocols.contains(&Protocol::Https),
+            http: serves(&route.protocols, false),
+            https: serves(&route.protocols, true),
+            grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
             entity: route.clone(),
         }
     }
@@ -199,8 +201,8 @@ impl<'d> Compilation<'d> {
                 instance: Instance {
                     id: entity.id,
                     hooks,
-                    http: entity.protocols.contains(&Protocol::Http),
-                    https: entity.protocols.contains(&Protocol::Https),
+                    http: serves(&entity.protocols, false),
+                    https: serves(&entity.protocols, true),
                     stream: entity.protocols.iter().any(|protocol| protocol.is_stream()),
                 },
                 route: entity.route,
@@ -215,12 +217,19 @@ impl<'d> Compilation<'d> {
     }
 }
 
-fn is_http(route: &entity::Route) -> bool {
-    route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
+/// Whether requests of this protocol are HTTP's.
+pub(super) fn is_http(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Http | Protocol::Https) || is_grpc(protocol)
 }
 
-fn speaks_http(service: &entity::Service) -> bool {
-    matches!(service.protocol, Protocol::Http | Protocol::Https)
+fn is_grpc(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Grpc | Protocol::Grpcs)
+}
+
+/// Whether requests that come over TLS, or in clear, are among these.
+fn serves(protocols: &[Protocol], tls: bool) -> bool {
+    let wanted = if tls { [Protocol::Https, Protocol::Grpcs] } else { [Protocol::Http, Protocol::Grpc] };
+    protocols.iter().any(|protocol| wanted.contains(protocol))
 }
 
 pub(super) fn text(id: Uuid) -> Box<str> {

@@ -5,7 +5,7 @@ use super::last::{Identities, same};
 use super::{CompiledService, Destination};
 use crate::tls::{self, Certificates, Verify};
 use crate::upstream::balance::{Balancer, Cursors, Rings};
-use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
 use crate::upstream::health::Watches;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -21,7 +21,7 @@ impl Compilation<'_> {
         let mut services = Services::new(self.document, identities.clone());
         let last = last.filter(|last| last.trust_as(&services));
         let upstreams = Upstreams::new(self.document);
-        for service in self.document.services.iter().filter(|service| is_reached(service)) {
+        for service in &self.document.services {
             let balanced = upstreams.of(&service.host);
             let known = last.and_then(|last| last.take(service, balanced.as_ref()));
             let compiled = match known {
@@ -86,7 +86,7 @@ impl Compilation<'_> {
     ) -> Endpoint {
         let ids = self.compiler.retained.get::<EndpointIds>();
         let tls = tls.as_ref().map(|tls| (tls.config.clone(), tls.profile.as_str()));
-        Endpoint::new(&ids, service.protocol, place, host_header, tls)
+        Endpoint::new(&ids, service.protocol, place, host_header, tls, Speaks::of(service))
     }
 
     /// How the service's connections are secured; `None` where that cannot be compiled.
@@ -95,7 +95,7 @@ impl Compilation<'_> {
         service: &entity::Service,
         certificates: &Certificates,
     ) -> Option<Option<ServiceTls>> {
-        if !matches!(service.protocol, Protocol::Https | Protocol::Tls) {
+        if !matches!(service.protocol, Protocol::Https | Protocol::Grpcs | Protocol::Tls) {
             return Some(None);
         }
         let verify = match service.tls_verify {
@@ -105,7 +105,8 @@ impl Compilation<'_> {
         let identity = service.client_certificate.and_then(|id| certificates.get(id));
         let profile = self.tls_profile(service);
         let configs = self.compiler.retained.get::<ClientConfigs>();
-        match configs.get(&profile, || tls::client_config(verify, identity)) {
+        let make = || Ok(Speaks::of(service).offered_by(tls::client_config(verify, identity)?));
+        match configs.get(&profile, make) {
             Ok(config) => Some(Some(ServiceTls { config, profile })),
             Err(error) => {
                 self.fail(named("service", &service.name, service.id), error);
@@ -140,6 +141,7 @@ impl Compilation<'_> {
     fn tls_profile(&self, service: &entity::Service) -> String {
         let mut hasher = SipHasher13::new();
         (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
+        Speaks::of(service).hash(&mut hasher);
         if let Some(id) = service.client_certificate {
             let own = self.document.certificates.iter().find(|c| c.id == id);
             own.map(|c| (&c.cert, &c.key, &c.cert_alt, &c.key_alt)).hash(&mut hasher);
@@ -269,10 +271,6 @@ impl<'d> Upstreams<'d> {
         let targets = self.targets.get(&upstream.id).cloned().unwrap_or_default();
         Some(Balanced { upstream: upstream.clone(), targets })
     }
-}
-
-fn is_reached(service: &entity::Service) -> bool {
-    !matches!(service.protocol, Protocol::Grpc | Protocol::Grpcs)
 }
 
 /// Round-robin positions, by the upstream's id.

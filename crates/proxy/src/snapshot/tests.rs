@@ -294,11 +294,13 @@ fn what_a_certificate_of_two_keys_is_replaced_by_is_presented() {
         })
     };
     let compiler = compiler();
-    let mut document = Document::default();
-    document.services = vec![entity(
-        json!({ "id": id(1), "host": "a.test", "protocol": "https", "client_certificate": id(3) }),
-    )];
-    document.routes = vec![entity(json!({ "id": id(2), "paths": ["/"], "service": id(1) }))];
+    let mut document = Document {
+        services: vec![entity(
+            json!({ "id": id(1), "host": "a.test", "protocol": "https", "client_certificate": id(3) }),
+        )],
+        routes: vec![entity(json!({ "id": id(2), "paths": ["/"], "service": id(1) }))],
+        ..Document::default()
+    };
     let mut presented = || {
         document.certificates = vec![certificate(issued(&rcgen::PKCS_ECDSA_P256_SHA256))];
         let snapshot = compiler.compile(&document).unwrap();

@@ -105,7 +105,7 @@ async fn open(
         Some(config) if service.entity.protocol == Protocol::Tls && !route.is_passthrough() => {
             let preserved = session.sni.as_deref().filter(|_| route.entity.preserve_host);
             let name = preserved.unwrap_or(without_port(&endpoint.authority));
-            let secured = secure(socket, config, endpoint, Some(name)).await;
+            let secured = secure(socket, config, endpoint, Some(name), None).await;
             secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
         }
         _ => Ok(Io::Plain(socket)),

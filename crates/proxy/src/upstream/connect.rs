@@ -1,65 +1,66 @@
 //! Opening a connection to an endpoint.
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Speaks};
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
 use crate::io::Io;
 use crate::socket::Socket;
-use crate::wire::Wire;
+use crate::tls::HTTP1;
 use crate::worker::Worker;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Connects within the timeout, name resolution and TLS handshake included.
+/// The address that a connection is being opened to.
+pub(crate) type Trying = Cell<Option<SocketAddr>>;
+
+/// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
 pub(crate) async fn connect(
     worker: &Worker,
     endpoint: &Endpoint,
     server_name: Option<Rc<str>>,
-    timeout: Duration,
+    trying: &Trying,
 ) -> Result<Box<UpstreamConnection>, Failure> {
     let io = match worker.memory_upstream {
         Some(open) => Io::Memory(open()),
         None => {
-            let trying = Cell::new(None);
-            let opening = open(worker, endpoint, server_name.as_deref(), &trying);
-            match tokio::time::timeout(timeout, opening).await {
-                Ok(opened) => opened?,
-                Err(_) => {
-                    endpoint.met(trying.get(), Outcome::Timeout);
-                    return Err(Failure::ConnectTimeout);
-                }
-            }
+            let socket = open_socket(worker, endpoint, trying).await?;
+            // What may speak HTTP/2 is asked for HTTP/1.1 here.
+            let only = (endpoint.speaks != Speaks::Http1).then_some(HTTP1);
+            secured(endpoint, socket, server_name.as_deref(), only, trying).await?
         }
     };
-    let address = io.peer();
-    Ok(Box::new(UpstreamConnection {
-        wire: Wire::new(io),
-        endpoint: endpoint.id,
-        address,
-        server_name,
-        requests: 0,
-        lease: None,
-    }))
+    Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
 }
 
-async fn open(
+/// Opens a byte stream, over TLS where the endpoint speaks it.
+pub(super) async fn open(
     worker: &Worker,
     endpoint: &Endpoint,
     server_name: Option<&str>,
-    trying: &Cell<Option<SocketAddr>>,
+    trying: &Trying,
 ) -> Result<Io, Failure> {
     let socket = open_socket(worker, endpoint, trying).await?;
+    secured(endpoint, socket, server_name, None, trying).await
+}
+
+/// Speaks TLS where the endpoint does, with one protocol to choose or with all that the endpoint may speak.
+async fn secured(
+    endpoint: &Endpoint,
+    socket: Socket,
+    server_name: Option<&str>,
+    only: Option<&[u8]>,
+    trying: &Trying,
+) -> Result<Io, Failure> {
     match &endpoint.tls {
         Some(config) => {
-            let secured = secure(socket, config, endpoint, server_name).await;
+            let secured = secure(socket, config, endpoint, server_name, only).await;
             secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
         }
         None => Ok(Io::Plain(socket)),
@@ -72,18 +73,23 @@ pub(crate) async fn secure(
     config: &Arc<rustls::ClientConfig>,
     endpoint: &Endpoint,
     server_name: Option<&str>,
+    only: Option<&[u8]>,
 ) -> Result<Io, Failure> {
     let name = server_name.unwrap_or(&endpoint.host).to_owned();
     let name = ServerName::try_from(name).map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    let tls = TlsConnector::from(config.clone()).connect(name, socket).await.map_err(Failure::Connect)?;
-    Ok(Io::TlsClient(Box::new(tls)))
+    let connector = TlsConnector::from(config.clone());
+    let connected = match only {
+        None => connector.connect(name, socket).await,
+        Some(protocol) => connector.with_alpn(vec![protocol.to_vec()]).connect(name, socket).await,
+    };
+    connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(Failure::Connect)
 }
 
 /// Connects without TLS.
 pub(crate) async fn open_socket(
     worker: &Worker,
     endpoint: &Endpoint,
-    trying: &Cell<Option<SocketAddr>>,
+    trying: &Trying,
 ) -> Result<Socket, Failure> {
     match &endpoint.unix {
         Some(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(Failure::Connect),
@@ -92,11 +98,7 @@ pub(crate) async fn open_socket(
 }
 
 /// Tries the endpoint's healthy addresses in turn; the first that answers wins.
-async fn open_tcp(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    trying: &Cell<Option<SocketAddr>>,
-) -> Result<TcpStream, Failure> {
+async fn open_tcp(worker: &Worker, endpoint: &Endpoint, trying: &Trying) -> Result<TcpStream, Failure> {
     let attempt = async |address| {
         trying.set(Some(address));
         open_address(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))

@@ -18,6 +18,8 @@ pub struct NodeFacts<'a> {
     pub streams: Option<Connections>,
     /// Requests since the start.
     pub total_requests: u64,
+    /// Those of them that came over HTTP/2.
+    pub http2_requests: u64,
     /// Whether the configuration's store can be reached.
     pub datastore_reachable: bool,
     /// The configuration in force.
@@ -230,6 +232,11 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
     let requests = node.total_requests;
     text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
+    text.metric("weir_requests_total", "counter", "Requests since the start by the version of HTTP");
+    for (version, count) in [("1", requests.saturating_sub(node.http2_requests)), ("2", node.http2_requests)]
+    {
+        text.line(format_args!("weir_requests_total{{node_id=\"{id}\",version=\"{version}\"}} {count}"));
+    }
     text.metric("kong_node_info", "gauge", "The node's id and version");
     text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
 }

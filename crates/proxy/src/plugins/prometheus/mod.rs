@@ -17,6 +17,7 @@
 //! | `kong_node_info` | `node_id`, `version` |
 //! | `kong_nginx_connections_total` | `node_id`, `subsystem`, `state` |
 //! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
+//! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1 or 2) |
 //! | `kong_datastore_reachable` | |
 //!
 //! ## By flag

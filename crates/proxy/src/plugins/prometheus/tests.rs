@@ -47,6 +47,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         connections,
         streams: None,
         total_requests: 42,
+        http2_requests: 12,
         datastore_reachable: true,
         document: &gateway.document,
         targets: &targets,

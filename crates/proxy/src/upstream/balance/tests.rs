@@ -1,7 +1,7 @@
 use super::*;
 use crate::retained::Retained;
 use crate::testing::{entity, id};
-use crate::upstream::endpoint::EndpointIds;
+use crate::upstream::endpoint::{EndpointIds, Speaks};
 use crate::upstream::health::{Watches, mark};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -24,7 +24,7 @@ impl Setting {
         let (watches, ids) = (Watches::new(&upstream, &retained), EndpointIds::default());
         let endpoint = |(number, weight): (usize, &u16)| {
             let host = format!("10.0.0.{}", number + 1);
-            let endpoint = Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None);
+            let endpoint = Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, Speaks::Http1);
             (Endpoint { watch: watches.of(&format!("{host}:80")), ..endpoint }, *weight)
         };
         let targets = weights.iter().enumerate().map(endpoint).collect();
