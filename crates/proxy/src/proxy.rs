@@ -3,7 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::options::{Listen, Options};
 use crate::snapshot::Snapshot;
-use crate::tls::{ServerTls, TlsError};
+use crate::tls::{ServerTls, TlsError, keep_fresh};
 use crate::upstream::resolve::Resolver;
 use crate::worker::{Command, Load, Node, Worker};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -116,6 +116,15 @@ impl Proxy {
                 Worker::new(index, node, snapshot, None).run(commands).await;
             })?);
             self.workers.push(sender);
+        }
+        if self.node.options.tls.stapling {
+            let (node, mut closed) = (self.node.clone(), closed.clone());
+            self.threads.push(thread("weir-ocsp".into(), async move || {
+                tokio::select! {
+                    () = keep_fresh(&node) => {}
+                    _ = closed.wait_for(|closed| *closed) => {}
+                }
+            })?);
         }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads
