@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
-use weir_proxy::{AddedHeaders, Http2Options, KeepAlive, Options, Own};
+use weir_proxy::{AddedHeaders, Http2Options, KeepAlive, Options, Own, SharedConnections};
 
 /// Settings that are read and checked, and not acted on by this version.
 const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
@@ -39,6 +39,11 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             pool_size: settings.upstream_keepalive_pool_size as usize,
             max_requests: settings.upstream_keepalive_max_requests,
             idle_timeout: settings.upstream_keepalive_idle_timeout,
+        },
+        upstream_http2: SharedConnections {
+            max_concurrent_streams: settings.upstream_http2_max_concurrent_streams.max(1),
+            max_connections: settings.upstream_http2_max_connections.max(1) as usize,
+            ping_interval: settings.http2_ping_interval,
         },
         resolver: resolver(settings),
         tls: tls(settings),

@@ -114,7 +114,7 @@ fn what_ends_at_a_hop_is_removed_both_ways() {
     let setup = Setup::one("", |builder| builder);
     let client = setup.gateway.send(
         "GET /a HTTP/1.1\r\nHost: a\r\nConnection: X-Private, TE, Upgrade\r\nX-Private: a\r\nKeep-Alive: 5\r\nTE: trailers\r\n\
-         Upgrade: websocket\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nTrailer: A\r\nX-Public: b\r\n\r\n",
+         Upgrade: spdy/3.1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nTrailer: A\r\nX-Public: b\r\n\r\n",
     );
     let head = setup.heads.recv_timeout(PATIENCE).unwrap();
     for gone in

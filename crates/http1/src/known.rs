@@ -131,8 +131,9 @@ impl KnownSet {
         Self(self.0 | other.0)
     }
 
+    /// Whether the name is one of the set.
     #[inline]
-    pub(crate) fn holds(self, known: Known) -> bool {
+    pub fn holds(self, known: Known) -> bool {
         self.0 & known.bit() != 0
     }
 

@@ -1,6 +1,7 @@
 //! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
 
 use crate::exchange::{Exchange, Source};
+use crate::grpc;
 use std::fmt;
 use weir_http1::{Known, Reject};
 
@@ -68,6 +69,7 @@ impl Answer {
     /// Makes this the exchange's response, and returns its body.
     pub(crate) fn write(self, exchange: &mut Exchange) -> Vec<u8> {
         exchange.source = Source::Kong;
+        let message = if grpc::is_call(exchange) { Some(self.message_text()) } else { None };
         let (content_type, body) = match self.body {
             Body::Raw(content_type, body) => (content_type, body),
             Body::Template(message) => {
@@ -84,7 +86,9 @@ impl Answer {
         for (name, value) in &self.headers {
             response.headers.append(name, value);
         }
-        body
+        let Some(message) = message else { return body };
+        grpc::say(&mut response.headers, self.status, message.as_deref());
+        Vec::new()
     }
 }
 
@@ -194,6 +198,8 @@ pub(crate) enum Failure {
     /// The upstream's bytes are no HTTP response.
     UpstreamGarbage(Reject),
     UpstreamTimeout,
+    /// The client's own time for the call is over.
+    DeadlineExceeded,
 }
 
 impl Failure {
@@ -213,6 +219,7 @@ impl Failure {
             Failure::Connect(_) | Failure::UpstreamClosed(_) | Failure::UpstreamGarbage(_) => {
                 (502, "An invalid response was received from the upstream server")
             }
+            Failure::DeadlineExceeded => (504, "The time for the call is over"),
             Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
         };
         let unheard = matches!(self, Failure::ClientGone);
@@ -252,6 +259,7 @@ impl fmt::Display for Failure {
             Failure::ConnectTimeout => {
                 f.write_str("connecting to the upstream took longer than connect_timeout")
             }
+            Failure::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
             Failure::UpstreamTimeout => {
                 f.write_str("the upstream took longer than read_timeout or write_timeout")
             }

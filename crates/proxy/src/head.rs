@@ -13,8 +13,7 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     out.push(b' ');
     write_target(out, exchange, &ask.route.entity, &ask.service.entity);
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    let client_host = exchange.request.host().filter(|_| ask.route.entity.preserve_host);
-    out.extend_from_slice(client_host.unwrap_or(authority).as_bytes());
+    out.extend_from_slice(self::authority(exchange, ask, authority).as_bytes());
     out.extend_from_slice(b"\r\n");
     encode::headers_except(out, &exchange.request.headers, REWRITTEN);
     write_forwarded(out, exchange, ask);
@@ -27,6 +26,11 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
         Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
     encode::end(out);
+}
+
+/// The host that the upstream is asked for: the client's where it is preserved, else the endpoint's.
+pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
+    exchange.request.host().filter(|_| ask.route.entity.preserve_host).unwrap_or(endpoint)
 }
 
 /// Appends the target as the upstream gets it.
@@ -56,7 +60,8 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Via,
 ]);
 
-fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
+/// Appends the forwarded headers, each as its line.
+pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     let connection = &*exchange.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {

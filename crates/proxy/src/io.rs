@@ -42,6 +42,15 @@ impl Io {
         }
     }
 
+    /// The protocol that a TLS handshake agreed on.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Io::TlsServer(tls) => tls.get_ref().1.alpn_protocol(),
+            Io::TlsClient(tls) => tls.get_ref().1.alpn_protocol(),
+            Io::Tcp(_) | Io::Memory(_) => None,
+        }
+    }
+
     /// Reads some bytes; 0 is the end.
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(room);

@@ -3,6 +3,7 @@
 use crate::http2::Http2Options;
 use crate::own::Own;
 use crate::tls::TlsOptions;
+use crate::upstream::http2::SharedConnections;
 use crate::upstream::pool::KeepAlive;
 use crate::upstream::resolve::ResolverOptions;
 use std::net::{IpAddr, SocketAddr};
@@ -34,6 +35,8 @@ pub struct Options {
     pub limits: Limits,
     /// Connections to upstreams.
     pub upstream_keepalive: KeepAlive,
+    /// Connections to upstreams over HTTP/2.
+    pub upstream_http2: SharedConnections,
     /// Names of upstreams.
     pub resolver: ResolverOptions,
     /// TLS towards clients.
@@ -69,6 +72,7 @@ impl Default for Options {
             client_max_body_size: 0,
             limits: Limits::default(),
             upstream_keepalive: KeepAlive::default(),
+            upstream_http2: SharedConnections::default(),
             resolver: ResolverOptions::default(),
             tls: TlsOptions::default(),
             http2: Http2Options::default(),

@@ -4,19 +4,16 @@
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::Upstream;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Known, Limits, Reject};
-
-/// Interim responses (1xx) passed over before a final one; more is abuse.
-const INTERIM_RESPONSES: u32 = 16;
+use weir_http1::{Limits, Reject};
 
 /// One exchange between a client and a connection to an upstream.
-pub(crate) struct Relay<'a, C> {
+pub(crate) struct Relay<'a, C, U> {
     pub(crate) client: &'a mut C,
-    pub(crate) upstream: &'a mut UpstreamConnection,
+    pub(crate) upstream: &'a mut U,
     pub(crate) exchange: &'a mut Exchange,
     pub(crate) timeouts: Timeouts,
     pub(crate) limits: &'a Limits,
@@ -25,7 +22,6 @@ pub(crate) struct Relay<'a, C> {
     pub(crate) read_ahead: bool,
     pub(crate) upload: Upload,
     pub(crate) awaited: Awaited,
-    pub(crate) interim: u32,
     /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
     pub(crate) lost: bool,
 }
@@ -37,6 +33,18 @@ pub(crate) struct Timeouts {
     pub(crate) read: Duration,
     pub(crate) client_body: Duration,
     pub(crate) client_send: Duration,
+    /// When all of it has to be over, where the client says so.
+    pub(crate) ends: Option<Instant>,
+}
+
+impl Timeouts {
+    /// So long, or until all has to be over.
+    pub(crate) fn at_most(&self, now: Instant, timeout: Duration) -> Duration {
+        match self.ends {
+            None => timeout,
+            Some(ends) => timeout.min(ends.saturating_duration_since(now)),
+        }
+    }
 }
 
 /// Whom the exchange waits for, which decides the timeout and its answer.
@@ -73,20 +81,15 @@ enum Step {
     Waiting(Awaited),
 }
 
-impl<C: Client> Relay<'_, C> {
+impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// Sends the request and waits for the response's head.
     pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             self.poll_upload(cx)?;
-            match self.upstream.wire.poll_fill(cx) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.closed())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Failure::UpstreamClosed(error))),
-                Poll::Ready(Ok(_)) => {
-                    if self.parse_head()? {
-                        return Poll::Ready(Ok(()));
-                    }
-                    self.await_now(self.awaited, self.awaited == Awaited::Response);
-                }
+            match self.upstream.poll_head(cx, self.exchange, self.limits) {
+                Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(self.explain(failure))),
                 Poll::Pending => break,
             }
         }
@@ -94,10 +97,10 @@ impl<C: Client> Relay<'_, C> {
             return Poll::Ready(Err(Failure::ClientGone));
         }
         ready!(self.client.deadline().poll(cx));
-        Poll::Ready(Err(if self.awaited == Awaited::Body {
-            Failure::ClientTimeout
-        } else {
-            Failure::UpstreamTimeout
+        Poll::Ready(Err(match self.timeouts.ends {
+            Some(ends) if ends <= Instant::now() => Failure::DeadlineExceeded,
+            _ if self.awaited == Awaited::Body => Failure::ClientTimeout,
+            _ => Failure::UpstreamTimeout,
         }))
     }
 
@@ -111,39 +114,16 @@ impl<C: Client> Relay<'_, C> {
                 Awaited::Body => self.timeouts.client_body,
                 Awaited::Send => self.timeouts.client_send,
             };
-            self.client.deadline().set(Instant::now(), timeout);
+            let now = Instant::now();
+            self.client.deadline().set(now, self.timeouts.at_most(now, timeout));
         }
     }
 
-    fn closed(&mut self) -> Failure {
-        let early = || io::Error::new(io::ErrorKind::UnexpectedEof, "closed before a response");
-        Failure::UpstreamClosed(self.upload.broken.take().unwrap_or_else(early))
-    }
-
-    /// Parses the head if it is complete, passing over interim responses.
-    fn parse_head(&mut self) -> Result<bool, Failure> {
-        let method = self.exchange.request.method;
-        loop {
-            let inbox = &mut self.upstream.wire.inbox;
-            let response = &mut self.exchange.response;
-            match response.parse(inbox.bytes(), self.limits, method).map_err(Failure::UpstreamGarbage)? {
-                None => return Ok(false),
-                Some(consumed) => inbox.consume(consumed),
-            }
-            if !(100..=199).contains(&response.status) {
-                self.upstream.wire.begin_reading(response.framing);
-                return Ok(true);
-            }
-            let changes = response.status == 101;
-            if changes && self.upload.whole && is_agreed(self.exchange) {
-                return Ok(true);
-            }
-            // A change of protocol that nobody asked for is none, and a stream of interim responses has no end of its own.
-            self.interim += 1;
-            if changes || self.interim > INTERIM_RESPONSES {
-                let what = "an interim response that was not asked for";
-                return Err(Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, what)));
-            }
+    /// Where the upstream stopped taking the request before it closed, that is the reason.
+    fn explain(&mut self, failure: Failure) -> Failure {
+        match (failure, self.upload.broken.take()) {
+            (Failure::UpstreamClosed(_), Some(broken)) => Failure::UpstreamClosed(broken),
+            (failure, _) => failure,
         }
     }
 
@@ -176,11 +156,11 @@ impl<C: Client> Relay<'_, C> {
     }
 
     fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
-        let wire = &mut self.upstream.wire;
+        let upstream = &mut *self.upstream;
         if let Some(collected) = &self.exchange.body
             && self.upload.collected < collected.len()
         {
-            let sent = wire.poll_send(cx, &collected[self.upload.collected..]);
+            let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
             return Ok(match sent.map_err(Failure::UpstreamClosed)? {
                 Poll::Pending => Step::Waiting(Awaited::Write),
                 Poll::Ready(n) => {
@@ -191,7 +171,7 @@ impl<C: Client> Relay<'_, C> {
         }
         let data = self.client.body().map_err(Failure::Rejected)?;
         if !data.is_empty() {
-            return match wire.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
+            return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
                 Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
                 Poll::Ready(n) => self.streamed(n),
             };
@@ -202,7 +182,7 @@ impl<C: Client> Relay<'_, C> {
         if let Poll::Ready(more) = self.client.poll_more(cx) {
             return more.map(|()| Step::Progress);
         }
-        match wire.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+        match upstream.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
             Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
         }
@@ -220,12 +200,12 @@ impl<C: Client> Relay<'_, C> {
     }
 
     fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
-        let wire = &mut self.upstream.wire;
+        let upstream = &mut *self.upstream;
         if !self.upload.ended {
             self.upload.ended = true;
-            wire.end_body(self.client.trailers()).map_err(Failure::UpstreamClosed)?;
+            upstream.end_body(self.client.trailers()).map_err(Failure::UpstreamClosed)?;
         }
-        match wire.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+        match upstream.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
             Poll::Ready(()) => {
                 self.upload.done = true;
@@ -254,7 +234,7 @@ impl<C: Client> Relay<'_, C> {
 
     /// One step of the response's body; true at its end.
     fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
-        let data = self.upstream.wire.body().map_err(Broken::Garbage)?;
+        let data = self.upstream.body().map_err(Broken::Garbage)?;
         if !data.is_empty() {
             let sent = match self.client.poll_send(cx, data).map_err(Broken::Client)? {
                 Poll::Ready(sent) => sent,
@@ -262,12 +242,12 @@ impl<C: Client> Relay<'_, C> {
             };
             // The client takes the response: it may pause anew.
             self.await_now(Awaited::Response, false);
-            self.upstream.wire.consume_body(sent);
+            self.upstream.consume_body(sent);
             self.exchange.bytes_out += sent as u64;
             return Poll::Ready(Ok(false));
         }
-        if self.upstream.wire.body_is_done() {
-            self.client.end(self.upstream.wire.trailers()).map_err(Broken::Client)?;
+        if self.upstream.body_is_done() {
+            self.client.end(self.upstream.trailers()).map_err(Broken::Client)?;
             let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
             if flushed.is_pending() {
                 self.await_now(Awaited::Send, false);
@@ -281,11 +261,9 @@ impl<C: Client> Relay<'_, C> {
         if self.lost {
             return Poll::Ready(Err(Broken::Truncated));
         }
-        match self.upstream.wire.poll_fill(cx) {
-            Poll::Ready(Ok(0)) if self.upstream.wire.end_of_stream() => Poll::Ready(Ok(false)),
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(Broken::Truncated)),
+        match self.upstream.poll_more(cx) {
             Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Truncated)),
-            Poll::Ready(Ok(_)) => {
+            Poll::Ready(Ok(())) => {
                 self.await_now(Awaited::Response, true);
                 Poll::Ready(Ok(false))
             }
@@ -302,29 +280,12 @@ impl<C: Client> Relay<'_, C> {
     /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
     fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         self.await_now(Awaited::Send, false);
-        while self.read_ahead && !self.upstream.wire.inbox.is_full() {
-            match self.upstream.wire.poll_fill(cx) {
-                Poll::Ready(Ok(1..)) => {}
-                // Told once only: a later read would take a reset for a proper end.
-                Poll::Ready(Err(_)) => {
-                    self.lost = true;
-                    break;
-                }
-                _ => break,
-            }
+        if self.read_ahead && self.upstream.read_ahead(cx).is_err() {
+            // Told once only: a later read would take a reset for a proper end.
+            self.lost = true;
         }
         Poll::Pending
     }
-}
-
-/// Whether the response changes to the protocol that was asked for.
-fn is_agreed(exchange: &Exchange) -> bool {
-    let protocol = exchange.response.headers.get_known(Known::Upgrade);
-    exchange
-        .upgrade
-        .as_ref()
-        .zip(protocol)
-        .is_some_and(|(asked, got)| got.eq_ignore_ascii_case(asked.as_bytes()))
 }
 
 /// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.

@@ -3,7 +3,7 @@
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::snapshot::CompiledRoute;
+use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -44,6 +44,40 @@ pub(crate) async fn collect<C: Client>(
     }
 }
 
+/// Takes what is here of the body into the exchange without waiting for more: over HTTP/2 an upstream may refuse a
+/// request, which then can be sent again.
+pub(crate) async fn gather<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+) -> Result<(), Failure> {
+    if exchange.body.is_some() || client.framing() == Framing::None {
+        return Ok(());
+    }
+    let mut gathered = Vec::new();
+    poll_fn(|cx| {
+        loop {
+            let data = client.body().map_err(Failure::Rejected)?;
+            let n = data.len();
+            gathered.extend_from_slice(data);
+            client.consume(n);
+            let enough = client.body_is_done() || gathered.len() >= BUFFERED;
+            if enough || !matches!(client.poll_more(cx), Poll::Ready(Ok(()))) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    })
+    .await?;
+    let limit = worker.options.client_max_body_size;
+    if limit > 0 && gathered.len() as u64 > limit {
+        return Err(Failure::BodyTooLarge);
+    }
+    exchange.bytes_in += gathered.len() as u64;
+    exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
+    exchange.body = Some(gathered);
+    Ok(())
+}
+
 /// Waits for more of the request's body.
 async fn more<C: Client>(worker: &Worker, client: &mut C) -> Result<(), Failure> {
     client.deadline().set(Instant::now(), worker.options.client_body_timeout);
@@ -63,7 +97,9 @@ pub(crate) async fn buffer<C: Client>(
     route: &CompiledRoute,
 ) -> Result<Framing, Failure> {
     let framing = client.framing();
-    if exchange.body.is_none() && route.entity.request_buffering {
+    // Messages of a gRPC call are for the upstream one by one.
+    let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);
+    if exchange.body.is_none() && route.entity.request_buffering && !is_grpc {
         match framing {
             Framing::Chunked => collect(worker, client, exchange, BUFFERED).await?,
             _ => {

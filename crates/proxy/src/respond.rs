@@ -2,17 +2,22 @@
 
 use crate::answer::Answer;
 use crate::exchange::Exchange;
+use crate::grpc;
 use crate::options::{AddedHeaders, Options};
 use crate::snapshot::CompiledRoute;
 use std::time::Instant;
-use weir_http1::{Headers, Known};
+use weir_http1::{Headers, Known, Version};
 
 /// The name in `Server` and `Via`.
 const SERVER: &[u8] = concat!("weir/", env!("CARGO_PKG_VERSION")).as_bytes();
 const VIA: &[u8] = b"1.1 weir";
+const VIA_HTTP2: &[u8] = b"2 weir";
 
-/// The answer to a request whose scheme its route does not serve, if so.
+/// The answer to a request whose protocol its route does not serve, if so.
 pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
+    if route.grpc {
+        return grpc::refuse(route, exchange);
+    }
     if route.http || !route.https {
         return None;
     }
@@ -44,9 +49,10 @@ pub(crate) fn decorate_proxied(options: &Options, exchange: &mut Exchange) {
     let start = timing.upstream_start.unwrap_or(timing.start);
     let head = timing.upstream_head.unwrap_or(start);
     let status = exchange.response.status;
+    let via = if exchange.response.version == Version::Http2 { VIA_HTTP2 } else { VIA };
     let headers = &mut exchange.response.headers;
     if added.via {
-        headers.append_unchecked(Known::Via, "Via", VIA);
+        headers.append_unchecked(Known::Via, "Via", via);
     }
     if added.upstream_status {
         append_number(headers, "X-Kong-Upstream-Status", status.into());

@@ -5,7 +5,7 @@ use crate::answer::{Answer, Failure};
 use crate::chain::Chain;
 use crate::client::{Client, Http1};
 use crate::exchange::{Connection, Exchange, NormalPath, Source};
-use crate::forward::Ask;
+use crate::forward::{Ask, Reached};
 use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::request_body::{self, COLLECTED};
@@ -13,9 +13,10 @@ use crate::respond;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
 use crate::tunnel::{self, Tunnel};
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::Upstream;
+use crate::upstream::endpoint::Speaks;
 use crate::worker::Worker;
-use crate::{client_ip, own, telemetry};
+use crate::{client_ip, grpc, own, telemetry};
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -289,14 +290,24 @@ async fn proxy<C: Client>(
         }
     };
     let method = exchange.request.method;
-    exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
-    let ask = Ask { worker, route, service, framing };
+    exchange.upgrade.take_if(|protocol| {
+        Speaks::of(&service.entity) != Speaks::Http1 || !tunnel::is_allowed(&route.entity, method, protocol)
+    });
+    let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
+    let ask = Ask { worker, route, service, framing, ends };
     match ask.forward(client, exchange).await {
-        Ok((upstream, _)) if exchange.response.status == 101 => {
+        Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &ask);
             return Some(Tunnel::open(&ask, client, exchange, upstream));
         }
-        Ok((upstream, upload)) => pass_on(&ask, client, exchange, upstream, upload).await,
+        Ok((Reached::Http1(mut upstream), upload)) => {
+            if let Some(end) = pass_on(&ask, client, exchange, &mut *upstream, upload).await {
+                worker.pool.put(upstream, end);
+            }
+        }
+        Ok((Reached::Http2(mut upstream), upload)) => {
+            Box::pin(pass_on(&ask, client, exchange, &mut *upstream, upload)).await;
+        }
         Err(failure) => {
             telemetry::failed(exchange, service, &failure);
             if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
@@ -313,17 +324,18 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, ask: &Ask<'_>) {
     exchange.source = Source::Service;
     let now = Instant::now();
     exchange.timing.upstream_head = Some(now);
-    client.deadline().set(now, ask.timeouts().read);
+    let timeouts = ask.timeouts();
+    client.deadline().set(now, timeouts.at_most(now, timeouts.read));
 }
 
-/// Passes the response on: hooks, head, body. Then the connection to the upstream is kept, if it can be.
-async fn pass_on<C: Client>(
+/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
+async fn pass_on<C: Client, U: Upstream>(
     ask: &Ask<'_>,
     client: &mut C,
     exchange: &mut Exchange,
-    mut upstream: Box<UpstreamConnection>,
+    upstream: &mut U,
     upload: Upload,
-) {
+) -> Option<Instant> {
     let worker = ask.worker;
     arrived(client, exchange, ask);
     let framing = exchange.response.framing;
@@ -338,7 +350,7 @@ async fn pass_on<C: Client>(
     exchange.bytes_out += client.begin(exchange, framing);
     let mut relay = Relay {
         client,
-        upstream: &mut upstream,
+        upstream,
         exchange,
         timeouts: ask.timeouts(),
         limits: &worker.options.limits,
@@ -346,24 +358,34 @@ async fn pass_on<C: Client>(
         read_ahead: ask.route.entity.response_buffering,
         upload,
         awaited: Awaited::Response,
-        interim: 0,
         lost: false,
     };
     let passed = poll_fn(|cx| relay.poll_body(cx)).await;
     let whole_request = relay.upload.whole;
     match passed {
         Ok(()) if reusable && whole_request => {
-            let end = Instant::now();
-            exchange.timing.end = Some(end);
-            worker.pool.put(upstream, end);
+            exchange.timing.end = Some(Instant::now());
+            exchange.timing.end
         }
-        Ok(()) => {}
+        Ok(()) => None,
         Err(broken) => {
-            client.abort();
+            break_off(client, exchange, &broken);
             if !matches!(broken, Broken::Client(_)) {
                 telemetry::broken(exchange, ask.service, &broken);
             }
+            None
         }
+    }
+}
+
+/// Ends a response that cannot be completed. To a gRPC call its status says so: a message that is cut off shows by its
+/// length.
+fn break_off<C: Client>(client: &mut C, exchange: &Exchange, broken: &Broken) {
+    let said = !matches!(broken, Broken::Client(_)) && grpc::is_call(exchange) && {
+        client.end(Some(&grpc::broken_off(matches!(broken, Broken::Timeout)))).is_ok()
+    };
+    if !said {
+        client.abort();
     }
 }
 
@@ -391,7 +413,7 @@ async fn answer<C: Client>(
     if worker.draining.get() {
         client.close_after();
     }
-    exchange.bytes_out += client.begin(exchange, Framing::Length(body.len() as u64));
+    exchange.bytes_out += begin_own(client, exchange, body.len());
     let mut left = if is_bodiless(exchange) { &[][..] } else { &body[..] };
     client.deadline().set(Instant::now(), worker.options.send_timeout);
     let sent = poll_fn(|cx| {
@@ -405,6 +427,18 @@ async fn answer<C: Client>(
     if sent.await.is_err() {
         client.abort();
     }
+}
+
+/// Sends the head of the gateway's own response. To a gRPC call that is 200 with gRPC's own status; the hooks and the log
+/// see what it stands for.
+fn begin_own<C: Client>(client: &mut C, exchange: &mut Exchange, length: usize) -> u64 {
+    if !grpc::is_call(exchange) {
+        return client.begin(exchange, Framing::Length(length as u64));
+    }
+    let status = std::mem::replace(&mut exchange.response.status, 200);
+    let bytes = client.begin(exchange, Framing::None);
+    exchange.response.status = status;
+    bytes
 }
 
 fn skip_request_body<C: Client>(client: &mut C) {

@@ -6,6 +6,7 @@ use crate::io::Duplex;
 use crate::options::{Listen, Options};
 use crate::snapshot::{Held, Snapshot};
 use crate::tls::ServerTls;
+use crate::upstream::http2::Http2Pool;
 use crate::upstream::pool::Pool;
 use crate::upstream::resolve::Resolver;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -59,6 +60,7 @@ pub(crate) struct Worker {
     pub(crate) node: Arc<Node>,
     pub(crate) options: Options,
     pub(crate) pool: Pool,
+    pub(crate) http2: Http2Pool,
     pub(crate) access_log: WorkerLog,
     pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
@@ -90,6 +92,7 @@ impl Worker {
             options: node.options.clone(),
             access_log: node.access_log.worker(),
             pool: Pool::new(node.options.upstream_keepalive.clone()),
+            http2: Http2Pool::default(),
             node,
             memory_upstream,
             draining: Cell::new(false),
@@ -229,5 +232,6 @@ async fn sweep(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.sweep(Instant::now());
+        worker.http2.sweep(Instant::now(), worker.options.upstream_keepalive.idle_timeout);
     }
 }

@@ -155,8 +155,8 @@ settings! {
     /// How many requests a client may take back on one connection over HTTP/2 before it has their responses, where it
     /// does so with more than half of them; then the connection is closed.
     http2_max_resets: u32 = "256";
-    /// How often a client with requests under way over HTTP/2 is asked whether it is still there; one that has not said
-    /// so until it would be asked again has its connection closed; 0 asks nobody.
+    /// How often clients and upstreams with requests under way over HTTP/2 are asked whether they are still there; one
+    /// that has not said so until it would be asked again has its connection closed; 0 asks nobody.
     http2_ping_interval: Duration = "30s";
     /// How many idle connections a worker keeps to each target; 0 keeps none.
     upstream_keepalive_pool_size: u32 = "512";
@@ -164,6 +164,10 @@ settings! {
     upstream_keepalive_max_requests: u32 = "10000";
     /// How long an idle connection to a target stays open; 0 is no limit.
     upstream_keepalive_idle_timeout: Duration = "60";
+    /// How many requests a connection to a target over HTTP/2 carries at a time.
+    upstream_http2_max_concurrent_streams: u32 = "100";
+    /// How many connections over HTTP/2 a worker opens to each target; further requests wait until one has room.
+    upstream_http2_max_connections: u32 = "16";
     /// The name servers to ask; without any, those of `/etc/resolv.conf`.
     dns_resolver: Vec<NameServer> = "";
     /// The file of names that need no name server.

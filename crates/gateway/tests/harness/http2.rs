@@ -114,11 +114,22 @@ impl Frames {
 
     /// The next frame's kind and payload; none at the end.
     pub fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let (head, payload) = Self::read(&mut self.0)?;
+        Some((head[3], payload))
+    }
+
+    /// The next frame's kind, flags and stream; none at the end.
+    pub fn skip(from: &mut impl Read) -> Option<(u8, u8, u32)> {
+        let (head, _) = Self::read(from)?;
+        Some((head[3], head[4], u32::from_be_bytes(head[5..].try_into().unwrap())))
+    }
+
+    fn read(from: &mut impl Read) -> Option<([u8; 9], Vec<u8>)> {
         let mut head = [0; 9];
-        self.0.read_exact(&mut head).ok()?;
+        from.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; length as usize];
-        self.0.read_exact(&mut payload).ok()?;
-        Some((head[3], payload))
+        from.read_exact(&mut payload).ok()?;
+        Some((head, payload))
     }
 }

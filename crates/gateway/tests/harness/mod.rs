@@ -13,6 +13,7 @@ mod declarative;
 mod gateway;
 mod http;
 pub mod http2;
+pub mod http2_upstream;
 mod openssl;
 mod postgres;
 mod upstream;

@@ -13,14 +13,17 @@ struct Row<T> {
     instead: &'static str,
 }
 
-const SERVICES: &[Row<Service>] =
-    &[Row { field: "protocol", set: |s| !proxied(s.protocol), instead: "only http and https are proxied" }];
+const SERVICES: &[Row<Service>] = &[Row {
+    field: "protocol",
+    set: |s| !proxied(s.protocol),
+    instead: "only http, https, grpc and grpcs are proxied",
+}];
 
 const ROUTES: &[Row<Route>] = &[
     Row {
         field: "protocols",
         set: |r| r.protocols.iter().any(|protocol| !proxied(*protocol)),
-        instead: "only http and https are proxied",
+        instead: "only http, https, grpc and grpcs are proxied",
     },
     Row {
         field: "path_handling",
@@ -46,7 +49,7 @@ const UPSTREAMS: &[Row<Upstream>] = &[
 ];
 
 fn proxied(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Http | Protocol::Https)
+    matches!(protocol, Protocol::Http | Protocol::Https | Protocol::Grpc | Protocol::Grpcs)
 }
 
 impl Document {

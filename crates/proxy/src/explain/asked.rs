@@ -1,6 +1,7 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
 use crate::exchange::{Connection, Exchange, Tls};
+use crate::grpc;
 use crate::head::without_port;
 use crate::snapshot::{Held, Snapshot};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http1::{Limits, Reject, RequestHead, ResponseHead};
+use weir_http1::{Known, Limits, Reject, RequestHead, ResponseHead, Version};
 use weir_model::schema::{Json, Record, Violation};
 
 /// A request to explain.
@@ -65,6 +66,10 @@ impl Asked {
     pub(super) fn exchange(&self, snapshot: &Arc<Snapshot>) -> Result<Exchange, BadQuestion> {
         let mut request = RequestHead::default();
         request.parse(self.head().as_bytes(), &Limits::default()).map_err(refused)?;
+        if request.headers.get_known(Known::ContentType).is_some_and(grpc::is_content_type) {
+            // Calls come over HTTP/2 alone.
+            request.version = Version::Http2;
+        }
         let snapshot = Rc::new(Held(snapshot.clone()));
         let heads = (request, ResponseHead::default());
         Ok(Exchange::new(&Rc::new(self.connection()), snapshot, (0, [b'0'; 32]), heads))

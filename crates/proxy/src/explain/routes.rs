@@ -7,8 +7,7 @@ use crate::snapshot::Snapshot;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use weir_model::Document;
-use weir_model::entity::{Protocol, Route};
-use weir_model::schema::Choice;
+use weir_model::entity::Route;
 
 /// So many of the other routes are told.
 pub(super) const MOST: usize = 20;
@@ -161,16 +160,12 @@ fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<
     let judged = closest(with_query(exchange, |query| router.judge(&unserved, query)));
     let rival = |judged: Judged| {
         let route = unserved[judged.index as usize];
-        let http = route.protocols.iter().any(|it| matches!(it, Protocol::Http | Protocol::Https));
-        let names: Vec<_> = route.protocols.iter().map(Choice::as_str).collect();
-        let (by, mut reason) = match http {
-            true => ("service", "service: disabled".to_owned()),
-            false => ("protocol", format!("protocol: {} not served", names.join(", "))),
-        };
+        // Routes of streams meet no request, so only their service can keep these from being served.
+        let mut reason = "service: disabled".to_owned();
         if !judged.failed.is_empty() {
             reason = format!("{reason}; {}", reasons(&judged.failed, route, exchange));
         }
-        let by = [by.to_owned()].into_iter().chain(judged.failed.iter().map(criterion_name)).collect();
+        let by = ["service".to_owned()].into_iter().chain(judged.failed.iter().map(criterion_name)).collect();
         let rival = Rival { route: Named::new(route.id, &route.name), lost: Lost::Criterion, by, reason };
         (judged.failed.len() + 1, rival)
     };

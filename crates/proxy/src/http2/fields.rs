@@ -1,12 +1,18 @@
 //! Heads and fields between the `h2` crate's form and the engine's.
 
+use super::body::Incoming;
+use crate::buffer;
+use crate::exchange::Exchange;
+use crate::forward::Ask;
+use crate::head::{REWRITTEN, write_forwarded};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use h2::RecvStream;
 use h2::ext::Protocol;
-use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
+use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use weir_http1::{Framing, Headers, Known, Limits, Reject, RequestHead};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Reject, RequestHead, Version};
 use weir_model::Uuid;
 
 /// Fills the head with a request, whose body is over already or follows.
@@ -95,22 +101,62 @@ fn framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
     }
 }
 
-/// Trailer fields as the engine has them.
+/// Trailer fields as the engine has them. Fields of [`Known`] are left out: trailers may not speak of framing, routing,
+/// identity or the connection.
 pub(super) fn read_trailers(fields: &HeaderMap) -> Headers {
     let mut trailers = Headers::new();
     for (name, value) in fields {
-        trailers.append(name, value.as_bytes().trim_ascii());
+        if Known::of(name.as_ref()) == Known::Other {
+            trailers.append(name, value.as_bytes().trim_ascii());
+        }
     }
     trailers
 }
 
-/// Fields for the `h2` crate, without those of one connection alone (RFC 9113, 8.2.2) and Content-Length, and how many
-/// bytes they are.
-pub(super) fn write_fields(headers: &Headers) -> (HeaderMap, u64) {
+/// Takes a response's head over into the exchange, and returns its body.
+pub(crate) fn read_response(response: Response<RecvStream>, exchange: &mut Exchange) -> Incoming {
+    let (parts, body) = response.into_parts();
+    let head = &mut exchange.response;
+    head.clear();
+    head.status = parts.status.as_u16();
+    (head.version, head.keep_alive, head.upgrade) = (Version::Http2, true, false);
+    for (name, value) in &parts.headers {
+        head.headers.append(name, value.as_bytes().trim_ascii());
+    }
+    let is_over = body.is_end_stream();
+    // What is no number was refused by the `h2` crate.
+    head.framing = framing(&parts.headers, is_over).unwrap_or(Framing::Chunked);
+    Incoming::new(body, is_over, buffer::SIZE)
+}
+
+/// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.
+pub(crate) fn write_request_fields(exchange: &Exchange, ask: &Ask<'_>) -> HeaderMap {
+    let (mut fields, _) = write_fields(&exchange.request.headers, REWRITTEN);
+    let mut lines = Vec::new();
+    write_forwarded(&mut lines, exchange, ask);
+    for line in lines.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&line[..colon]), value) {
+            fields.append(name, value);
+        }
+    }
+    if let Framing::Length(length) = ask.framing {
+        fields.insert(CONTENT_LENGTH, length.into());
+    }
+    if ask.service.is_grpc() {
+        fields.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    fields
+}
+
+/// Fields for the `h2` crate, without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they
+/// are.
+pub(super) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
     let mut fields = HeaderMap::with_capacity(headers.len() + 1);
     let mut bytes = 0;
     for field in headers.iter() {
-        if field.known.is_hop_by_hop() || field.known == Known::ContentLength {
+        if field.known.is_hop_by_hop() || but.holds(field.known) {
             continue;
         }
         let name = HeaderName::from_bytes(field.name);

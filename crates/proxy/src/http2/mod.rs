@@ -1,11 +1,16 @@
 //! HTTP/2, by the `h2` crate: each stream is one exchange, served as every other is.
 
 mod authority;
+mod body;
 mod fields;
+mod pulse;
 mod server;
 mod stream;
 mod transport;
 
+pub(crate) use body::{Incoming, Outgoing, broken, gone};
+pub(crate) use fields::{read_response, write_request_fields};
+pub(crate) use pulse::Pulse;
 pub(crate) use server::serve;
 pub(crate) use transport::Transport;
 

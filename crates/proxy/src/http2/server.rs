@@ -3,7 +3,7 @@
 use super::authority::is_misdirected;
 use super::fields::read_request;
 use super::stream::Http2;
-use super::{Http2Options, Transport};
+use super::{Http2Options, Pulse, Transport};
 use crate::answer::Failure;
 use crate::buffer;
 use crate::deadline::Deadline;
@@ -12,20 +12,17 @@ use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
-use h2::{Ping, PingPong, Reason, RecvStream};
+use h2::{Reason, RecvStream};
 use http::Request;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::spawn_local;
 
 /// What is queued of one response that its client does not take.
 const SEND_BUFFER: usize = 64 * 1024;
-
-/// Longer than any connection lives.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
@@ -37,7 +34,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     deadline.set(Instant::now(), timeout);
     let streams = Rc::new(Streams { connection, live: Cell::new(0), taken_back: Cell::new(0) });
     let worker = worker.clone();
-    let mut served = Served { worker, http2, pings, streams, deadline, rest: Rest::Idle, closing: false };
+    let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
+    let mut served = Served { worker, http2, pulse, streams, deadline, idle: true, closing: false };
     poll_fn(|cx| served.poll(cx)).await;
 }
 
@@ -57,23 +55,13 @@ fn builder(options: &Http2Options) -> server::Builder {
 struct Served {
     worker: Rc<Worker>,
     http2: server::Connection<Transport, Bytes>,
-    pings: PingPong,
+    pulse: Pulse,
     streams: Rc<Streams>,
+    /// Of a client without a request under way.
     deadline: Deadline,
-    rest: Rest,
+    idle: bool,
     /// No further request is taken.
     closing: bool,
-}
-
-/// What the deadline is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    /// No request is under way.
-    Idle,
-    /// Requests are, and the client may be asked whether it is there.
-    Busy,
-    /// It was asked.
-    Asked,
 }
 
 /// What the streams of one connection count.
@@ -137,36 +125,23 @@ impl Served {
 
     /// Ready when the client was silent for too long.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Poll::Ready(Ok(_)) = self.pings.poll_pong(cx) {
-            self.rest(Rest::Busy);
-        }
         let idle = self.streams.live.get() == 0;
-        if idle != (self.rest == Rest::Idle) {
-            self.rest(if idle { Rest::Idle } else { Rest::Busy });
+        if idle && !self.idle {
+            self.deadline.set(Instant::now(), self.worker.options.keepalive_timeout);
         }
-        while self.deadline.poll(cx).is_ready() {
-            match self.rest {
-                Rest::Busy if self.pings.send_ping(Ping::opaque()).is_ok() => self.rest(Rest::Asked),
-                Rest::Idle if !self.closing => {
-                    self.close();
-                    self.deadline.set(Instant::now(), self.worker.options.send_timeout);
-                    cx.waker().wake_by_ref();
-                }
-                _ => return Poll::Ready(()),
+        self.idle = idle;
+        if self.pulse.poll(cx, !idle).is_ready() {
+            return Poll::Ready(());
+        }
+        while idle && self.deadline.poll(cx).is_ready() {
+            if self.closing {
+                return Poll::Ready(());
             }
+            self.close();
+            self.deadline.set(Instant::now(), self.worker.options.send_timeout);
+            cx.waker().wake_by_ref();
         }
         Poll::Pending
-    }
-
-    fn rest(&mut self, rest: Rest) {
-        let options = &self.worker.options;
-        let timeout = match rest {
-            Rest::Idle => options.keepalive_timeout,
-            _ if options.http2.ping_interval.is_zero() => NEVER,
-            _ => options.http2.ping_interval,
-        };
-        self.rest = rest;
-        self.deadline.set(Instant::now(), timeout);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{self, Asked, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors};
-use crate::upstream::endpoint::{Endpoint, EndpointIds};
+use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -102,7 +102,11 @@ impl<'d> Compilation<'d> {
         let plugins =
             Scopes::new(self.plugins(&mut plugins.0.lock().unwrap_or_else(PoisonError::into_inner)));
         let off = |route: &entity::Route| route.service.is_some_and(|id| self.disabled.contains(&id));
-        let served = self.document.routes.iter().filter(|route| is_http(route) && !off(route));
+        let served = self
+            .document
+            .routes
+            .iter()
+            .filter(|route| route.protocols.iter().any(|p| is_http(*p)) && !off(route));
         let routes: Vec<&Arc<entity::Route>> = served.collect();
         let patterns = self.compiler.retained.get::<LastPatterns>();
         let router = self.router(&routes, &mut patterns.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -157,8 +161,9 @@ impl<'d> Compilation<'d> {
             id_text: text(route.id),
             service: route.service.and_then(|id| services.get(&id).cloned()),
             chain: plugins.chain(Some(route.id), route.service),
-            http: route.protocols.contains(&Protocol::Http),
-            https: route.protocols.contains(&Protocol::Https),
+            http: serves(&route.protocols, false),
+            https: serves(&route.protocols, true),
+            grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
             entity: route.clone(),
         }
     }
@@ -167,19 +172,24 @@ impl<'d> Compilation<'d> {
 
     pub(super) fn services(&self, certificates: &Certificates) -> HashMap<Uuid, Arc<CompiledService>> {
         let upstreams = Upstreams::new(self.document);
-        let http = |s: &&Arc<entity::Service>| matches!(s.protocol, Protocol::Http | Protocol::Https);
-        let compiled = self.document.services.iter().filter(http).filter_map(|service| {
-            let tls = self.service_tls(service, certificates)?;
-            let destination = match upstreams.by_name.get(service.host.as_str()) {
-                Some(upstream) => Destination::Upstream(self.balancer(service, upstream, &upstreams, tls)),
-                None => {
-                    let place = (service.host.as_str(), service.port);
-                    Destination::Host(self.endpoint(service, place, None, &tls))
-                }
-            };
-            let id_text = text(service.id);
-            Some((service.id, Arc::new(CompiledService { entity: service.clone(), id_text, destination })))
-        });
+        let compiled =
+            self.document.services.iter().filter(|service| is_http(service.protocol)).filter_map(|service| {
+                let tls = self.service_tls(service, certificates)?;
+                let destination = match upstreams.by_name.get(service.host.as_str()) {
+                    Some(upstream) => {
+                        Destination::Upstream(self.balancer(service, upstream, &upstreams, tls))
+                    }
+                    None => {
+                        let place = (service.host.as_str(), service.port);
+                        Destination::Host(self.endpoint(service, place, None, &tls))
+                    }
+                };
+                let id_text = text(service.id);
+                Some((
+                    service.id,
+                    Arc::new(CompiledService { entity: service.clone(), id_text, destination }),
+                ))
+            });
         compiled.collect()
     }
 
@@ -215,7 +225,7 @@ impl<'d> Compilation<'d> {
     ) -> Endpoint {
         let ids = self.compiler.retained.get::<EndpointIds>();
         let tls = tls.as_ref().map(|tls| (tls.config.clone(), tls.profile.as_str()));
-        Endpoint::new(&ids, service.protocol, place, host_header, tls)
+        Endpoint::new(&ids, service.protocol, place, host_header, tls, Speaks::of(service))
     }
 
     /// How the service's connections are secured; `None` where that cannot be compiled.
@@ -224,7 +234,7 @@ impl<'d> Compilation<'d> {
         service: &entity::Service,
         certificates: &Certificates,
     ) -> Option<Option<ServiceTls>> {
-        if service.protocol != Protocol::Https {
+        if !matches!(service.protocol, Protocol::Https | Protocol::Grpcs) {
             return Some(None);
         }
         let verify = match service.tls_verify {
@@ -234,7 +244,9 @@ impl<'d> Compilation<'d> {
         let identity = service.client_certificate.and_then(|id| certificates.get(id));
         let profile = self.tls_profile(service);
         let configs = self.compiler.retained.get::<ClientConfigs>();
-        match configs.get(&profile, || tls::client_config(verify, identity)) {
+        match configs
+            .get(&profile, || Ok(Speaks::of(service).offered_by(tls::client_config(verify, identity)?)))
+        {
             Ok(config) => Some(Some(ServiceTls { config, profile })),
             Err(error) => {
                 self.fail(named("service", &service.name, service.id), error);
@@ -269,6 +281,7 @@ impl<'d> Compilation<'d> {
     fn tls_profile(&self, service: &entity::Service) -> String {
         let mut hasher = DefaultHasher::new();
         (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
+        Speaks::of(service).hash(&mut hasher);
         if let Some(id) = service.client_certificate {
             let own = self.document.certificates.iter().find(|c| c.id == id);
             own.map(|c| (&c.cert, &c.key)).hash(&mut hasher);
@@ -296,8 +309,8 @@ impl<'d> Compilation<'d> {
                 instance: Instance {
                     id: entity.id,
                     hooks,
-                    http: entity.protocols.contains(&Protocol::Http),
-                    https: entity.protocols.contains(&Protocol::Https),
+                    http: serves(&entity.protocols, false),
+                    https: serves(&entity.protocols, true),
                 },
                 route: entity.route,
                 service: entity.service,
@@ -366,8 +379,19 @@ impl<'d> Upstreams<'d> {
     }
 }
 
-fn is_http(route: &entity::Route) -> bool {
-    route.protocols.iter().any(|protocol| matches!(protocol, Protocol::Http | Protocol::Https))
+/// Whether requests of this protocol are HTTP's.
+fn is_http(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Http | Protocol::Https) || is_grpc(protocol)
+}
+
+fn is_grpc(protocol: Protocol) -> bool {
+    matches!(protocol, Protocol::Grpc | Protocol::Grpcs)
+}
+
+/// Whether requests that come over TLS, or in clear, are among these.
+fn serves(protocols: &[Protocol], tls: bool) -> bool {
+    let wanted = if tls { [Protocol::Https, Protocol::Grpcs] } else { [Protocol::Http, Protocol::Grpc] };
+    protocols.iter().any(|protocol| wanted.contains(protocol))
 }
 
 fn host_port(target: &str) -> Option<(&str, u16)> {

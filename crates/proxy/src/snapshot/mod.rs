@@ -14,7 +14,7 @@ use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use std::ops::Deref;
 use std::sync::Arc;
-use weir_model::entity;
+use weir_model::entity::{self, Protocol};
 
 pub use compile::{CompileError, Compiler};
 
@@ -68,6 +68,8 @@ pub struct CompiledRoute {
     pub(crate) chain: Chain,
     pub(crate) http: bool,
     pub(crate) https: bool,
+    /// Whether it serves gRPC, and nothing else.
+    pub(crate) grpc: bool,
 }
 
 /// A service, and how to reach it.
@@ -77,6 +79,18 @@ pub struct CompiledService {
     /// Its id, as text.
     pub id_text: Box<str>,
     pub(crate) destination: Destination,
+}
+
+impl CompiledService {
+    /// Whether it speaks gRPC.
+    pub(crate) fn is_grpc(&self) -> bool {
+        matches!(self.entity.protocol, Protocol::Grpc | Protocol::Grpcs)
+    }
+
+    /// Whether TLS is spoken to it.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.entity.protocol, Protocol::Https | Protocol::Grpcs)
+    }
 }
 
 /// Where a service's `host` leads.

@@ -4,7 +4,6 @@ use super::endpoint::Endpoint;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
 use crate::io::Io;
-use crate::wire::Wire;
 use crate::worker::Worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,17 +27,15 @@ pub(crate) async fn connect(
             Err(_) => return Err(Failure::ConnectTimeout),
         },
     };
-    let address = io.peer();
-    Ok(Box::new(UpstreamConnection {
-        wire: Wire::new(io),
-        endpoint: endpoint.id,
-        address,
-        server_name,
-        requests: 0,
-    }))
+    Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
 }
 
-async fn open(worker: &Worker, endpoint: &Endpoint, server_name: Option<&str>) -> Result<Io, Failure> {
+/// Opens a byte stream, over TLS where the endpoint speaks it.
+pub(super) async fn open(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+) -> Result<Io, Failure> {
     let tcp = open_tcp(worker, endpoint).await?;
     let Some(config) = &endpoint.tls else { return Ok(Io::Tcp(tcp)) };
     let name = server_name.unwrap_or(&endpoint.host).to_owned();

@@ -1,10 +1,15 @@
 //! One place to connect to.
 
+use crate::tls::{HTTP1, HTTP2};
+use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_model::entity::Protocol;
+use weir_model::entity::{Protocol, Service};
+
+/// A service's tag that asks for HTTP/2.
+const HTTP2_TAG: &str = "weir-upstream-http2";
 
 /// One place to connect to, and how it is named there.
 pub(crate) struct Endpoint {
@@ -16,7 +21,43 @@ pub(crate) struct Endpoint {
     pub(crate) port: u16,
     /// The `Host` header it gets when the client's is not preserved.
     pub(crate) authority: Box<str>,
-    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) speaks: Speaks,
+}
+
+/// Which versions of HTTP are spoken to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Speaks {
+    Http1,
+    /// HTTP/2 alone; in clear by prior knowledge.
+    Http2,
+    /// What the endpoint chooses in its TLS handshake.
+    Either,
+}
+
+impl Speaks {
+    /// What is spoken to a service.
+    pub(crate) fn of(service: &Service) -> Self {
+        let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
+        match service.protocol {
+            Protocol::Grpc | Protocol::Grpcs => Self::Http2,
+            Protocol::Https if asked => Self::Either,
+            Protocol::Http if asked => Self::Http2,
+            _ => Self::Http1,
+        }
+    }
+
+    /// Offers it in the handshakes of a TLS configuration that offers HTTP/1.1.
+    pub(crate) fn offered_by(self, config: Arc<ClientConfig>) -> Arc<ClientConfig> {
+        let offered: &[&[u8]] = match self {
+            Self::Http1 => return config,
+            Self::Http2 => &[HTTP2],
+            Self::Either => &[HTTP2, HTTP1],
+        };
+        let mut config = Arc::unwrap_or_clone(config);
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
+    }
 }
 
 impl Endpoint {
@@ -25,7 +66,8 @@ impl Endpoint {
         protocol: Protocol,
         (host, port): (&str, u16),
         host_header: Option<&str>,
-        tls: Option<(Arc<rustls::ClientConfig>, &str)>,
+        tls: Option<(Arc<ClientConfig>, &str)>,
+        speaks: Speaks,
     ) -> Self {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let authority = host_header.map_or_else(|| authority(protocol, host, port), str::to_owned);
@@ -37,6 +79,7 @@ impl Endpoint {
             port,
             authority: authority.into(),
             tls: tls.map(|(config, _)| config),
+            speaks,
         }
     }
 }

@@ -3,5 +3,50 @@
 pub(crate) mod balance;
 pub(crate) mod connect;
 pub(crate) mod endpoint;
+pub(crate) mod http1;
+pub mod http2;
 pub mod pool;
 pub mod resolve;
+
+use crate::answer::Failure;
+use crate::exchange::Exchange;
+use crate::forward::Ask;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use weir_http1::{Headers, Limits, Reject};
+
+/// The upstream's half of an exchange, whatever HTTP version it speaks: what a relay asks of it, in order.
+pub(crate) trait Upstream {
+    /// The other end.
+    fn address(&self) -> Option<SocketAddr>;
+    /// Starts the request: its head, with a body framed as the ask says.
+    fn begin(&mut self, exchange: &Exchange, ask: &Ask<'_>, authority: &str);
+    /// Sends some of the request's body, and returns how much.
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
+    /// Ends the request.
+    fn end_body(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
+    /// Sends all that waits.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Reads towards the response's head; false when more of it has to come.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        limits: &Limits,
+    ) -> Poll<Result<bool, Failure>>;
+    /// Whether the request, of which no response came for this reason, can be sent again: nothing of it was processed.
+    fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool;
+    /// Bytes of the response's body that are here, if any; never waits.
+    fn body(&mut self) -> Result<&[u8], Reject>;
+    /// Marks body bytes as used.
+    fn consume_body(&mut self, n: usize);
+    /// Whether the whole body was received and used.
+    fn body_is_done(&self) -> bool;
+    /// Trailer fields behind the body.
+    fn trailers(&self) -> Option<&Headers>;
+    /// Waits for more of the body, or its end; an error where it breaks off.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Takes what is here already, as far as it can be held, while the client is slow.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()>;
+}

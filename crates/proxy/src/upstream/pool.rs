@@ -1,5 +1,6 @@
 //! Idle connections of one worker, by endpoint, last in first out.
 
+use crate::io::Io;
 use crate::wire::Wire;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -30,6 +31,16 @@ pub(crate) struct UpstreamConnection {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) server_name: Option<Rc<str>>,
     pub(crate) requests: u32,
+    /// Interim responses to the request under way.
+    pub(crate) interim: u32,
+}
+
+impl UpstreamConnection {
+    /// One that was just opened.
+    pub(crate) fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
+        let address = io.peer();
+        Self { wire: Wire::new(io), endpoint, address, server_name, requests: 0, interim: 0 }
+    }
 }
 
 struct Idle {

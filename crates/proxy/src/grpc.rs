@@ -1,0 +1,150 @@
+//! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
+
+use crate::answer::Answer;
+use crate::exchange::Exchange;
+use crate::snapshot::CompiledRoute;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+use weir_http1::{Headers, Known, Version};
+
+const CONTENT_TYPE: &[u8] = b"application/grpc";
+const DEADLINE_EXCEEDED: u8 = 4;
+const UNAVAILABLE: u8 = 14;
+
+/// Whether the client expects a gRPC status. gRPC-Web, which has a content type of its own, does not.
+pub(crate) fn is_call(exchange: &Exchange) -> bool {
+    let content_type = exchange.header(Known::ContentType);
+    exchange.request.version == Version::Http2 && content_type.is_some_and(is_content_type)
+}
+
+/// Whether a content type is gRPC's.
+pub(crate) fn is_content_type(value: &[u8]) -> bool {
+    matches!(value.strip_prefix(CONTENT_TYPE), Some([] | [b'+' | b';' | b' ', ..]))
+}
+
+/// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.
+pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
+    if !exchange.header(Known::ContentType).is_some_and(|value| value.starts_with(CONTENT_TYPE)) {
+        return Some(Answer::error(415, "Non-gRPC request matched gRPC route"));
+    }
+    if exchange.request.version != Version::Http2 {
+        let answer = Answer::error(426, "Please use HTTP2 protocol");
+        return Some(answer.header("Connection", "Upgrade").header("Upgrade", "HTTP/2"));
+    }
+    if !route.http && !exchange.tls {
+        let answer = Answer::raw(200, Some("application/grpc"), "").header("grpc-status", "1");
+        return Some(answer.header("grpc-message", "gRPC request matched gRPCs route"));
+    }
+    None
+}
+
+/// When the call has to be over, as its client says.
+pub(crate) fn ends(exchange: &Exchange) -> Option<Instant> {
+    let timeout = parse_timeout(exchange.header(Known::GrpcTimeout)?)?;
+    exchange.timing.start.checked_add(timeout)
+}
+
+/// At most eight digits and a unit.
+fn parse_timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    if digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    match unit {
+        b'H' => Some(Duration::from_secs(number * 3600)),
+        b'M' => Some(Duration::from_secs(number * 60)),
+        b'S' => Some(Duration::from_secs(number)),
+        b'm' => Some(Duration::from_millis(number)),
+        b'u' => Some(Duration::from_micros(number)),
+        b'n' => Some(Duration::from_nanos(number)),
+        _ => None,
+    }
+}
+
+/// Says an answer as gRPC does: its status and message among the headers, and no body.
+pub(crate) fn say(headers: &mut Headers, status: u16, message: Option<&str>) {
+    headers.set("Content-Type", CONTENT_TYPE);
+    if headers.get("grpc-status").is_some() {
+        return;
+    }
+    headers.append("grpc-status", itoa::Buffer::new().format(code(status)).as_bytes());
+    if let Some(message) = message {
+        headers.append("grpc-message", encoded(message).as_bytes());
+    }
+}
+
+/// The trailers of a call whose response broke off.
+pub(crate) fn broken_off(timed_out: bool) -> Headers {
+    let (code, message) = if timed_out {
+        (DEADLINE_EXCEEDED, "The upstream server is timing out")
+    } else {
+        (UNAVAILABLE, "The upstream server broke off its response")
+    };
+    let mut trailers = Headers::new();
+    trailers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
+    trailers.append("grpc-message", encoded(message).as_bytes());
+    trailers
+}
+
+/// gRPC's code for an HTTP status: Kong's table, where it has one.
+fn code(status: u16) -> u8 {
+    match status {
+        200 => 0,
+        499 => 1,
+        400 | 414 | 415 | 417 => 3,
+        408 | 504 => DEADLINE_EXCEEDED,
+        404 => 5,
+        409 => 6,
+        403 => 7,
+        413 | 429 | 431 => 8,
+        405 | 501 => 12,
+        500 => 13,
+        502 | 503 => UNAVAILABLE,
+        401 => 16,
+        _ => 2,
+    }
+}
+
+/// As `grpc-message` is written: printable ASCII but `%`, all else percent-encoded.
+fn encoded(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        if matches!(byte, b' '..=b'~') && byte != b'%' {
+            text.push(byte.into());
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_a_unit_and_few_digits() {
+        let cases = [
+            ("1H", Some(3_600_000_000_000)),
+            ("2M", Some(120_000_000_000)),
+            ("3S", Some(3_000_000_000)),
+            ("04m", Some(4_000_000)),
+            ("5u", Some(5_000)),
+            ("99999999n", Some(99_999_999)),
+            ("100000000n", None),
+            ("1s", None),
+            ("+1S", None),
+            ("S", None),
+            ("", None),
+        ];
+        for (text, nanos) in cases {
+            assert_eq!(parse_timeout(text.as_bytes()), nanos.map(Duration::from_nanos), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_are_encoded() {
+        assert_eq!(encoded("100% “fine”\n"), "100%25 %E2%80%9Cfine%E2%80%9D%0A");
+    }
+}

@@ -1,0 +1,169 @@
+//! Bodies over HTTP/2, on either side of the proxy.
+
+use super::fields::{read_trailers, write_fields};
+use bytes::{Buf, Bytes, BytesMut};
+use h2::{Reason, RecvStream, SendStream};
+use std::io;
+use std::task::{Context, Poll, ready};
+use weir_http1::{Headers, KnownSet};
+
+/// A body on its way here.
+pub(crate) struct Incoming {
+    stream: RecvStream,
+    /// Received and not yet used.
+    data: Bytes,
+    /// Of that, what the sender was not yet told is used.
+    unacknowledged: usize,
+    ended: bool,
+    trailers: Option<Headers>,
+    /// The most that is held of it.
+    most: usize,
+}
+
+/// A body on its way out, once its head is.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    stream: Option<SendStream<Bytes>>,
+    /// What is left of the promised length.
+    left: Option<u64>,
+}
+
+impl Incoming {
+    /// A body that is over already or follows, of which so much may be held.
+    pub(crate) fn new(stream: RecvStream, ended: bool, most: usize) -> Self {
+        Self { stream, data: Bytes::new(), unacknowledged: 0, ended, trailers: None, most }
+    }
+
+    /// What follows is a tunnel's: its request had no body.
+    pub(crate) fn begin_tunnel(&mut self) {
+        self.ended = false;
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Whether all of it was received and used.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ended && self.data.is_empty()
+    }
+
+    /// Whether so many bytes are here, or all, or no more can be held.
+    pub(crate) fn is_buffered(&self, length: Option<u64>) -> bool {
+        let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
+        whole || self.ended || self.data.len() >= self.most
+    }
+
+    pub(crate) fn trailers(&self) -> Option<&Headers> {
+        self.trailers.as_ref()
+    }
+
+    /// Receives a piece behind what is here.
+    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        if let Some(data) = ready!(self.stream.poll_data(cx)) {
+            self.hold(data?);
+            self.ended = self.stream.is_end_stream();
+            return Poll::Ready(Ok(()));
+        }
+        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        self.trailers = trailers.map(|fields| read_trailers(&fields)).filter(|fields| !fields.is_empty());
+        self.ended = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn hold(&mut self, data: Bytes) {
+        let received = data.len();
+        if self.data.is_empty() {
+            self.data = data;
+        } else {
+            // Held until it is whole: the window must not stay closed to other streams meanwhile.
+            self.acknowledge(usize::MAX);
+            let mut joined = std::mem::take(&mut self.data)
+                .try_into_mut()
+                .unwrap_or_else(|held| BytesMut::from(&held[..]));
+            joined.extend_from_slice(&data);
+            self.data = joined.freeze();
+        }
+        self.unacknowledged += received;
+    }
+
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.data.advance(n);
+        self.acknowledge(n);
+    }
+
+    /// Lets the sender send so much more.
+    fn acknowledge(&mut self, n: usize) {
+        let n = n.min(self.unacknowledged);
+        self.unacknowledged -= n;
+        // An error is that of a stream that has ended: there is nothing more to send.
+        let _ = self.stream.flow_control().release_capacity(n);
+    }
+}
+
+impl Outgoing {
+    /// A body of this length, if it is known.
+    pub(crate) fn new(stream: Option<SendStream<Bytes>>, left: Option<u64>) -> Self {
+        Self { stream, left }
+    }
+
+    /// Ready when the other side takes no more; none, when nothing more is to be sent.
+    pub(crate) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<Reason, h2::Error>>> {
+        self.stream.as_mut().map(|stream| stream.poll_reset(cx))
+    }
+
+    /// Breaks the message off.
+    pub(crate) fn reset(&mut self, reason: Reason) {
+        if let Some(mut stream) = self.stream.take() {
+            stream.send_reset(reason);
+        }
+    }
+
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(gone())) };
+        if self.left.is_some_and(|left| data.len() as u64 > left) {
+            return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
+        }
+        stream.reserve_capacity(data.len());
+        if stream.capacity() == 0 {
+            match ready!(stream.poll_capacity(cx)) {
+                Some(room) => room.map_err(broken)?,
+                None => return Poll::Ready(Err(gone())),
+            };
+        }
+        let n = stream.capacity().min(data.len());
+        let left = self.left.map(|left| left - n as u64);
+        stream.send_data(Bytes::copy_from_slice(&data[..n]), left == Some(0)).map_err(broken)?;
+        self.left = left;
+        if left == Some(0) {
+            self.stream = None;
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    pub(crate) fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+        let Some(mut stream) = self.stream.take() else { return Ok(()) };
+        if self.left.is_some() {
+            self.stream = Some(stream);
+            return Err(invalid("the body is shorter than its Content-Length"));
+        }
+        match trailers {
+            None => stream.send_data(Bytes::new(), true).map_err(broken),
+            Some(trailers) => {
+                stream.send_trailers(write_fields(trailers, KnownSet::of(&[])).0).map_err(broken)
+            }
+        }
+    }
+}
+
+pub(crate) fn gone() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}
+
+pub(crate) fn broken(error: h2::Error) -> io::Error {
+    if error.is_io() { error.into_io().unwrap_or_else(gone) } else { io::Error::other(error) }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,139 @@
+//! One connection to an upstream over HTTP/2.
+
+use super::{SharedConnections, Shelf};
+use crate::answer::Failure;
+use crate::http2::{Pulse, Transport, broken};
+use crate::io::Io;
+use crate::upstream::pool::KeepAlive;
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// What is queued of a request's body that the upstream does not take, and what an upstream may send of a response
+/// that its client does not.
+const WINDOW: u32 = 64 * 1024;
+
+/// One connection.
+pub(crate) struct Connection {
+    pub(crate) requests: SendRequest<Bytes>,
+    pub(crate) address: Option<SocketAddr>,
+    pub(super) server_name: Option<Rc<str>>,
+    state: Rc<State>,
+}
+
+/// What the connection and the task that drives it share.
+struct State {
+    /// Requests under way.
+    live: Cell<u32>,
+    /// Requests so far.
+    count: Cell<u32>,
+    idle_since: Cell<Instant>,
+    closed: Cell<bool>,
+}
+
+impl Connection {
+    /// Begins to speak HTTP/2 on a byte stream.
+    pub(crate) async fn begin(
+        io: Io,
+        options: &SharedConnections,
+        server_name: Option<Rc<str>>,
+    ) -> Result<Rc<Self>, Failure> {
+        let address = io.peer();
+        let (requests, connection) = client::Builder::new()
+            .enable_push(false)
+            .initial_window_size(WINDOW)
+            // Wide enough for all: no slow client stops the others.
+            .initial_connection_window_size(
+                WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
+            )
+            .max_send_buffer_size(WINDOW as usize)
+            .handshake(Transport::from(io))
+            .await
+            .map_err(|error| Failure::Connect(broken(error)))?;
+        let state = Rc::new(State {
+            live: Cell::new(0),
+            count: Cell::new(0),
+            idle_since: Cell::new(Instant::now()),
+            closed: Cell::new(false),
+        });
+        tokio::task::spawn_local(drive(connection, state.clone(), options.ping_interval));
+        Ok(Rc::new(Self { requests, address, server_name, state }))
+    }
+
+    /// Whether requests can be started. An upstream that said GOAWAY takes no more.
+    pub(super) fn is_open(&self) -> bool {
+        let failed = |connection: &Self| {
+            let mut requests = connection.requests.clone();
+            matches!(requests.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+        };
+        !self.state.closed.get() && !failed(self)
+    }
+
+    pub(super) fn has_room(&self, options: &SharedConnections, keep_alive: &KeepAlive) -> bool {
+        let allowed = self.requests.current_max_send_streams().min(options.max_concurrent_streams as usize);
+        !self.is_worn(keep_alive) && (self.state.live.get() as usize) < allowed
+    }
+
+    /// Whether it has carried as many requests as one may.
+    pub(super) fn is_worn(&self, keep_alive: &KeepAlive) -> bool {
+        keep_alive.max_requests != 0 && self.state.count.get() >= keep_alive.max_requests
+    }
+
+    pub(super) fn is_over(&self, now: Instant, idle_timeout: Duration) -> bool {
+        let idle = now.saturating_duration_since(self.state.idle_since.get());
+        let expired = !idle_timeout.is_zero() && idle >= idle_timeout;
+        !self.is_open() || (self.state.live.get() == 0 && expired)
+    }
+}
+
+/// A request's place on a connection.
+pub(crate) struct Place {
+    pub(crate) connection: Rc<Connection>,
+    shelf: Rc<Shelf>,
+}
+
+impl Place {
+    pub(super) fn take(connection: Rc<Connection>, shelf: Rc<Shelf>) -> Self {
+        let state = &connection.state;
+        state.live.set(state.live.get() + 1);
+        state.count.set(state.count.get().saturating_add(1));
+        Self { connection, shelf }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let state = &self.connection.state;
+        state.live.set(state.live.get() - 1);
+        if state.live.get() == 0 {
+            state.idle_since.set(Instant::now());
+        }
+        self.shelf.changed.notify_one();
+    }
+}
+
+/// Moves the connection's bytes until it ends.
+async fn drive(
+    mut connection: client::Connection<Transport, Bytes>,
+    state: Rc<State>,
+    ping_interval: Duration,
+) {
+    let mut pulse = connection.ping_pong().map(|pings| Pulse::new(pings, ping_interval));
+    poll_fn(|cx| {
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        match &mut pulse {
+            Some(pulse) => pulse.poll(cx, state.live.get() > 0),
+            None => Poll::Pending,
+        }
+    })
+    .await;
+    state.closed.set(true);
+}

@@ -1,0 +1,152 @@
+//! One request to an upstream over HTTP/2.
+
+use super::connection::Place;
+use crate::answer::Failure;
+use crate::exchange::Exchange;
+use crate::forward::Ask;
+use crate::head;
+use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_request_fields};
+use crate::upstream::Upstream;
+use crate::upstream::http1::is_idempotent;
+use h2::Reason;
+use h2::client::ResponseFuture;
+use http::{Method, Request, Uri};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use weir_http1::{Framing, Headers, Limits, Reject};
+
+/// One stream.
+pub(crate) struct Http2Stream {
+    place: Place,
+    request: Outgoing,
+    awaited: Option<ResponseFuture>,
+    response: Option<Incoming>,
+    /// Why there is no stream.
+    failed: Option<io::Error>,
+    /// The upstream says that it did nothing with the request, or never got it.
+    refused: bool,
+}
+
+impl Http2Stream {
+    pub(super) fn new(place: Place) -> Self {
+        let (request, awaited, response, failed) = (Outgoing::default(), None, None, None);
+        Self { place, request, awaited, response, failed, refused: false }
+    }
+
+    fn start(&mut self, request: Request<()>, framing: Framing) -> Result<(), h2::Error> {
+        let is_over = matches!(framing, Framing::None | Framing::Length(0));
+        let (response, stream) = self.place.connection.requests.clone().send_request(request, is_over)?;
+        let left = if let Framing::Length(length) = framing { Some(length) } else { None };
+        self.request = Outgoing::new((!is_over).then_some(stream), left);
+        self.awaited = Some(response);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: h2::Error) -> io::Error {
+        // GOAWAY names the last request that it let in.
+        self.refused |=
+            error.is_go_away() && error.is_remote() || error.reason() == Some(Reason::REFUSED_STREAM);
+        broken(error)
+    }
+}
+
+/// The request's head as the upstream gets it.
+fn request(exchange: &Exchange, ask: &Ask<'_>, authority: &str) -> Option<Request<()>> {
+    let mut target = Vec::new();
+    head::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
+    let scheme = if ask.service.is_tls() { "https" } else { "http" };
+    let authority = head::authority(exchange, ask, authority);
+    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build().ok()?;
+    let mut request = Request::new(());
+    *request.method_mut() = Method::from_bytes(exchange.request.method_str().as_bytes()).ok()?;
+    *request.uri_mut() = uri;
+    *request.version_mut() = http::Version::HTTP_2;
+    *request.headers_mut() = write_request_fields(exchange, ask);
+    Some(request)
+}
+
+impl Upstream for Http2Stream {
+    fn address(&self) -> Option<SocketAddr> {
+        self.place.connection.address
+    }
+
+    fn begin(&mut self, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
+        let Some(request) = request(exchange, ask, authority) else {
+            let what = "the request cannot be said in HTTP/2";
+            self.failed = Some(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return;
+        };
+        if let Err(error) = self.start(request, ask.framing) {
+            self.refused = true;
+            self.failed = Some(broken(error));
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.request.poll_send(cx, data)
+    }
+
+    fn end_body(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+        self.request.end(trailers)
+    }
+
+    fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        _: &Limits,
+    ) -> Poll<Result<bool, Failure>> {
+        let Some(awaited) = &mut self.awaited else {
+            return Poll::Ready(Err(Failure::UpstreamClosed(self.failed.take().unwrap_or_else(gone))));
+        };
+        let response = match ready!(Pin::new(awaited).poll(cx)) {
+            Ok(response) => response,
+            Err(error) => return Poll::Ready(Err(Failure::UpstreamClosed(self.fail(error)))),
+        };
+        self.awaited = None;
+        self.response = Some(read_response(response, exchange));
+        Poll::Ready(Ok(true))
+    }
+
+    fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool {
+        let ended = matches!(failure, Failure::UpstreamClosed(_));
+        ended && (self.refused || is_idempotent(exchange.request.method))
+    }
+
+    fn body(&mut self) -> Result<&[u8], Reject> {
+        Ok(self.response.as_ref().map_or(&[], Incoming::data))
+    }
+
+    fn consume_body(&mut self, n: usize) {
+        if let Some(response) = &mut self.response {
+            response.consume(n);
+        }
+    }
+
+    fn body_is_done(&self) -> bool {
+        self.response.as_ref().is_some_and(Incoming::is_done)
+    }
+
+    fn trailers(&self) -> Option<&Headers> {
+        self.response.as_ref()?.trailers()
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.response {
+            Some(response) => response.poll_more(cx).map_err(broken),
+            None => Poll::Ready(Err(gone())),
+        }
+    }
+
+    /// The window lets the upstream send on meanwhile.
+    fn read_ahead(&mut self, _: &mut Context<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
