@@ -202,6 +202,7 @@ pub(crate) fn tls(settings: &Settings) -> TlsOptions {
             suite => suite == settings::CipherSuite::Old,
         },
         session_tickets: settings.ssl_session_tickets,
+        stapling: settings.ssl_stapling,
         cipher_suites: match settings.ssl_cipher_suite {
             settings::CipherSuite::Modern => CipherSuites::Modern,
             settings::CipherSuite::Intermediate => CipherSuites::Intermediate,

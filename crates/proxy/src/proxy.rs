@@ -4,7 +4,7 @@ use crate::access_log::AccessLog;
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams};
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::tls::{ServerTls, TlsError};
+use crate::tls::{ServerTls, TlsError, keep_fresh};
 use crate::upstream::health::{Watched, monitor};
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use crate::worker::{Command, Datagrams, Load, Node, Worker};
@@ -144,6 +144,15 @@ impl Proxy {
         }
         let (node, news) = (self.node.clone(), self.watched.subscribe());
         self.threads.push(thread("weir-health".into(), async move || monitor::run(node, news).await)?);
+        if self.node.options.tls.stapling {
+            let (node, mut closed) = (self.node.clone(), closed.clone());
+            self.threads.push(thread("weir-ocsp".into(), async move || {
+                tokio::select! {
+                    () = keep_fresh(&node) => {}
+                    _ = closed.wait_for(|closed| *closed) => {}
+                }
+            })?);
+        }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
         self.threads
             .push(thread("weir-acceptor".into(), async move || acceptor.run(accepting, closed).await)?);

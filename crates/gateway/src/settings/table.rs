@@ -215,6 +215,9 @@ settings! {
     /// Whether clients keep TLS sessions themselves, in tickets whose keys all workers share. Otherwise those in the cache
     /// alone are resumed.
     ssl_session_tickets: bool = "on" | "nginx_http_ssl_session_tickets";
+    /// Whether clients are shown a proof that the certificate stands (OCSP stapling). Proofs are fetched from the responders
+    /// that certificates name, beside traffic; the entity's `cert` must have the issuer's certificate behind its own.
+    ssl_stapling: bool = "off" | "nginx_http_ssl_stapling" | "nginx_proxy_ssl_stapling";
     /// How much memory remembered TLS sessions may take.
     ssl_session_cache_size: CacheSize = "10m";
     /// How long a TLS session can be resumed.

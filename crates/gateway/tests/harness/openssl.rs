@@ -19,15 +19,20 @@ pub struct Identity {
 impl Identity {
     /// An authority, whose own certificate can be used by a server too.
     pub fn new(name: &str) -> Identity {
-        Identity::make(name, None)
+        Identity::make(name, None, None)
     }
 
     /// One for a name and 127.0.0.1, signed by an authority.
     pub fn signed(name: &str, authority: &Identity) -> Identity {
-        Identity::make(name, Some(authority))
+        Identity::make(name, Some(authority), None)
     }
 
-    fn make(name: &str, authority: Option<&Identity>) -> Identity {
+    /// The same, with an extension more, as OpenSSL's configuration has it.
+    pub fn signed_with(name: &str, authority: &Identity, extension: &str) -> Identity {
+        Identity::make(name, Some(authority), Some(extension))
+    }
+
+    fn make(name: &str, authority: Option<&Identity>, extension: Option<&str>) -> Identity {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::write(&config, "[req]\ndistinguished_name=dn\n[dn]\n").unwrap();
@@ -36,6 +41,9 @@ impl Identity {
         command.args(["-days", "30", "-subj", &format!("/CN={name}"), "-addext"]);
         command.arg(format!("subjectAltName=DNS:{name},IP:127.0.0.1"));
         command.args(["-addext", &format!("basicConstraints=critical,CA:{}", authority.is_none())]);
+        if let Some(extension) = extension {
+            command.args(["-addext", extension]);
+        }
         if let Some(authority) = authority {
             command.arg("-CA").arg(authority.cert()).arg("-CAkey").arg(authority.key());
         }

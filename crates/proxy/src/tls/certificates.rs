@@ -1,13 +1,15 @@
 //! Which certificate answers which server name.
 
 use super::{CertifiedKey, Problem, Subject, TlsError, pem};
+use arc_swap::ArcSwap;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 use weir_model::entity::Certificate;
 use weir_model::{Document, Uuid};
 
@@ -28,11 +30,46 @@ pub struct Certificates {
 }
 
 /// A certificate entity: one key, or two of different types. The cheaper to sign with comes first.
-struct Pair {
+pub(super) struct Pair {
     /// Of the PEM texts, to know an unchanged entity by.
     fingerprint: u128,
-    first: Arc<CertifiedKey>,
-    second: Option<Arc<CertifiedKey>>,
+    first: Slot,
+    second: Option<Slot>,
+}
+
+/// A key with its certificate, and the proof that the certificate stands, if there is one.
+pub(super) struct Slot {
+    key: ArcSwap<CertifiedKey>,
+    /// Until when the proof is good.
+    proof_until: Mutex<Option<SystemTime>>,
+}
+
+impl Slot {
+    fn new(key: CertifiedKey) -> Self {
+        Self { key: ArcSwap::from_pointee(key), proof_until: Mutex::default() }
+    }
+
+    pub(super) fn key(&self) -> Arc<CertifiedKey> {
+        self.key.load_full()
+    }
+
+    /// Shows this proof to clients from now on.
+    pub(super) fn staple(&self, proof: Vec<u8>, until: Option<SystemTime>) {
+        self.prove(Some(proof), until);
+    }
+
+    /// Shows no proof that is good no longer.
+    pub(super) fn drop_stale(&self) {
+        let until = *self.proof_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_some_and(|until| until <= SystemTime::now()) {
+            self.prove(None, None);
+        }
+    }
+
+    fn prove(&self, proof: Option<Vec<u8>>, until: Option<SystemTime>) {
+        *self.proof_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.key.store(Arc::new(CertifiedKey { ocsp: proof, ..(*self.key()).clone() }));
+    }
 }
 
 impl Certificates {
@@ -113,14 +150,19 @@ impl Certificates {
     /// The certificate for a server name and the signature schemes that the client can verify.
     pub fn find(&self, server_name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
         match server_name.and_then(|name| self.pair(name)) {
-            Some(pair) => pair.choose(schemes).clone(),
+            Some(pair) => pair.choose(schemes).key(),
             None => self.default.clone(),
         }
     }
 
     /// A certificate entity's own key pair (`cert` and `key`, or the cheaper of two), for use towards upstreams.
     pub fn get(&self, id: Uuid) -> Option<Arc<CertifiedKey>> {
-        self.by_id.get(&id).map(|pair| pair.first.clone())
+        self.by_id.get(&id).map(|pair| pair.first.key())
+    }
+
+    /// The keys of every certificate entity.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &Arc<Pair>> {
+        self.by_id.values()
     }
 
     /// Whether two names are served by certificates of their own, and not by the same one.
@@ -164,7 +206,7 @@ impl Pair {
         let key = pem::certified_key(certificate.cert.as_bytes(), certificate.key.as_bytes())
             .map_err(fail(false))?;
         let alt = match (&certificate.cert_alt, &certificate.key_alt) {
-            (None, None) => return Ok(Self { fingerprint, first: Arc::new(key), second: None }),
+            (None, None) => return Ok(Self { fingerprint, first: Slot::new(key), second: None }),
             (Some(cert), Some(key)) => {
                 pem::certified_key(cert.as_bytes(), key.as_bytes()).map_err(fail(true))?
             }
@@ -175,11 +217,15 @@ impl Pair {
         }
         let (first, second) =
             if key.key.algorithm() == SignatureAlgorithm::RSA { (alt, key) } else { (key, alt) };
-        Ok(Self { fingerprint, first: Arc::new(first), second: Some(Arc::new(second)) })
+        Ok(Self { fingerprint, first: Slot::new(first), second: Some(Slot::new(second)) })
     }
 
-    fn choose(&self, schemes: &[SignatureScheme]) -> &Arc<CertifiedKey> {
-        let usable = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
+    fn choose(&self, schemes: &[SignatureScheme]) -> &Slot {
+        let usable = |slot: &&Slot| slot.key.load().key.choose_scheme(schemes).is_some();
         self.second.as_ref().filter(|second| !usable(&&self.first) && usable(second)).unwrap_or(&self.first)
     }
 }

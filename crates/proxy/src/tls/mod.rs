@@ -14,9 +14,11 @@ mod client;
 mod control;
 mod default;
 mod error;
+mod ocsp;
 mod pem;
 mod presented;
 mod server;
+mod stapling;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +33,7 @@ pub use pem::{ca_certificates, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
 pub use server::{ServerTls, TlsOptions, Version};
+pub(crate) use stapling::keep_fresh;
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};

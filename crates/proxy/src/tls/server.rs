@@ -30,6 +30,8 @@ pub struct TlsOptions {
     pub prefer_server_ciphers: bool,
     /// `ssl_session_tickets`: whether clients keep their sessions themselves.
     pub session_tickets: bool,
+    /// `ssl_stapling`: whether responders are asked for proofs that certificates stand.
+    pub stapling: bool,
     /// `ssl_session_timeout`: how long a session can be resumed. Ticket keys are replaced every half of it, and at the
     /// latest after six hours, so that no session lives longer than twelve.
     pub session_timeout: Duration,
@@ -45,6 +47,7 @@ impl Default for TlsOptions {
             cipher_suites: CipherSuites::Intermediate,
             prefer_server_ciphers: false,
             session_tickets: true,
+            stapling: false,
             session_timeout: Duration::from_secs(24 * 60 * 60),
             session_cache: 1024,
         }
