@@ -43,6 +43,12 @@ pub(crate) fn openable(settings: &Settings) -> Listeners {
 /// Listens; the setting is named where that fails.
 pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<TcpListener>, StartError> {
     let bind = |listen: &Listen| {
+        if listen.http2 {
+            tracing::warn!(
+                "{name} {}: `http2` is without effect: only HTTP/1.1 is spoken here",
+                listen.address
+            );
+        }
         let bound = TcpListener::bind(listen.address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)

@@ -120,8 +120,9 @@ fn proxy_listeners(control: &Control, settings: &Settings) -> Vec<Value> {
     settings.proxy_listen.0.iter().map(|listen| listener(&bound(listen))).collect()
 }
 
+/// Those of the node's own APIs, which speak HTTP/1.1 alone.
 fn listeners(listeners: &Listeners) -> Vec<Value> {
-    listeners.0.iter().map(listener).collect()
+    listeners.0.iter().map(|listen| listener(&Listen { http2: false, ..*listen })).collect()
 }
 
 fn listener(listen: &Listen) -> Value {
