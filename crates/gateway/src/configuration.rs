@@ -12,6 +12,9 @@ use weir_proxy::CompileError;
 use weir_proxy::plugin::Definition;
 use weir_proxy::plugins::PLUGINS;
 
+/// The hash where nothing is declared, as Kong's.
+pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
+
 /// Looks up what `${NAME}` stands for.
 pub(crate) type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
@@ -76,7 +79,7 @@ pub(crate) struct Configuration {
     pub(crate) hash: String,
     /// What is probably a mistake all the same, each as `file:line:column: message`.
     pub(crate) warnings: Vec<String>,
-    /// What is accepted but has no effect yet.
+    /// What is accepted but has no effect.
     pub(crate) not_in_force: Vec<Problem>,
     /// Where each certificate stands.
     certificates: Vec<Place>,
@@ -116,7 +119,10 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
     let warnings = located(origin, &read.warnings);
     Ok(Configuration {
         document: read.document,
-        hash: hash(&text),
+        hash: match origin {
+            Origin::Nowhere => UNCONFIGURED.to_owned(),
+            _ => hash(&text),
+        },
         warnings,
         not_in_force: read.not_in_force,
         certificates: read.certificates,
@@ -154,7 +160,7 @@ impl Configuration {
         }
     }
 
-    /// One warning that names every kind of field that has no effect yet, however often it is given.
+    /// One warning that names every kind of field that has no effect, however often it is given.
     pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
         not_in_force_at(&self.not_in_force)
     }
@@ -168,7 +174,7 @@ pub(crate) fn not_in_force_at(places: &[Problem]) -> Option<String> {
 /// One warning that names all of these fields.
 pub(crate) fn not_in_force(fields: &BTreeSet<String>) -> Option<String> {
     let names: Vec<_> = fields.iter().map(String::as_str).collect();
-    (!names.is_empty()).then(|| format!("accepted but not yet in force: {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("accepted but without effect in this version: {}", names.join(", ")))
 }
 
 /// Messages, each with what it is about in front of it.

@@ -169,7 +169,13 @@ impl Control {
 
     /// Whether a load balancer may send requests; otherwise why not.
     pub(crate) fn ready(&self) -> Result<(), &'static str> {
-        if self.draining.load(Ordering::SeqCst) { Err("draining") } else { Ok(()) }
+        if self.draining.load(Ordering::SeqCst) {
+            return Err("draining");
+        }
+        if !self.registry.is_stored() && self.registry.configuration().hash == configuration::UNCONFIGURED {
+            return Err("no configuration available (empty configuration present)");
+        }
+        Ok(())
     }
 
     /// The addresses where requests come, with the ports they really have: plain ones, then those that speak TLS.
@@ -248,7 +254,9 @@ impl Control {
 
     /// What would become of a request by the configuration in force. Takes long where there are many routes.
     pub(crate) fn explain(&self, asked: &Asked) -> Result<Explained, BadQuestion> {
-        explain(&self.plane.proxy.snapshot(), &self.registry.configuration().document, asked)
+        let configuration = self.registry.configuration();
+        let explained = explain(&self.plane.proxy.snapshot(), &configuration.document, asked)?;
+        Ok(explained.by_health(&self.plane.compiler.retained, &configuration.document))
     }
 
     /// What the node has served so far.

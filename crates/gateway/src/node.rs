@@ -62,6 +62,9 @@ impl fmt::Display for StartError {
                     _ => Ok(()),
                 }
             }
+            StartError::Bind { name, address, error } if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "{address} is in use: stop what listens there, or set another {name}")
+            }
             StartError::Bind { name, address, error } => {
                 write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(address, error))
             }

@@ -251,10 +251,11 @@ pub(crate) fn trusted_certificate_files(names: &[String]) -> Vec<PathBuf> {
     names.iter().filter_map(file).collect()
 }
 
-/// A warning that names what was given and has no effect yet.
+/// A warning that names what was given and has no effect.
 pub(crate) fn not_in_force(given: &[&str]) -> Option<String> {
     let names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
-    (!names.is_empty()).then(|| format!("settings accepted but not yet in force: {}", names.join(", ")))
+    (!names.is_empty())
+        .then(|| format!("settings accepted but without effect in this version: {}", names.join(", ")))
 }
 
 #[cfg(test)]

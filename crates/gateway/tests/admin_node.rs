@@ -201,13 +201,37 @@ fn a_configuration_can_be_taken_out_and_put_in() {
 }
 
 #[test]
+fn a_file_that_is_sent_as_a_form_is_answered_with_how_to_send_it() {
+    let gateway = Gateway::start(SAMPLE);
+    let before = get(&gateway, "/config");
+    let dots = format!("_format_version: '3.0' # {}", "a.".repeat(50));
+    for (content_type, body) in [
+        ("application/x-www-form-urlencoded", SAMPLE),
+        ("application/x-www-form-urlencoded", &dots),
+        ("application/x-www-form-urlencoded", r#"{"_format_version": "3.0"}"#),
+        ("application/x-www-form-urlencoded", "config=@kong.yml"),
+        ("application/json", r#"{"config": "@kong.yml"}"#),
+    ] {
+        let answer = send(&gateway, "POST", "/config", content_type, body);
+        assert_eq!(answer.status, 400, "{body}");
+        let message = answer.json()["message"].as_str().unwrap().to_owned();
+        let ways = ["`-F config=@kong.yml`", "`Content-Type: text/yaml`"];
+        assert!(ways.iter().all(|way| message.contains(way)), "{body}: {message}");
+    }
+    assert_eq!(get(&gateway, "/config"), before);
+    let form = format!("config={}", SAMPLE.replace('%', "%25").replace('&', "%26").replace('+', "%2B"));
+    let answer = send(&gateway, "POST", "/config", "application/x-www-form-urlencoded", &form);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+}
+
+#[test]
 fn a_configuration_with_what_has_no_effect_is_loaded_with_a_warning() {
     let gateway = Gateway::start(SAMPLE);
     let load = |text: &str| send(&gateway, "POST", "/config", "text/yaml", text);
     assert_eq!(load(SAMPLE).header("x-weir-warning"), None);
     let answer = load("_format_version: \"3.0\"\nroutes:\n- {name: r, paths: [/], path_handling: v1}\n");
     assert_eq!(answer.status, 201);
-    let warning = "accepted but not yet in force: routes[].path_handling";
+    let warning = "accepted but without effect in this version: routes[].path_handling";
     assert_eq!(answer.header("x-weir-warning"), Some(warning));
 }
 

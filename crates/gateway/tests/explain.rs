@@ -104,6 +104,25 @@ fn what_is_explained_is_what_happens() {
 }
 
 #[test]
+fn the_health_of_targets_is_known() {
+    let upstream = Upstream::echoing();
+    let at = upstream.address;
+    let gateway = Gateway::start(&format!(
+        "_format_version: '3.0'\nservices: [{{name: s, host: some, routes: [{{paths: [/]}}]}}]\n\
+         upstreams: [{{name: some, targets: [{{target: '{at}'}}, {{target: '127.0.0.1:1', weight: 0}}], \
+         healthchecks: {{passive: {{unhealthy: {{tcp_failures: 1}}}}}}}}]\n"
+    ));
+    let told = || ask(&gateway, r#"{"host": "localhost"}"#).json()["answer"].clone();
+    assert_eq!(gateway.get("/").status, 200);
+    assert_eq!(told(), Json::Null);
+    let mark = format!("PUT /upstreams/some/targets/{at}/unhealthy HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(Peer::connect(gateway.admin_addresses()[0]).send(mark).response().status, 204);
+    let got = gateway.get("/");
+    assert_eq!(got.status, 503);
+    assert_eq!((&told()["status"], &told()["message"]), (&json!(503), &got.json()["message"]));
+}
+
+#[test]
 fn bad_questions_name_the_field() {
     let gateway = Gateway::start("_format_version: \"3.0\"\n");
     for (body, status, field) in [

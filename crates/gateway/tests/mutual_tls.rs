@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, Identity, TlsPeer, Upstream, document, handshake, service};
+use harness::{Gateway, Identity, Message, Peer, TlsPeer, Upstream, document, handshake, service};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -153,6 +153,13 @@ fn only_clients_of_the_names_that_want_one_are_asked() {
     assert_eq!(names.map(asked), [true, false, true]);
     let (status, body) = curl(&gateway, "b.test/a", Some(&cast.ann), &["-H", "Host: a.test"]);
     assert!(status == 421 && body.contains("another name"), "{body}");
+    let explained = |sni: &str| {
+        let asked = format!(r#"{{"scheme": "https", "host": "a.test", "path": "/a"{sni}}}"#);
+        let told = explain(&gateway, &asked).json()["answer"].clone();
+        (told["status"].as_u64().unwrap(), told["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(explained(""), (401, "No required TLS certificate was sent".to_owned()));
+    assert_eq!(explained(r#", "sni": "b.test""#).0, 421);
     let mut open = TlsPeer::connect(gateway.proxy_ssl(), "b.test");
     assert_eq!(open.get("/none").0, "HTTP/1.1 404 Not Found");
     assert!(gateway.reload(&of(&format!(", {}", asks(TWO, "")))).status.success());
@@ -160,6 +167,14 @@ fn only_clients_of_the_names_that_want_one_are_asked() {
     assert_eq!(open.get("/none").0, "HTTP/1.1 404 Not Found");
     assert!(gateway.reload(&document(&[], "")).status.success());
     assert_eq!(names.map(asked), [false, false, false]);
+}
+
+fn explain(gateway: &Gateway, body: &str) -> Message {
+    let request = format!(
+        "POST /explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
 }
 
 /// A client that shows a certificate and remembers its sessions.

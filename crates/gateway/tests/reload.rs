@@ -159,7 +159,7 @@ fn fields_without_effect_are_named_when_they_change() {
     let warns = |configuration: &str| {
         let output = gateway.reload(configuration);
         assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap().contains("not yet in force")
+        String::from_utf8(output.stderr).unwrap().contains("without effect in this version")
     };
     assert!(!warns(&upstream("b", "use_srv_name: true")));
     let grpc = "healthchecks: {active: {type: grpc}}";

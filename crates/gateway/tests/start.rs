@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, eventually, weir};
+use harness::{Gateway, Peer, eventually, weir};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -20,6 +20,7 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
         .env("KONG_NGINX_SPROXY_PROXY_PROTOCOL", "on")
         .env("KONG_PROXY_ACCESS_LOG", "logs/access.log")
         .env("KONG_NGINX_DAEMON", "off")
+        .env("KONG_LOG_LEVLE", "info")
         .env("KONG_PROXY_ERROR_LOG", "/dev/stderr")
         .env("KONG_PROXY_LISTEN", "0.0.0.0:1")
         .start();
@@ -37,6 +38,8 @@ fn the_environment_of_a_kong_container_is_a_drop_in() {
     for file in ["logs/access.log", "logs/streams.log"] {
         assert!(gateway.prefix().join(file).exists(), "{file}");
     }
+    assert!(log.contains("KONG_LOG_LEVLE has no meaning here and is ignored: did you mean KONG_LOG_LEVEL?"));
+    assert_eq!(log.matches("did you mean").count(), 1, "{log}");
     assert!(!log.contains("db.internal") && !log.contains("KONG_DATABASE"), "{log}");
 }
 
@@ -69,7 +72,7 @@ fn settings_that_cannot_be_used_are_all_named_and_nothing_starts() {
         said.contains("--set proxy_lisen: there is no setting `proxy_lisen`: did you mean `proxy_listen`?"),
         "{said}"
     );
-    assert!(said.contains("--set log_level: log_level: `loud` is not one of"), "{said}");
+    assert!(said.contains("--set log_level: `loud` is not one of"), "{said}");
     assert!(
         said.contains("environment variable KONG_DATABASE: database: `cassandra` is not one of `off`"),
         "{said}"
@@ -101,8 +104,18 @@ fn a_taken_port_is_named() {
     for name in ["proxy_listen", "admin_listen", "status_listen"] {
         let (status, said) = Gateway::builder(EMPTY).set(name, &address).fail();
         assert_eq!(status.code(), Some(1));
-        assert!(said.contains(name) && said.contains(&address), "{said}");
+        let mend = format!("{address} is in use: stop what listens there, or set another {name}");
+        assert!(said.contains(&mend), "{said}");
     }
+}
+
+#[test]
+fn a_certificate_that_is_not_there_is_named() {
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let (_, said) = Gateway::builder(EMPTY).set("ssl_cert", "/no/cert.pem").set("ssl_cert_key", key).fail();
+    assert!(said.contains("/no/cert.pem: No such file"), "{said}");
+    let (_, said) = Gateway::builder(EMPTY).set("ssl_cert", key).set("ssl_cert_key", "/no/key.pem").fail();
+    assert!(said.contains("--set ssl_cert_key: /no/key.pem: no such file"), "{said}");
 }
 
 #[test]
@@ -115,6 +128,36 @@ fn an_open_admin_api_stays_closed_unless_asked_for() {
 
     let gateway = Gateway::builder(EMPTY).set("admin_listen", open).set("admin_allow_insecure", "on").start();
     assert_eq!(gateway.admin_addresses().len(), 2);
+}
+
+#[test]
+fn http2_is_not_claimed_where_it_is_not_spoken() {
+    let gateway = Gateway::builder(EMPTY)
+        .set("proxy_listen", "127.0.0.1:0 http2")
+        .set("admin_listen", "127.0.0.1:0 http2")
+        .start();
+    assert_eq!(gateway.log().matches("`http2` is without effect").count(), 1, "{}", gateway.log());
+    let told = gateway.admin("/").json();
+    assert_eq!(told["configuration"]["admin_listeners"][0]["http2"], false, "{told}");
+    assert_eq!(told["configuration"]["proxy_listeners"][0]["http2"], true, "{told}");
+}
+
+#[test]
+fn without_a_configuration_a_node_is_not_ready() {
+    let gateway = Gateway::empty().set("database", "off").start();
+    let unready = gateway.status("/status/ready");
+    assert_eq!(unready.status, 503);
+    let message = "no configuration available (empty configuration present)";
+    assert_eq!(unready.json(), serde_json::json!({ "message": message }));
+    assert_eq!(gateway.status("/status").json()["configuration_hash"], "0".repeat(32));
+    let request = format!(
+        "POST /config HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/yaml\r\nContent-Length: {}\r\n\r\n{EMPTY}",
+        EMPTY.len()
+    );
+    let answer = Peer::connect(gateway.admin_addresses()[0]).send(request).response();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(gateway.status("/status/ready").status, 200);
+    assert_ne!(gateway.status("/status").json()["configuration_hash"], "0".repeat(32));
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl<'i> EntityReader<'i> {
             self.not_in_force.push(Problem {
                 at: ordering.at,
                 path: self.reader.path_of("ordering"),
-                message: "not in force yet: plugins run in their own order".to_owned(),
+                message: "without effect in this version: plugins run in their own order".to_owned(),
             });
         }
         Some(Arc::new(Plugin { config: config?, ..plugin? }))

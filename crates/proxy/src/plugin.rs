@@ -84,7 +84,7 @@ pub trait Define: Hooks + Sized {
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
-    /// Which fields of a valid configuration are accepted but have no effect yet.
+    /// Which fields of a valid configuration are accepted but without effect.
     fn not_in_force(_config: &Json) -> Vec<Violation> {
         Vec::new()
     }

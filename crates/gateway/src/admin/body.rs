@@ -26,6 +26,11 @@ impl Body {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
             "application/json" => json(&bytes),
+            "application/x-www-form-urlencoded" if bytes.trim_ascii_start().starts_with(b"{") => {
+                let message =
+                    "Cannot parse form body: this looks like JSON: send Content-Type: application/json";
+                Err(Denied::Malformed(message.to_owned()))
+            }
             "application/x-www-form-urlencoded" => {
                 let arguments = form_urlencoded::parse(&bytes);
                 of_form(arguments.map(|(name, value)| (name.into_owned(), value.into_owned().into())))

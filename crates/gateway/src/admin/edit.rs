@@ -59,6 +59,7 @@ impl Edit {
         self.conditions.allow(Some(found), entities)?;
         let change = self.written(spot.kind, Some(found));
         keeps_id(&change, found)?;
+        keeps_plugin(&change, found)?;
         let hash = change.contains_key("password") && !self.skip_hash;
         let mut written = members(found);
         if change.contains_key("ttl") {
@@ -143,6 +144,17 @@ fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
         None => "expected a valid UUID",
     };
     Err(Denied::Schema(vec![Violation::new("id", message)]))
+}
+
+/// A plugin's configuration is that of its name.
+fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
+    match (found, change.get("name").and_then(Json::as_str)) {
+        (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
+            let message = "a plugin's name cannot be changed: delete it and create another";
+            Err(Denied::Schema(vec![Violation::new("name", message)]))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// References that say `id` and give something else.

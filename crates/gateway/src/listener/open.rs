@@ -48,6 +48,12 @@ const OWN: u32 = 0o600;
 /// Listens; the setting is named where that fails.
 pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
+        if listen.http2 {
+            tracing::warn!(
+                "{name} {}: `http2` is without effect: only HTTP/1.1 is spoken here",
+                listen.address
+            );
+        }
         let bound = if listen.proxy_protocol {
             Err(io::Error::new(io::ErrorKind::Unsupported, "`proxy_protocol` is not spoken here"))
         } else {

@@ -42,7 +42,17 @@ pub(crate) struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.message)
+        write!(f, "{}: {}", self.origin, self.unnamed())
+    }
+}
+
+impl Problem {
+    /// The message, without the setting's name where the flag before it says that already.
+    fn unnamed(&self) -> &str {
+        let Origin::Flag(flag) = &self.origin else { return &self.message };
+        let name = flag.strip_prefix("--set ").unwrap_or(flag);
+        let rest = self.message.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+        rest.unwrap_or(&self.message)
     }
 }
 
@@ -91,7 +101,10 @@ impl Given {
         let mut warnings = Vec::new();
         for (variable, name, text) in with_prefix(environment, "KONG_") {
             if !self.give(&name, text, Origin::Environment(variable.clone())) {
-                warnings.push(format!("environment variable {variable} {}", ignored(&name, text)));
+                let guess = misspelt(&name)
+                    .map(|name| format!(": did you mean KONG_{}?", name.to_uppercase()))
+                    .unwrap_or_default();
+                warnings.push(format!("environment variable {variable} {}{guess}", ignored(&name, text)));
             }
         }
         warnings
@@ -193,15 +206,25 @@ fn toml_text(value: &toml::de::DeValue<'_>) -> Option<String> {
     }
 }
 
+/// The setting's name that is most like another.
+fn nearest(name: &str) -> Option<&'static str> {
+    let names = TABLE.iter().flat_map(|declaration| declaration.aliases.iter().chain([&declaration.name]));
+    names
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
+        .filter(|(similarity, _)| *similarity > 0.85)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The setting that is meant by a name a letter or two away. Kong has settings that are much like others.
+fn misspelt(name: &str) -> Option<&'static str> {
+    nearest(name).filter(|candidate| strsim::damerau_levenshtein(name, candidate) <= 2)
+}
+
 /// The message for a name that no setting has, with the nearest one that exists.
 fn unknown(name: &str) -> String {
-    let names = TABLE.iter().flat_map(|declaration| declaration.aliases.iter().chain([&declaration.name]));
-    let nearest = names
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(similarity, _)| *similarity > 0.85)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match nearest {
-        Some((_, candidate)) => format!("there is no setting `{name}`: did you mean `{candidate}`?"),
+    match nearest(name) {
+        Some(candidate) => format!("there is no setting `{name}`: did you mean `{candidate}`?"),
         None => {
             format!("there is no setting `{name}`: remove it, or see `weir settings` for those that exist")
         }

@@ -370,8 +370,11 @@ impl Value for KeyFile {
         let path = PathBuf::from(text);
         if path.is_file() {
             Ok(KeyFile(path))
+        } else if text.starts_with(['/', '.']) {
+            Err(format!("{text}: no such file: name one that holds the private key as PEM"))
         } else {
-            Err("name a file that holds the private key as PEM".to_owned())
+            // What is no path may be the key itself.
+            Err("no such file: name one that holds the private key as PEM".to_owned())
         }
     }
 }

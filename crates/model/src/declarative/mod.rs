@@ -36,7 +36,7 @@ pub struct Read {
     pub document: Document,
     /// What is probably a mistake all the same.
     pub warnings: Vec<Problem>,
-    /// Fields that are accepted but have no effect yet.
+    /// Fields that are accepted but have no effect.
     pub not_in_force: Vec<Problem>,
     /// Where each of the document's certificates stands: only those who use them find out whether a key fits.
     pub certificates: Vec<Place>,
@@ -130,7 +130,7 @@ fn read(
 fn vault_references(node: &Node<'_>, found: &mut Vec<Problem>) {
     match &node.value {
         Value::Str(text, _) if text.starts_with("{vault://") => {
-            let message = "not in force yet: vault references are taken literally; write ${NAME} to read the environment";
+            let message = "without effect in this version: vault references are taken literally; write ${NAME} to read the environment";
             found.push(tree::syntax(node.at, message));
         }
         Value::List(elements) => elements.iter().for_each(|element| vault_references(element, found)),

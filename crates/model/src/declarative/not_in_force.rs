@@ -1,4 +1,4 @@
-//! Fields that are accepted but have no effect yet: one row each, to be removed when they have.
+//! Fields that are accepted but have no effect: one row each, to be removed when they have.
 use crate::check::Finding;
 use crate::document::Document;
 use crate::entity::*;
@@ -57,7 +57,11 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding
 fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut Vec<Finding>) {
     for (index, entity) in entities.iter().enumerate() {
         for row in rows.iter().filter(|row| (row.set)(entity)) {
-            found.push(Finding::new((kind, index), row.field, format!("not in force yet: {}", row.instead)));
+            found.push(Finding::new(
+                (kind, index),
+                row.field,
+                format!("without effect in this version: {}", row.instead),
+            ));
         }
     }
 }
@@ -73,7 +77,8 @@ fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<Fi
         (Acls, document.acls.len(), "acl"),
     ] {
         if find_plugin(plugins, plugin).is_none() {
-            let message = format!("not in force yet: Kong's plugin `{plugin}` is not available");
+            let message =
+                format!("without effect in this version: Kong's plugin `{plugin}` is not available");
             found.extend((0..count).map(|index| Finding::new((kind, index), "", message.clone())));
         }
     }
@@ -84,7 +89,7 @@ fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         for violation in (schema.not_in_force)(&plugin.config) {
             let path = format!("config.{}", violation.path);
-            let message = format!("not in force yet: {}", violation.message);
+            let message = format!("without effect in this version: {}", violation.message);
             found.push(Finding::new((EntityKind::Plugins, index), path, message));
         }
     }

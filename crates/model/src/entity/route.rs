@@ -89,6 +89,10 @@ fn method(text: &str) -> Result<(), String> {
     if text.bytes().all(|b| b.is_ascii_uppercase()) {
         return Ok(());
     }
+    if text.contains(',') {
+        let each: Vec<_> = text.split(',').map(|method| format!("methods[]={}", method.trim())).collect();
+        return Err(format!("give each method by itself; in a form, one argument each: {}", each.join("&")));
+    }
     Err(format!("a method is written in capitals; write {:?}", text.to_ascii_uppercase()))
 }
 

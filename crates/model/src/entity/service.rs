@@ -115,7 +115,10 @@ fn tls_has_meaning(service: &Service) -> Vec<Violation> {
     ];
     let set = set.into_iter().filter(|(_, set)| *set);
     set.map(|(field, _)| {
-        Violation::new(field, "needs protocol https or tls; change `protocol`, or leave it out")
+        let message = format!(
+            "needs protocol https or tls; change `protocol`, or leave it out; in a PATCH, set {field} to null with it"
+        );
+        Violation::new(field, message)
     })
     .collect()
 }

@@ -16,7 +16,7 @@ pub struct PluginSchema {
     pub for_consumers: bool,
     /// Whether configurations may use it.
     pub available: bool,
-    /// Which fields of a valid configuration are accepted but not in force yet.
+    /// Which fields of a valid configuration are accepted but without effect.
     pub not_in_force: fn(&Json) -> Vec<Violation>,
     read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
 }
@@ -46,7 +46,7 @@ impl PluginSchema {
         self
     }
 
-    /// The same plugin, some of whose fields are accepted but not in force yet.
+    /// The same plugin, some of whose fields are accepted but without effect.
     pub const fn with_not_in_force(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
         self.not_in_force = find;
         self

@@ -70,9 +70,10 @@ impl Asked {
             // Calls come over HTTP/2 alone.
             request.version = Version::Http2;
         }
+        let connection = Rc::new(self.connection(snapshot));
         let snapshot = Rc::new(Held(snapshot.clone()));
         let heads = (request, ResponseHead::default());
-        Ok(Exchange::new(&Rc::new(self.connection()), snapshot, (0, [b'0'; 32]), heads))
+        Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
     }
 
     fn is_https(&self) -> bool {
@@ -88,15 +89,16 @@ impl Asked {
         head + "\r\n"
     }
 
-    fn connection(&self) -> Connection {
+    fn connection(&self, snapshot: &Snapshot) -> Connection {
         let peer = self.client_ip.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = self.port.unwrap_or(if self.is_https() { 443 } else { 80 });
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let server_name = self.server_name();
         let tls = self.is_https().then(|| Tls {
-            sni: self.server_name().map(Rc::from),
+            asked: snapshot.asked.includes(server_name.as_deref()),
+            sni: server_name.map(Rc::from),
             version: "TLSv1.3",
             cipher: String::new(),
-            asked: false,
             client: None,
         });
         Connection::new(SocketAddr::new(peer, 0), local, 0, tls, false)

@@ -18,7 +18,7 @@ pub use upstream::{Candidate, Upstream};
 use crate::answer::{Answer, Failure};
 use crate::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::{client_ip, respond, serve};
+use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_http1::Method;
@@ -143,6 +143,17 @@ pub fn explain(
         None => explained.answer = Some(Answered::new(&failure.answer(), None)),
     }
     Ok(explained)
+}
+
+impl Explained {
+    /// The same for a node that knows how its targets fare: where none is healthy, none is asked.
+    pub fn by_health(mut self, retained: &Retained, document: &Document) -> Explained {
+        let upstream = self.upstream.as_ref().filter(|_| self.answer.is_none());
+        if upstream.is_some_and(|upstream| upstream.is_unhealthy(retained, document)) {
+            self.answer = Some(Answered::new(&Failure::NoPeer.answer(), None));
+        }
+        self
+    }
 }
 
 /// Follows a request beyond its route.

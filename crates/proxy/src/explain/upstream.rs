@@ -1,13 +1,15 @@
 //! Where a request would go.
 use super::Named;
+use crate::Retained;
 use crate::exchange::Exchange;
 use crate::head;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::upstream::endpoint::authority;
+use crate::upstream::health;
 use serde::Serialize;
 use std::sync::Arc;
 use weir_model::Document;
-use weir_model::entity::Target;
+use weir_model::entity::{Service, Target};
 use weir_model::schema::Choice;
 
 /// Where a request goes.
@@ -30,6 +32,22 @@ pub struct Candidate {
     pub weight: Option<u16>,
     /// The Host header that it gets.
     pub host: String,
+}
+
+impl Upstream {
+    /// Whether every target that may be asked is known to be unhealthy.
+    pub(super) fn is_unhealthy(&self, retained: &Retained, document: &Document) -> bool {
+        let service = document.services.iter().find(|service| service.id == self.service.id);
+        let named = |service: &Arc<Service>| document.upstreams.iter().find(|it| it.name == service.host);
+        let Some(upstream) = service.and_then(named).filter(|upstream| health::are_used(upstream)) else {
+            return false;
+        };
+        let is_unhealthy = |target: &Candidate| {
+            let addresses = health::standing(retained, upstream.id, &target.target).addresses;
+            !addresses.is_empty() && addresses.iter().all(|(_, healthy)| !healthy)
+        };
+        self.targets.iter().filter(|target| target.weight != Some(0)).all(is_unhealthy)
+    }
 }
 
 pub(super) fn of(

@@ -131,15 +131,26 @@ async fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Refused> {
         let text = String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?;
         return if text.trim().is_empty() { Err(Refused::Nothing) } else { Ok(Written::of(text)) };
     }
+    if content_type.is_some_and(|content_type| content_type.starts_with("application/x-www-form-urlencoded"))
+    {
+        let config = form_urlencoded::parse(&body).find(|(name, _)| name == "config");
+        return config.map_or(Err(Refused::Nothing), |(_, text)| argument(text.into_owned()));
+    }
     let mut members = Body::read(content_type, body.clone()).await.map_err(Refused::Request)?.members;
     match members.remove("config") {
-        Some(Value::String(text)) => Ok(Written::of(text)),
+        Some(Value::String(text)) => argument(text),
         Some(config @ Value::Object(_)) => Ok(Written::of(config.to_string())),
         _ if members.contains_key("_format_version") => {
             Ok(Written::of(String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?))
         }
         _ => Err(Refused::Nothing),
     }
+}
+
+/// The configuration in an argument. A file's name that was not replaced by what is in the file begins with `@`, as no
+/// YAML does.
+fn argument(text: String) -> Result<Written, Refused> {
+    if text.starts_with('@') { Err(Refused::Nothing) } else { Ok(Written::of(text)) }
 }
 
 /// Every entity, by kind and id.
@@ -160,7 +171,11 @@ impl Refused {
                 "this endpoint is only available when Kong is configured to not use a database",
             ),
             Refused::Unread(unread) => message(unread.status(), &unread.message(LONGEST)),
-            Refused::Nothing => message(StatusCode::BAD_REQUEST, "expected a declarative configuration"),
+            Refused::Nothing => message(
+                StatusCode::BAD_REQUEST,
+                "expected a declarative configuration: send the file with curl's `-F config=@kong.yml`, or as the body \
+                 with `Content-Type: text/yaml`",
+            ),
             Refused::Same => StatusCode::NOT_MODIFIED.into_response(),
             Refused::Request(denied) => denied.into_response(),
             Refused::Problems(problems, written) => {

@@ -1,7 +1,7 @@
 //! `GET /`: what tools ask first, to learn what they are talking to.
 use crate::admin::answer::json_answer;
 use crate::control::Control;
-use crate::settings::{Database, Listen};
+use crate::settings::{Database, Listen, Listeners};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -78,8 +78,8 @@ fn configuration(control: &Control) -> Value {
         "status_listen": texts(&settings.status_listen.0),
         "stream_listen": texts(&settings.stream_listen.0),
         "proxy_listeners": bound(&settings.proxy_listen.0, control.http_listeners()),
-        "admin_listeners": settings.admin_listen.0.iter().map(http_listener).collect::<Vec<_>>(),
-        "status_listeners": settings.status_listen.0.iter().map(http_listener).collect::<Vec<_>>(),
+        "admin_listeners": own(&settings.admin_listen),
+        "status_listeners": own(&settings.status_listen),
         "stream_listeners": bound(&settings.stream_listen.0, control.stream_listeners()),
     })
 }
@@ -118,6 +118,11 @@ fn http_listener(listen: &Listen) -> Value {
     listener["http2"] = listen.http2.into();
     listener["deferred"] = false.into();
     listener
+}
+
+/// Those of the node's own APIs, which speak HTTP/1.1 alone.
+fn own(listeners: &Listeners) -> Vec<Value> {
+    listeners.0.iter().map(|listen| http_listener(&Listen { http2: false, ..listen.clone() })).collect()
 }
 
 fn stream_listener(listen: &Listen) -> Value {

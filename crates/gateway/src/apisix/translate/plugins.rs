@@ -100,9 +100,15 @@ pub(super) fn translate(
     Ok(())
 }
 
+fn unknown(name: &str) -> Invalid {
+    Invalid(format!(
+        "unknown plugin [{name}]; there are basic-auth, key-auth, limit-count, prometheus and request-id"
+    ))
+}
+
 fn adapt(name: &str, written: &Json, schemas: &[PluginSchema]) -> Result<Adapted, Invalid> {
     let Some(schema) = find_plugin(schemas, name).filter(|schema| schema.available) else {
-        return Err(Invalid(format!("unknown plugin [{name}]")));
+        return Err(unknown(name));
     };
     let mut written = written.clone();
     let meta = written.as_object_mut().and_then(|members| members.remove("_meta"));
@@ -115,7 +121,7 @@ fn adapt(name: &str, written: &Json, schemas: &[PluginSchema]) -> Result<Adapted
         "key-auth" => key_auth(&read(name, &written)?),
         "basic-auth" => basic_auth(&read(name, &written)?),
         "prometheus" => prometheus(&read(name, &written)?),
-        _ => return Err(Invalid(format!("unknown plugin [{name}]"))),
+        _ => return Err(unknown(name)),
     };
     Ok(Adapted { theirs, ours, enabled: !meta.is_some_and(|meta| meta.disable) })
 }

@@ -24,7 +24,6 @@ pub(super) fn translate(
     objects: &dyn Objects,
 ) -> Result<(), Invalid> {
     let route: Route = fill(value)?;
-    upstream::no_websocket(route.enable_websocket)?;
     let own_plugins = route.plugins.clone().unwrap_or_default();
     plugins::check(&own_plugins, value, into.plugins)?;
     let service =

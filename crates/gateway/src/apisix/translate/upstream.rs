@@ -34,7 +34,6 @@ pub(super) fn translate_service(
     objects: &dyn Objects,
 ) -> Result<(), Invalid> {
     let service: Service = fill(value)?;
-    no_websocket(service.enable_websocket)?;
     let set = service.plugins.unwrap_or_default();
     plugins::check(&set, value, into.plugins)?;
     let destination = match (&service.upstream, &service.upstream_id) {
@@ -202,11 +201,4 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), Invalid> {
         _ => (place, None),
     };
     Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
-}
-
-pub(super) fn no_websocket(enabled: Option<bool>) -> Result<(), Invalid> {
-    if enabled == Some(true) {
-        return Err(Invalid::configuration("`enable_websocket` is not available here; leave it out"));
-    }
-    Ok(())
 }
