@@ -107,9 +107,7 @@ impl<'d> Compilation<'d> {
         let routes: Arc<[Arc<CompiledRoute>]> = compiled.collect();
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
-        let watched = watched(self.compiler, self.document, |upstream, error| {
-            self.fail(format!("upstream {}", upstream.name), error);
-        });
+        let watched = watched(self.compiler, self.document);
         let users = self.users.clone();
         Some(Parts { identities, services, users, plugins, routes, router: router?, asked, watched })
     }
