@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{Builder, Gateway, Identity, Peer, Upstream, eventually, one_route};
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::process::Command;
 
@@ -126,6 +126,26 @@ fn a_crowd_takes_so_many_descriptors_and_no_more() {
         let mut late = Peer::connect(address);
         assert!(late.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response().status > 0);
         drop(crowd);
+    }
+}
+
+#[test]
+fn whoever_sends_no_whole_head_makes_way() {
+    let gateway = with_apisix(EMPTY).open_files(1024).start();
+    let rest_of_request = "ET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for address in control_addresses(&gateway) {
+        let mut crowd: Vec<_> = (0..32).map(|_| Peer::connect(address)).collect();
+        for peer in &mut crowd {
+            peer.send("G");
+        }
+        let mut late = Peer::connect(address);
+        assert!(late.send(format!("G{rest_of_request}")).response().status > 0);
+        // That took nobody's time: the newest may still ask, and is not kept, as there is little room.
+        let answer = crowd[31].send(rest_of_request).response();
+        assert_eq!((answer.status > 0, answer.header("connection")), (true, Some("close")));
+        // Reset where what it sent was not read.
+        let end = crowd[0].reader().read(&mut [0]).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
 }
 

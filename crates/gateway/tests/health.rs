@@ -5,7 +5,7 @@ mod harness;
 use harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, nobody, service};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -256,6 +256,34 @@ fn nobody_probes_what_is_gone() {
     let before = gone.probed.load(Ordering::SeqCst);
     rounds(3);
     assert_eq!(gone.probed.load(Ordering::SeqCst), before);
+}
+
+#[test]
+fn a_target_that_never_answers_holds_up_no_probe_of_another() {
+    let silent = Upstream::start(|mut peer, _| while peer.request().is_some() {});
+    let good = switch(200);
+    let checks = PROBES.replace("http_path", "timeout: 0, http_path");
+    let gateway = Gateway::start(&configuration(&[silent.address, good.upstream.address], &checks, ""));
+    eventually("rounds pass", || good.probed.load(Ordering::SeqCst) >= 3);
+    good.status.store(503, Ordering::SeqCst);
+    eventually("it is found unhealthy", || health(&gateway, good.upstream.address) == "UNHEALTHY");
+}
+
+#[test]
+fn names_that_nobody_resolves_hold_up_no_probe() {
+    // Takes questions and answers none.
+    let name_server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let good = switch(200);
+    let names: String = (0..20).map(|n| format!("{{target: \"n{n}.test:80\"}},")).collect();
+    let upstreams = format!(
+        "upstreams:\n- {{name: some, targets: [{names}{{target: \"{}\"}}], healthchecks: {PROBES}}}\n",
+        good.upstream.address
+    );
+    let _gateway = Gateway::builder(&document(&[service("/", "some", "", "")], &upstreams))
+        .set("dns_resolver", &name_server.local_addr().unwrap().to_string())
+        .start();
+    name_server.recv(&mut [0; 512]).expect("a name is asked for");
+    eventually("rounds pass all the while", || good.probed.load(Ordering::SeqCst) >= 3);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! The body of a request that must arrive in time.
+use super::BYTES_PER_SECOND;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
@@ -9,9 +10,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
-
-/// Whoever has sent so many bytes gets a second more for the rest.
-const BYTES_PER_SECOND: usize = 64 << 10;
 
 /// Ends with [`TooSlow`] where it takes longer than what is left to it.
 pub(super) struct Timely {

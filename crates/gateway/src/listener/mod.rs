@@ -3,6 +3,7 @@
 mod body;
 mod door;
 mod open;
+mod room;
 mod sending;
 
 pub(crate) use body::Unread;
@@ -13,7 +14,8 @@ use crate::status::message;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::{Request, StatusCode};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Request, StatusCode};
 use body::Timely;
 use door::Door;
 use hyper::body::Incoming;
@@ -21,13 +23,14 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use room::{Place, Room};
 use sending::Sending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -39,6 +42,12 @@ const LONGEST_HEAD: usize = 64 << 10;
 
 /// The first byte of a handshake; no HTTP request begins with it.
 const HANDSHAKE: u8 = 22;
+
+/// Whoever has sent or taken so many bytes gets a second more for the rest.
+const BYTES_PER_SECOND: usize = 64 << 10;
+
+/// Nobody has longer for the head of a request, nor is idle for longer: there is little room.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -63,7 +72,7 @@ impl Limits {
     fn of(settings: &Settings) -> Limits {
         let idle = settings.keepalive_timeout;
         let keep_alive = !idle.is_zero();
-        let head = settings.client_header_timeout;
+        let head = settings.client_header_timeout.min(LONGEST_SILENCE);
         Limits {
             head: if keep_alive { head.min(idle) } else { head },
             body: settings.client_body_timeout,
@@ -80,9 +89,7 @@ pub(crate) struct ControlListener {
     /// Of a Unix socket; removed with this.
     file: Option<UnixFile>,
     served: Arc<Served>,
-    /// For connections.
-    room: Arc<Semaphore>,
-    connections: usize,
+    room: Arc<Room>,
 }
 
 struct Served {
@@ -102,9 +109,8 @@ impl ControlListener {
     ) -> io::Result<ControlListener> {
         let door = Door::new(listener)?;
         let served = Served { tls: tls.map(TlsAcceptor::from), router, limits: Limits::of(settings) };
-        let connections = crate::options::control_connections();
-        let room = Arc::new(Semaphore::new(connections));
-        Ok(ControlListener { name, door, file, served: Arc::new(served), room, connections })
+        let room = Arc::new(Room::new(crate::options::control_connections()));
+        Ok(ControlListener { name, door, file, served: Arc::new(served), room })
     }
 
     /// The file of a Unix socket, to be removed by whoever takes it.
@@ -116,13 +122,15 @@ impl ControlListener {
     pub(crate) async fn serve(self) {
         let mut told = false;
         loop {
-            let Some(place) = self.place(&mut told).await else { return };
+            let Some(permit) = self.permit(&mut told).await else { return };
             match self.door.accept().await {
                 Ok((stream, address)) => {
-                    let served = self.served.clone();
+                    let (served, place) = (self.served.clone(), Arc::new(self.room.take(permit)));
                     tokio::spawn(async move {
-                        served.connection(stream, address).await;
-                        drop(place);
+                        tokio::select! {
+                            () = served.connection(stream, address, &place) => {}
+                            () = place.closed() => {}
+                        }
                     });
                 }
                 // Out of descriptors: they come back, and looping hot would not bring them sooner.
@@ -132,38 +140,48 @@ impl ControlListener {
     }
 
     /// Waits until there is room for one more connection; says once that there is none.
-    async fn place(&self, told: &mut bool) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.room.clone().try_acquire_owned() {
-            *told = false;
-            return Some(place);
-        }
-        if !std::mem::replace(told, true) {
-            let (name, connections) = (self.name, self.connections);
-            tracing::warn!("{name}: {connections} connections are open; further ones wait until one ends");
-        }
-        self.room.clone().acquire_owned().await.ok()
+    async fn permit(&self, told: &mut bool) -> Option<OwnedSemaphorePermit> {
+        let full = |is_full| {
+            if is_full && !*told {
+                let (name, connections) = (self.name, self.room.size);
+                tracing::warn!(
+                    "{name}: {connections} connections are open; the oldest without a request is closed, or further ones \
+                     wait until one ends"
+                );
+            }
+            *told = is_full;
+        };
+        self.room.place(full).await
     }
 }
 
 impl Served {
-    async fn connection(&self, stream: Socket, address: SocketAddr) {
+    async fn connection(&self, stream: Socket, address: SocketAddr, place: &Arc<Place>) {
         let client = Client { address, certificate: None };
-        let Some(acceptor) = &self.tls else { return self.http(stream, client).await };
+        let Some(acceptor) = &self.tls else { return self.http(stream, client, place).await };
         match timeout(self.limits.head, handshake(acceptor, stream)).await {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
-                self.http(*stream, Client { address, certificate }).await;
+                self.http(*stream, Client { address, certificate }, place).await;
             }
             Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
 
-    async fn http(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: Client) {
+    async fn http(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: Client, place: &Arc<Place>) {
         let (service, limit) = (TowerToHyperService::new(self.router.clone()), self.limits.body);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(|request: Request<Incoming>| {
+            place.has_asked();
             let mut request = request.map(|body| Body::new(Timely::new(body, limit)));
             request.extensions_mut().insert(ConnectInfo(client.clone()));
-            service.call(request)
+            let answering = service.call(request);
+            async move {
+                let mut answer = answering.await;
+                if let (Ok(answer), true) = (&mut answer, place.is_scarce()) {
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                answer
+            }
         });
         let stream = TokioIo::new(Sending::new(stream, self.limits.sending));
         // Whoever breaks a connection off, or is too slow, is told nothing more.

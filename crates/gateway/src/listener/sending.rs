@@ -1,30 +1,43 @@
 //! A connection whose client must take what is sent to it.
+use super::BYTES_PER_SECOND;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails where the other side takes nothing for too long.
+/// Fails where the other side takes nothing for too long, or little for long.
 pub(super) struct Sending<S> {
     stream: S,
     longest_pause: Duration,
-    /// Since it takes nothing.
-    pause: Option<Pin<Box<Sleep>>>,
+    /// How long may be waited yet: waiting uses it up, and what is taken adds to it.
+    left: Duration,
+    /// Since the other side takes nothing, and until it must have taken something.
+    pause: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> Sending<S> {
     pub(super) fn new(stream: S, longest_pause: Duration) -> Sending<S> {
-        Sending { stream, longest_pause, pause: None }
+        Sending { stream, longest_pause, left: longest_pause, pause: None }
     }
 
-    fn bounded<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if sent.is_ready() {
-            self.pause = None;
+    /// What came of sending; where that was done, so many bytes were taken.
+    fn bounded<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sent: Poll<io::Result<T>>,
+        taken: impl FnOnce(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(done) = &sent {
+            let more = done.as_ref().map_or(0, taken) as f64 / BYTES_PER_SECOND as f64;
+            let waited = self.pause.take().map_or(Duration::ZERO, |(since, _)| since.elapsed());
+            let left = self.left.saturating_sub(waited) + Duration::from_secs_f64(more);
+            self.left = left.min(self.longest_pause);
             return sent;
         }
-        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(self.longest_pause)));
+        let left = self.left;
+        let (_, pause) = self.pause.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
         pause.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -42,7 +55,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Sending<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.bounded(cx, sent)
+        self.bounded(cx, sent, |bytes| *bytes)
     }
 
     fn poll_write_vectored(
@@ -51,7 +64,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.bounded(cx, sent)
+        self.bounded(cx, sent, |bytes| *bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -60,11 +73,41 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = Pin::new(&mut self.stream).poll_flush(cx);
-        self.bounded(cx, sent)
+        self.bounded(cx, sent, |()| 0)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let sent = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.bounded(cx, sent)
+        self.bounded(cx, sent, |()| 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    /// Sends this much to someone who takes so much at a time, with a pause before each.
+    async fn send(length: usize, at_once: usize, pause: Duration) -> io::Result<()> {
+        let (stream, mut other) = duplex(at_once);
+        let reading = tokio::spawn(async move {
+            let mut taken = vec![0; at_once];
+            loop {
+                sleep(pause).await;
+                other.read_exact(&mut taken).await.unwrap();
+            }
+        });
+        let sent = Sending::new(stream, Duration::from_millis(300)).write_all(&vec![0; length]).await;
+        reading.abort();
+        sent
+    }
+
+    #[tokio::test]
+    async fn whoever_takes_little_for_long_is_not_waited_for() {
+        let pause = Duration::from_millis(5);
+        let sent = send(200, 1, pause).await;
+        assert_eq!(sent.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        // Far more, in far more time than a pause may take, but steadily.
+        send(100 << 16, 1 << 16, pause).await.unwrap();
     }
 }

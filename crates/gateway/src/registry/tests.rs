@@ -370,6 +370,25 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
 }
 
 #[tokio::test]
+async fn what_expires_before_a_panic_is_removed_from_the_store_after_it() {
+    let (store, _, registry) = registry();
+    let consumer = entity(EntityKind::Consumers, 1, json!({ "username": "alice" }));
+    let written = json!({ "key": "key", "consumer": { "id": Uuid::from_u128(1) }, "ttl": 60, "created_at": 1_700_000_000 });
+    let expired = entity(EntityKind::KeyauthCredentials, 2, written);
+    registry.write(put([consumer.clone()])).await.unwrap();
+    store.commit_elsewhere(vec![Change::put(expired.clone())]);
+    store.changed.notify_one();
+    registry.wait_in_force(Revision(2)).await.unwrap();
+    // Whoever reads finds it no more.
+    assert_eq!(all(&registry), slice::from_ref(&consumer));
+    let panics = || registry.write(|_: &Entities| -> Result<Vec<Op>, ()> { panic!("a defect") });
+    panics().await.unwrap_err();
+    registry.write(put([service(3)])).await.unwrap();
+    let removed = Change::delete(expired.kind(), expired.id());
+    assert_eq!(store.commits()[2], [removed, Change::put(service(3))]);
+}
+
+#[tokio::test]
 async fn what_has_expired_is_gone_and_is_removed_from_the_store() {
     let (store, plane) = (Arc::new(Memory::default()), plane());
     let key = |number: u128, ttl: Option<i64>| {

@@ -29,6 +29,8 @@ pub(super) struct Writer {
     plane: Arc<dyn DataPlane>,
     store: Arc<dyn Store>,
     draft: Draft,
+    /// The draft may lack what has expired and is still stored.
+    incomplete: bool,
     /// The pause before the store is asked for what others committed, where it has not answered that yet.
     pause: Option<Duration>,
 }
@@ -41,7 +43,7 @@ impl Writer {
         store: Arc<dyn Store>,
         draft: Draft,
     ) -> Writer {
-        Writer { known, plane, store, draft, pause: None }
+        Writer { known, plane, store, draft, incomplete: false, pause: None }
     }
 
     /// Writes until there is nobody left to ask for it, and follows what other nodes write.
@@ -105,9 +107,19 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, "a write ended early; this is a defect");
-                self.draft = Draft::of(self.known.entities().clone());
+                self.recover().await;
                 None
             }
+        }
+    }
+
+    /// Makes the draft anew, of all that the store has. Where that does not answer now, of what is known until it does.
+    async fn recover(&mut self) {
+        self.incomplete = true;
+        self.draft = Draft::of(self.known.entities().clone());
+        match self.load().await {
+            Ok(()) => self.found(),
+            Err(error) => self.lost(&error),
         }
     }
 
@@ -157,6 +169,9 @@ impl Writer {
     }
 
     async fn catch_up(&mut self) -> Result<(), StoreError> {
+        if self.incomplete {
+            return self.load().await;
+        }
         let base = self.known.revision();
         match self.store.since(base).await? {
             Since::Changes { revision, .. } if revision == base => {}
@@ -165,13 +180,18 @@ impl Writer {
                 self.known.follow(revision, &changes);
             }
             // A store that is older than what is known was put back from a copy.
-            Since::Changes { .. } | Since::Lost => {
-                let Loaded { revision, entities } = self.store.load().await?;
-                let entities = Entities::from_iter(entities);
-                self.draft = Draft::of(entities.clone());
-                self.known.replace(revision, entities);
-            }
+            Since::Changes { .. } | Since::Lost => self.load().await?,
         }
+        Ok(())
+    }
+
+    /// Takes all that the store has instead of what is known.
+    async fn load(&mut self) -> Result<(), StoreError> {
+        let Loaded { revision, entities } = self.store.load().await?;
+        let entities = Entities::from_iter(entities);
+        self.draft = Draft::of(entities.clone());
+        self.incomplete = false;
+        self.known.replace(revision, entities);
         Ok(())
     }
 

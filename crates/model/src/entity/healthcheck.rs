@@ -1,4 +1,5 @@
 //! How the targets of an upstream are watched.
+use crate::rule;
 use crate::schema::{Choice, Record};
 use std::collections::BTreeMap;
 
@@ -41,9 +42,26 @@ pub struct ActiveChecks {
     pub https_sni: Option<String>,
     #[field(default = true)]
     pub https_verify_certificate: bool,
+    /// Sent with each probe by HTTP.
+    #[field(key_check = probe_header, check = probe_value)]
     pub headers: Option<BTreeMap<String, Vec<String>>>,
     pub healthy: ActiveHealthy,
     pub unhealthy: ActiveUnhealthy,
+}
+
+fn probe_header(name: &str) -> Result<(), String> {
+    const OWN: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
+    match OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        true => Err(format!("a probe has no body and ends its connection; leave {name:?} out")),
+        false => rule::header_name(name),
+    }
+}
+
+fn probe_value(value: &str) -> Result<(), String> {
+    match value.chars().find(|c| c.is_ascii_control() && *c != '\t') {
+        Some(other) => Err(format!("the value of a header must not contain {other:?}")),
+        None => Ok(()),
+    }
 }
 
 /// When a probed target counts as healthy.

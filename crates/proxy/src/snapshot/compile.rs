@@ -102,9 +102,7 @@ impl<'d> Compilation<'d> {
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
         let streams = Arc::new(self.streams(last, &services, &plugins));
-        let watched = watched(self.compiler, self.document, |upstream, error| {
-            self.fail(format!("upstream {}", upstream.name), error);
-        });
+        let watched = watched(self.compiler, self.document);
         let (users, router) = (self.users.clone(), router?);
         Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
     }

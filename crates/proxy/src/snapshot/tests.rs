@@ -115,6 +115,17 @@ fn a_service_is_checked_with_the_certificates_that_it_names() {
 }
 
 #[test]
+fn an_upstream_whose_probes_can_verify_nothing_is_compiled() {
+    let compiler = compiler();
+    assert!(compiler.trusted_certificates.is_empty());
+    let active = json!({ "type": "https", "healthy": { "interval": 1 } });
+    let upstream = json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } });
+    let mut document = Gateway::new().document;
+    document.upstreams.push(entity(upstream));
+    assert_eq!(compiler.compile(&document).map(drop), Ok(()));
+}
+
+#[test]
 fn positions_of_upstreams_that_are_no_more_are_forgotten() {
     let compiler = compiler();
     let positions = compiler.retained.get::<super::services::Positions>();

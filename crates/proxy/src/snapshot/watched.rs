@@ -1,23 +1,18 @@
 //! The upstreams whose targets' health is watched.
 
 use super::compile::Compiler;
-use crate::tls::TlsError;
 use crate::upstream::health::{Watched, are_used};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_model::entity::{Target, Upstream};
+use weir_model::entity::Target;
 use weir_model::{Document, Uuid};
 
 /// Those of last time: what has not changed is kept.
 #[derive(Default)]
 struct LastWatched(Mutex<HashMap<Uuid, Arc<Watched>>>);
 
-/// The upstreams of the document that use health checks; `fail` is told of those that cannot be watched.
-pub(super) fn watched(
-    compiler: &Compiler,
-    document: &Document,
-    fail: impl Fn(&Upstream, TlsError),
-) -> Vec<Arc<Watched>> {
+/// The upstreams of the document that use health checks.
+pub(super) fn watched(compiler: &Compiler, document: &Document) -> Vec<Arc<Watched>> {
     let last = compiler.retained.get::<LastWatched>();
     let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
     let mut targets: HashMap<Uuid, Vec<Arc<Target>>> = HashMap::new();
@@ -30,16 +25,9 @@ pub(super) fn watched(
     }
     let watched = document.upstreams.iter().filter_map(|upstream| {
         let targets = targets.remove(&upstream.id)?;
-        match last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets)) {
-            Some(same) => Some(same.clone()),
-            None => {
-                let from = (&*compiler.retained, &*compiler.trusted_certificates);
-                Watched::new(upstream, targets, from)
-                    .map(Arc::new)
-                    .map_err(|error| fail(upstream, error))
-                    .ok()
-            }
-        }
+        let same = last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets)).cloned();
+        let from = (&*compiler.retained, &*compiler.trusted_certificates);
+        Some(same.unwrap_or_else(|| Arc::new(Watched::new(upstream, targets, from))))
     });
     let watched: Vec<Arc<Watched>> = watched.collect();
     *last = watched.iter().map(|watched| (watched.upstream.id, watched.clone())).collect();

@@ -7,6 +7,7 @@ mod checks;
 pub(crate) mod monitor;
 mod probe;
 mod tally;
+mod under_way;
 mod vitals;
 
 pub(crate) use checks::Outcome;

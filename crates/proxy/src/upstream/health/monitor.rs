@@ -3,22 +3,28 @@
 //! One thread with its own runtime, and a task for each upstream that is watched. A change of the configuration reaches the tasks without setting back the time of their next round.
 
 use super::probe::Probe;
+use super::under_way::UnderWay;
 use super::vitals::{Watch, Watches};
 use crate::retained::Retained;
-use crate::tls::TlsError;
 use crate::worker::Node;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet, spawn_local};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_local};
 use weir_model::Uuid;
 use weir_model::entity::{Target, Upstream};
 
 /// How often names are looked at; the resolver knows when to ask.
 const FOLLOWED: Duration = Duration::from_secs(1);
+
+/// So many names of an upstream are resolved at once.
+const NAMES: usize = 32;
+
+/// Rounds follow each other no faster, whatever the interval.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// An upstream whose targets are kept in view.
 pub(crate) struct Watched {
@@ -41,16 +47,16 @@ impl Watched {
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
         (retained, roots): (&Retained, &[CertificateDer<'static>]),
-    ) -> Result<Watched, TlsError> {
+    ) -> Watched {
         let watches = Watches::new(upstream, retained);
         let followed = targets.iter().filter(|target| target.weight > 0).filter_map(|target| {
             let (host, port) = target.target.rsplit_once(':')?;
             let host = host.trim_start_matches('[').trim_end_matches(']').into();
             Some(Followed { watch: watches.of(&target.target)?, host, port: port.parse().ok()? })
         });
-        let probe = Probe::new(upstream, roots)?;
+        let probe = Probe::new(upstream, roots);
         let followed = followed.collect();
-        Ok(Watched { upstream: upstream.clone(), entities: targets, targets: followed, probe })
+        Watched { upstream: upstream.clone(), entities: targets, targets: followed, probe }
     }
 
     /// Whether it is of these entities.
@@ -58,8 +64,10 @@ impl Watched {
         *self.upstream == *upstream && self.entities == targets
     }
 
-    fn has_names(&self) -> bool {
-        self.targets.iter().any(|target| target.host.parse::<std::net::IpAddr>().is_err())
+    /// The positions of the targets that are names.
+    fn names(&self) -> impl Iterator<Item = usize> {
+        let is_name = |(_, target): &(_, &Followed)| target.host.parse::<IpAddr>().is_err();
+        self.targets.iter().enumerate().filter(is_name).map(|(index, _)| index)
     }
 
     fn interval(&self, healthy: bool) -> Option<Duration> {
@@ -106,46 +114,61 @@ pub(crate) async fn run(node: Arc<Node>, mut news: watch::Receiver<Vec<Arc<Watch
     }
 }
 
-/// When a task did each thing last, and what it is at.
-struct Rounds {
-    followed: Option<Instant>,
-    /// Of the healthy, and of the unhealthy.
-    probed: [Round; 2],
+/// Which target, as written.
+type Name = Box<str>;
+
+/// When the names of an upstream were looked at last.
+struct Names {
+    last: Option<Instant>,
+    lookups: UnderWay<Name>,
 }
 
+impl Names {
+    fn due(&self, watched: &Watched, now: Instant) -> Option<Instant> {
+        watched.names().next().map(|_| self.last.map_or(now, |last| last + FOLLOWED))
+    }
+
+    /// Learns where the names lead now, beside all else: one that is not answered for holds up nothing.
+    fn begin(&mut self, node: &Arc<Node>, watched: &Arc<Watched>, now: Instant) {
+        self.last = Some(now);
+        self.lookups.tidy();
+        for index in watched.names() {
+            let (node, watched) = (node.clone(), watched.clone());
+            let name = watched.targets[index].watch.target.clone();
+            self.lookups.begin(name, async move { follow(&node, &watched.targets[index]).await });
+        }
+    }
+}
+
+/// The probes of the healthy, or of the unhealthy.
 struct Round {
     healthy: bool,
     last: Instant,
     /// How much of the interval is waited for this time: rounds of many upstreams and nodes are not to fall together.
     part: f64,
-    /// What is under way.
-    probes: JoinSet<()>,
+    probes: UnderWay<(Name, SocketAddr)>,
 }
 
 impl Round {
     fn new(healthy: bool) -> Round {
-        Round { healthy, last: Instant::now(), part: part(), probes: JoinSet::new() }
+        Round { healthy, last: Instant::now(), part: part(), probes: UnderWay::new(1) }
     }
 
     fn due(&self, watched: &Watched) -> Option<Instant> {
-        Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part))
+        Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part).max(SHORTEST))
     }
 
-    /// Probes each address that is as this round is for, unless it is still at it.
-    fn begin(&mut self, watched: &Arc<Watched>) {
-        (self.last, self.part) = (Instant::now(), part());
-        while self.probes.try_join_next().is_some() {}
-        if !self.probes.is_empty() {
-            return;
-        }
-        let permits = Arc::new(Semaphore::new(watched.upstream.healthchecks.active.concurrency as usize));
+    /// Probes each address that is as this round is for, unless that is still being probed.
+    fn begin(&mut self, watched: &Arc<Watched>, now: Instant) {
+        (self.last, self.part) = (now, part());
+        self.probes.tidy();
+        self.probes.allow(watched.upstream.healthchecks.active.concurrency as usize);
         for (index, target) in watched.targets.iter().enumerate() {
             let addresses = target.watch.vitals.addresses();
             let meant = addresses.into_iter().filter(|(_, healthy)| *healthy == self.healthy);
             for (address, _) in meant {
-                let (watched, permits) = (watched.clone(), permits.clone());
-                self.probes.spawn_local(async move {
-                    let Ok(_permit) = permits.acquire_owned().await else { return };
+                let watched = watched.clone();
+                self.probes.begin((target.watch.target.clone(), address), async move {
                     let target = &watched.targets[index];
                     let outcome = watched.probe.send(address, &target.host).await;
                     target.watch.probed(address, outcome);
@@ -162,21 +185,21 @@ fn part() -> f64 {
 }
 
 async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) {
-    let mut rounds = Rounds { followed: None, probed: [Round::new(true), Round::new(false)] };
+    let mut names = Names { last: None, lookups: UnderWay::new(NAMES) };
+    let mut rounds = [Round::new(true), Round::new(false)];
     loop {
         let watched = news.borrow_and_update().clone();
         let now = Instant::now();
-        if watched.has_names() && rounds.followed.is_none_or(|last| now >= last + FOLLOWED) {
-            rounds.followed = Some(now);
-            follow_names(&node, &watched).await;
+        if names.due(&watched, now).is_some_and(|due| now >= due) {
+            names.begin(&node, &watched, now);
         }
-        for round in &mut rounds.probed {
+        for round in &mut rounds {
             if round.due(&watched).is_some_and(|due| now >= due) {
-                round.begin(&watched);
+                round.begin(&watched, now);
             }
         }
-        let names = watched.has_names().then(|| rounds.followed.map(|last| last + FOLLOWED)).flatten();
-        let next = rounds.probed.iter().filter_map(|round| round.due(&watched)).chain(names).min();
+        let next =
+            rounds.iter().filter_map(|round| round.due(&watched)).chain(names.due(&watched, now)).min();
         let wait = async {
             match next {
                 Some(next) => tokio::time::sleep_until(next.into()).await,
@@ -190,14 +213,30 @@ async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) 
     }
 }
 
-/// Learns where the names lead now. A name that cannot be resolved keeps what it had.
-async fn follow_names(node: &Node, watched: &Watched) {
-    for target in &watched.targets {
-        if let Ok(addresses) = node.resolver.resolve(&target.host).await {
-            let place = |entry: &crate::upstream::resolve::Address| {
-                SocketAddr::new(entry.ip, entry.port.unwrap_or(target.port))
-            };
-            target.watch.vitals.follow(&addresses.entries.iter().map(place).collect::<Vec<_>>());
+/// Learns where a name leads now. One that cannot be resolved keeps what it had.
+async fn follow(node: &Node, target: &Followed) {
+    if let Ok(addresses) = node.resolver.resolve(&target.host).await {
+        let place = |entry: &crate::upstream::resolve::Address| {
+            SocketAddr::new(entry.ip, entry.port.unwrap_or(target.port))
+        };
+        target.watch.vitals.follow(&addresses.entries.iter().map(place).collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{entity, id};
+    use serde_json::json;
+
+    #[test]
+    fn rounds_follow_each_other_no_faster_than_they_may() {
+        for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
+            let active = json!({ "healthy": { "interval": interval } });
+            let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
+            let watched = Watched::new(&upstream, Vec::new(), (&Retained::default(), &[]));
+            let round = Round::new(true);
+            assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
         }
     }
 }

@@ -16,11 +16,14 @@ use weir_model::entity::{ProbeType, Upstream};
 /// A status line that is longer is none.
 const LONGEST_LINE: usize = 1024;
 
+/// A probe takes no longer, though no limit be configured.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// How the targets of one upstream are probed.
 pub(super) struct Probe {
-    /// Zero is no limit.
     timeout: Duration,
-    tls: Option<Arc<ClientConfig>>,
+    /// Where probes cannot verify anything, why.
+    tls: Option<Result<Arc<ClientConfig>, TlsError>>,
     sni: Option<String>,
     /// None: to take a connection is enough.
     request: Option<Request>,
@@ -35,39 +38,46 @@ struct Request {
 }
 
 impl Probe {
-    pub(super) fn new(upstream: &Upstream, roots: &[CertificateDer<'static>]) -> Result<Probe, TlsError> {
+    /// Never fails, so that no upstream can keep a configuration from being put in force.
+    pub(super) fn new(upstream: &Upstream, roots: &[CertificateDer<'static>]) -> Probe {
         let active = &upstream.healthchecks.active;
-        let tls = (active.r#type == ProbeType::Https).then(|| {
+        let is_used = active.healthy.interval > 0.0 || active.unhealthy.interval > 0.0;
+        let tls = (is_used && active.r#type == ProbeType::Https).then(|| {
             let verify = active.https_verify_certificate;
             tls::client_config(verify.then(|| Verify { roots: roots.to_vec(), depth: None }), None)
         });
+        if let Some(Err(error)) = &tls {
+            tracing::warn!(
+                upstream = upstream.name,
+                "probes cannot verify targets, which count as TCP failures: {error}; set lua_ssl_trusted_certificate, \
+                 or healthchecks.active.https_verify_certificate to false"
+            );
+        }
         let asks = matches!(active.r#type, ProbeType::Http | ProbeType::Https);
-        Ok(Probe {
-            timeout: Duration::from_secs_f64(active.timeout),
-            tls: tls.transpose()?,
+        let timeout = Duration::from_secs_f64(active.timeout);
+        Probe {
+            timeout: if timeout.is_zero() { LONGEST } else { timeout },
+            tls,
             sni: active.https_sni.clone(),
             request: asks.then(|| Request::new(upstream)),
-        })
+        }
     }
 
     /// Asks an address of a target.
     pub(super) async fn send(&self, address: SocketAddr, host: &str) -> Outcome {
-        let asking = self.ask(address, host);
-        let asked = match self.timeout {
-            Duration::ZERO => asking.await,
-            timeout => match tokio::time::timeout(timeout, asking).await {
-                Ok(asked) => asked,
-                Err(_) => return Outcome::Timeout,
-            },
-        };
-        asked.unwrap_or(Outcome::TcpFailure)
+        match tokio::time::timeout(self.timeout, self.ask(address, host)).await {
+            Ok(asked) => asked.unwrap_or(Outcome::TcpFailure),
+            Err(_) => Outcome::Timeout,
+        }
     }
 
     async fn ask(&self, address: SocketAddr, host: &str) -> io::Result<Outcome> {
+        let tls = self.tls.as_ref().map(Result::as_ref).transpose();
+        let tls = tls.map_err(|_| io::ErrorKind::Unsupported)?;
         let tcp = TcpStream::connect(address).await?;
         let Some(request) = &self.request else { return Ok(Outcome::Connected) };
         let request = request.to(host);
-        match &self.tls {
+        match tls {
             None => status(tcp, &request).await,
             Some(config) => {
                 let name = self.sni.as_deref().unwrap_or(host).to_owned();
