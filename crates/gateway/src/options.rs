@@ -56,6 +56,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         http2: Http2Options {
             max_concurrent_streams: settings.http2_max_concurrent_streams.max(1),
             max_header_list_size: size(settings.http2_max_header_list_size),
+            connection_header_list_size: size(settings.http2_connection_header_list_size),
             // With less, a body would never begin to come, or come in crumbs.
             body_preread_size: size(settings.http2_body_preread_size).max(16 * 1024),
             connection_window_size: size(settings.http2_connection_window_size),

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
+use bytes::Bytes;
 use h2::Reason;
+use h2::client::SendRequest;
 use harness::http2::{Frames, ask, block_on, connect, get, read, start};
 use harness::{Gateway, Identity, Upstream, document, eventually, one_route, service};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, HeaderName, Request};
 use rustix::process::Signal;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,6 +126,44 @@ fn bodies_and_trailers_pass_both_ways() {
         let (response, trailers) = read(response.await.unwrap()).await.unwrap();
         assert!(*response.body() == whole);
         assert_eq!(trailers.unwrap()["x-done"], "yes");
+    });
+}
+
+/// The status of a request with these trailers, and the names of those that the upstream got.
+async fn ask_with_trailers(requests: &SendRequest<Bytes>, fields: HeaderMap) -> (u16, String) {
+    let request = Request::post("http://localhost/").body(()).unwrap();
+    let (response, mut body) = start(requests, request, false).await.unwrap();
+    body.send_data("hi".into(), false).unwrap();
+    body.send_trailers(fields).unwrap();
+    let (response, _) = read(response.await.unwrap()).await.unwrap();
+    (response.status().as_u16(), response.into_body())
+}
+
+#[test]
+fn trailers_do_not_say_what_a_head_decides() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            let names: Vec<_> = request.trailers.into_iter().map(|(name, _)| name).collect();
+            let names = names.join(" ");
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{names}", names.len()));
+        }
+    });
+    let gateway = gateway(&one_route(upstream.address)).start();
+    let forged =
+        ["x-sum", "x-consumer-id", "x_consumer_id", "x-client_cert-dn", "x-forwarded-for", "authorization"];
+    let one =
+        |name: &'static str| HeaderMap::from_iter([(HeaderName::from_static(name), "7".parse().unwrap())]);
+    let many = (0..101).map(|n| (format!("x-{n}").parse().unwrap(), "7".parse().unwrap())).collect();
+    let large = HeaderMap::from_iter([(HeaderName::from_static("x"), "7".repeat(17_000).parse().unwrap())]);
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let forged = forged.into_iter().flat_map(one).map(|(name, value)| (name.unwrap(), value)).collect();
+        assert_eq!(ask_with_trailers(&requests, forged).await, (200, "x-sum".to_owned()));
+        for (trailers, status) in
+            [(one("host"), 400), (one("content-length"), 400), (many, 431), (large, 431)]
+        {
+            assert_eq!(ask_with_trailers(&requests, trailers).await.0, status);
+        }
     });
 }
 

@@ -160,6 +160,38 @@ fn heads_that_grow_when_they_are_unpacked() {
     });
 }
 
+/// Each is 60 KB to the gateway and some 20 bytes to its client, which never sends the bodies it promised.
+#[test]
+fn large_heads_of_many_requests_at_a_time() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let large = || {
+        let request = Request::post("http://a/").header("content-length", "2");
+        let large = (0..15).fold(request, |request, _| request.header("x", "1".repeat(3900)));
+        large.body(()).unwrap()
+    };
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(start(&requests, large(), false).await.unwrap());
+        }
+        for _ in 0..30 {
+            let (response, _body) = start(&requests, large(), false).await.unwrap();
+            let refused = response.await.unwrap_err();
+            assert_eq!(refused.reason(), Some(h2::Reason::REFUSED_STREAM));
+        }
+        assert_eq!(ask(&requests, get("/")).await.unwrap().body(), "hi");
+        for (response, mut body) in held {
+            body.send_data("hi".into(), true).unwrap();
+            assert_eq!(response.await.unwrap().status(), 200);
+        }
+        let (response, mut body) = start(&requests, large(), false).await.unwrap();
+        body.send_data("hi".into(), true).unwrap();
+        assert_eq!(response.await.unwrap().status(), 200);
+    });
+}
+
 #[test]
 fn more_fields_or_bytes_than_a_head_may_have() {
     let upstream = Upstream::answering(OK);

@@ -4,17 +4,13 @@ use std::ops::Range;
 
 use crate::fields::{Headers, is_token_byte, refusal};
 use crate::framing::Framing;
-use crate::known::Known;
 use crate::reject::Reject;
+use crate::trailers::{MOST_BYTES, MOST_FIELDS};
 
 /// The most bytes of one chunk's extensions.
 const MOST_EXTENSION_BYTES: u64 = 256;
 /// How many bytes of extensions a body may carry beyond the bytes of its data.
 const MOST_OVERHEAD_BYTES: u64 = 16 * 1024;
-/// The most bytes of a trailer section.
-const MOST_TRAILER_BYTES: usize = 16 * 1024;
-/// The most fields of a trailer section.
-const MOST_TRAILERS: usize = 100;
 
 /// Takes a body apart as its bytes arrive. It holds no payload: [`Decoded::data`] points into the caller's bytes.
 #[derive(Debug)]
@@ -143,8 +139,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The fields after a chunked body, once it is done. Fields of [`Known`] are left out: trailers may not speak of
-    /// framing, routing, identity or the connection.
+    /// The fields after a chunked body, once it is done, as far as [`Headers::of_trailers`] lets them pass.
     pub fn trailers(&self) -> &Headers {
         &self.trailers
     }
@@ -209,7 +204,7 @@ impl BodyDecoder {
     fn trailer_bytes(&mut self, input: &[u8]) -> Result<usize, Reject> {
         let end = memchr::memchr(b'\n', input);
         let taken = end.map_or(input.len(), |end| end + 1);
-        if self.trailer_lines.len() + taken > MOST_TRAILER_BYTES {
+        if self.trailer_lines.len() + taken > MOST_BYTES {
             return Err(Reject::TrailersTooLarge);
         }
         if self.trailer_lines.is_empty() && input.starts_with(b"\r\n") {
@@ -238,22 +233,15 @@ impl BodyDecoder {
 
     fn read_trailers(&mut self) -> Result<(), Reject> {
         let lines = &self.trailer_lines;
-        let mut slots = [httparse::EMPTY_HEADER; MOST_TRAILERS];
+        let mut slots = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let parsed = match httparse::parse_headers(lines, &mut slots) {
             Ok(httparse::Status::Complete((length, parsed))) if length == lines.len() => parsed,
             Ok(_) => return Err(Reject::FieldName),
             Err(httparse::Error::TooManyHeaders) => return Err(Reject::TrailersTooLarge),
             Err(error) => return Err(refusal(lines, error).unwrap_or(Reject::FieldName)),
         };
-        for field in parsed {
-            match Known::of(field.name.as_bytes()) {
-                Known::Other => self.trailers.append(field.name, field.value),
-                Known::ContentLength | Known::TransferEncoding | Known::Host => {
-                    return Err(Reject::TrailerForbidden);
-                }
-                _ => {}
-            }
-        }
+        let fields = parsed.iter().map(|field| (field.name.as_bytes(), field.value));
+        self.trailers = Headers::of_trailers(fields)?;
         Ok(())
     }
 }

@@ -43,6 +43,7 @@ mod request;
 mod response;
 mod scan;
 mod target;
+mod trailers;
 
 pub use body::{BodyDecoder, Decoded};
 pub use fields::{FieldRef, Headers};

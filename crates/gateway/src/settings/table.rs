@@ -164,6 +164,9 @@ settings! {
     http2_max_concurrent_streams: u32 = "128" | "nginx_http_http2_max_concurrent_streams" | "nginx_proxy_http2_max_concurrent_streams";
     /// How many bytes the fields of a request over HTTP/2 may have, with 32 more for each; a longer one gets 431.
     http2_max_header_list_size: Bytes = "64k";
+    /// The same for all requests of one connection over HTTP/2 that are served at a time; a request beyond it is refused,
+    /// so that its client may send it again, unless no other is served.
+    http2_connection_header_list_size: Bytes = "256k";
     /// How much of the body of a request over HTTP/2 a client may send before it is asked for; at least 16k.
     http2_body_preread_size: Bytes = "64k" | "nginx_http_http2_body_preread_size" | "nginx_proxy_http2_body_preread_size";
     /// The same for all requests of one connection together.

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use std::io;
 use std::task::{Context, Poll, ready};
-use weir_http1::{Headers, KnownSet};
+use weir_http1::{Headers, KnownSet, Reject};
 
 /// A body on its way here.
 pub(crate) struct Incoming {
@@ -15,7 +15,7 @@ pub(crate) struct Incoming {
     /// Of that, what the sender was not yet told is used.
     unacknowledged: usize,
     ended: bool,
-    trailers: Option<Headers>,
+    trailers: Result<Headers, Reject>,
     /// The most that is held of it.
     most: usize,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Outgoing {
 impl Incoming {
     /// A body that is over already or follows, of which so much may be held.
     pub(crate) fn new(stream: RecvStream, ended: bool, most: usize) -> Self {
-        Self { stream, data: Bytes::new(), unacknowledged: 0, ended, trailers: None, most }
+        Self { stream, data: Bytes::new(), unacknowledged: 0, ended, trailers: Ok(Headers::new()), most }
     }
 
     /// What was over goes on, as a tunnel.
@@ -39,8 +39,12 @@ impl Incoming {
         self.ended = false;
     }
 
-    pub(crate) fn data(&self) -> &[u8] {
-        &self.data
+    /// What is here of it. Trailers that are refused spoil the whole.
+    pub(crate) fn data(&self) -> Result<&[u8], Reject> {
+        match self.trailers {
+            Ok(_) => Ok(&self.data),
+            Err(reject) => Err(reject),
+        }
     }
 
     /// Whether all of it was received and used.
@@ -55,7 +59,7 @@ impl Incoming {
     }
 
     pub(crate) fn trailers(&self) -> Option<&Headers> {
-        self.trailers.as_ref()
+        self.trailers.as_ref().ok().filter(|trailers| !trailers.is_empty())
     }
 
     /// Receives a piece behind what is here.
@@ -66,7 +70,9 @@ impl Incoming {
             return Poll::Ready(Ok(()));
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
-        self.trailers = trailers.map(|fields| read_trailers(&fields)).filter(|fields| !fields.is_empty());
+        if let Some(trailers) = trailers {
+            self.trailers = read_trailers(&trailers);
+        }
         self.ended = true;
         Poll::Ready(Ok(()))
     }

@@ -107,16 +107,9 @@ fn framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
     }
 }
 
-/// Trailer fields as the engine has them. Fields of [`Known`] are left out: trailers may not speak of framing, routing,
-/// identity or the connection.
-pub(super) fn read_trailers(fields: &HeaderMap) -> Headers {
-    let mut trailers = Headers::new();
-    for (name, value) in fields {
-        if Known::of(name.as_ref()) == Known::Other {
-            trailers.append(name, value.as_bytes().trim_ascii());
-        }
-    }
-    trailers
+/// Trailer fields as the engine has them, as far as they may pass.
+pub(super) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
+    Headers::of_trailers(fields.iter().map(|(name, value)| (name.as_ref(), value.as_bytes().trim_ascii())))
 }
 
 /// Takes a response's head over into the exchange, and returns its body.

@@ -26,6 +26,8 @@ pub struct Http2Options {
     pub max_concurrent_streams: u32,
     /// The most bytes of a request's fields, as RFC 9113 (6.5.2) counts them.
     pub max_header_list_size: u32,
+    /// The same for all requests of one connection that are served at a time; more are refused.
+    pub connection_header_list_size: u32,
     /// How much of a request's body may come before it is asked for.
     pub body_preread_size: u32,
     /// The same for all requests of one connection together.
@@ -41,6 +43,7 @@ impl Default for Http2Options {
         Self {
             max_concurrent_streams: 128,
             max_header_list_size: 64 * 1024,
+            connection_header_list_size: 256 * 1024,
             body_preread_size: 64 * 1024,
             connection_window_size: 1024 * 1024,
             max_resets: 256,

@@ -32,7 +32,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let Some(pings) = http2.ping_pong() else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
-    let streams = Rc::new(Streams { connection, live: Cell::new(0), taken_back: Cell::new(0) });
+    let streams =
+        Rc::new(Streams { connection, live: Cell::new(0), heads: Cell::new(0), taken_back: Cell::new(0) });
     let worker = worker.clone();
     let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
     let mut served = Served { worker, http2, pulse, streams, deadline, idle: true, closing: false };
@@ -69,6 +70,8 @@ struct Streams {
     connection: Rc<Connection>,
     /// Exchanges under way.
     live: Cell<u32>,
+    /// How large their heads are together: one byte of HPACK may stand for thousands.
+    heads: Cell<usize>,
     /// Requests that the client took back.
     taken_back: Cell<u32>,
 }
@@ -102,13 +105,18 @@ impl Served {
         let options = &self.worker.options;
         let streams = &self.streams;
         // A stream that the client reset no longer counts as open, while its exchange may still be ending.
-        if streams.live.get() >= options.http2.max_concurrent_streams {
+        let live = streams.live.get();
+        let head = size(&request);
+        let heads = streams.heads.get() + head;
+        let is_too_much = live > 0 && heads > options.http2.connection_header_list_size as usize;
+        if is_too_much || live >= options.http2.max_concurrent_streams {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let requests = streams.connection.requests.get() + 1;
         streams.connection.requests.set(requests);
-        streams.live.set(streams.live.get() + 1);
-        let under_way = UnderWay(streams.clone());
+        streams.live.set(live + 1);
+        streams.heads.set(heads);
+        let under_way = UnderWay { streams: streams.clone(), head };
         let most = options.keepalive_requests;
         spawn_local(exchange(self.worker.clone(), under_way, request, respond));
         if most != 0 && requests >= most {
@@ -153,18 +161,39 @@ impl Served {
 }
 
 /// Leaves the books when the exchange ends, however it ends.
-struct UnderWay(Rc<Streams>);
+struct UnderWay {
+    streams: Rc<Streams>,
+    /// How large its head is, while that is held.
+    head: usize,
+}
+
+impl UnderWay {
+    fn leave_head(&mut self) {
+        let heads = &self.streams.heads;
+        heads.set(heads.get() - std::mem::take(&mut self.head));
+    }
+}
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.live.set(self.0.live.get() - 1);
+        self.leave_head();
+        self.streams.live.set(self.streams.live.get() - 1);
     }
+}
+
+/// How large a head is: its fields as RFC 9113 (6.5.2) counts them, each with 32 bytes more, and where it goes.
+fn size(request: &Request<RecvStream>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    authority + target + fields.sum::<usize>()
 }
 
 /// Serves one stream.
 async fn exchange(
     worker: Rc<Worker>,
-    under_way: UnderWay,
+    mut under_way: UnderWay,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
@@ -176,7 +205,7 @@ async fn exchange(
     drop(parts);
     let held = (worker.options.http2.body_preread_size as usize).min(buffer::SIZE);
     let mut client = Http2::new(&head, body, respond, held);
-    let connection = &under_way.0.connection;
+    let connection = &under_way.streams.connection;
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
         Err(reject) => Err(Failure::Rejected(reject)),
@@ -187,8 +216,10 @@ async fn exchange(
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
     worker.keep_heads(exchange.request, exchange.response);
+    under_way.leave_head();
     client.linger().await;
     if client.taken_back {
-        under_way.0.taken_back.set(under_way.0.taken_back.get() + 1);
+        let taken_back = &under_way.streams.taken_back;
+        taken_back.set(taken_back.get() + 1);
     }
 }

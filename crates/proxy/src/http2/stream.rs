@@ -87,7 +87,7 @@ impl Client for Http2 {
     }
 
     fn body(&mut self) -> Result<&[u8], Reject> {
-        Ok(self.request.data())
+        self.request.data()
     }
 
     fn consume(&mut self, n: usize) {
@@ -106,7 +106,7 @@ impl Client for Http2 {
     }
 
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if std::mem::take(&mut self.expects_continue) && self.request.data().is_empty() {
+        if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
             let mut invitation = Response::new(());
             *invitation.status_mut() = StatusCode::CONTINUE;
             // A client that is gone shows that when it is read from.

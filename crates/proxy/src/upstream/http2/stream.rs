@@ -140,7 +140,7 @@ impl Upstream for Http2Stream {
     }
 
     fn body(&mut self) -> Result<&[u8], Reject> {
-        Ok(self.response.as_ref().map_or(&[], Incoming::data))
+        self.response.as_ref().map_or(Ok(&[]), Incoming::data)
     }
 
     fn consume_body(&mut self, n: usize) {
