@@ -25,6 +25,10 @@ pub fn host(text: &str) -> Result<(), String> {
     if let Some(address) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return address.parse::<std::net::Ipv6Addr>().map(|_| ()).map_err(|_| not_a_host(text));
     }
+    // What stands before it may be a password, which no error repeats.
+    if text.contains('@') {
+        return Err("expected a host name alone; leave out what stands before the `@`".to_owned());
+    }
     if text.contains("://") {
         return Err(format!(
             "expected a host name, got the URL {text:?}; use `url`, or leave out the scheme"
@@ -134,6 +138,7 @@ pub fn url(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match rest {
         Some(rest) if !rest.is_empty() && !rest.starts_with(['/', ':', '?']) => Ok(()),
+        _ if text.contains('@') => Err("expected a URL such as https://example.com/path".to_owned()),
         _ => Err(format!("expected a URL such as https://example.com/path, got {text:?}")),
     }
 }

@@ -66,7 +66,8 @@ pub(crate) fn split_url(service: &mut Node<'_>, problems: &mut Vec<Problem>) {
                            and fragment";
             problems.push(syntax(url.node.at, message));
         }
-        entries.push(Entry { key: "host".into(), ..url });
+        // So that no host is missed: what was said of the URL is enough, and it may hold a password.
+        entries.push(text_entry("host", "url", url.node.at, Origin::Quoted));
         return;
     };
     let origin = if let Value::Str(_, origin) = url.node.value { origin } else { Origin::Quoted };
