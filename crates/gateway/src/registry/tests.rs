@@ -369,45 +369,50 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
 
+fn key(number: u128, ttl: Option<i64>) -> Entity {
+    let owner = json!({ "id": Uuid::from_u128(1) });
+    let written = json!({ "key": "key", "consumer": owner, "ttl": ttl, "created_at": 1_700_000_000 });
+    entity(EntityKind::KeyauthCredentials, number, written)
+}
+
+/// A registry which has removed from its store what had expired when it began, and does so again in a minute.
+async fn cleaned(consumer: &Entity, expired: &Entity) -> (Arc<Memory>, Registry) {
+    let store = Arc::new(Memory::default());
+    store.commit_elsewhere(vec![Change::put(consumer.clone()), Change::put(expired.clone())]);
+    let entities = Entities::from_iter([consumer.clone(), expired.clone()]);
+    let registry = Registry::stored(plane(), store.clone(), Revision(1), entities, &[]).unwrap();
+    assert_eq!(all(&registry), slice::from_ref(consumer));
+    while store.commits().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.commits()[1], [Change::delete(expired.kind(), expired.id())]);
+    (store, registry)
+}
+
 #[tokio::test]
 async fn what_expires_before_a_panic_is_removed_from_the_store_after_it() {
-    let (store, _, registry) = registry();
-    let consumer = entity(EntityKind::Consumers, 1, json!({ "username": "alice" }));
-    let written = json!({ "key": "key", "consumer": { "id": Uuid::from_u128(1) }, "ttl": 60, "created_at": 1_700_000_000 });
-    let expired = entity(EntityKind::KeyauthCredentials, 2, written);
-    registry.write(put([consumer.clone()])).await.unwrap();
+    let (consumer, expired) =
+        (entity(EntityKind::Consumers, 1, json!({ "username": "alice" })), key(2, Some(60)));
+    let (store, registry) = cleaned(&consumer, &expired).await;
     store.commit_elsewhere(vec![Change::put(expired.clone())]);
     store.changed.notify_one();
-    registry.wait_in_force(Revision(2)).await.unwrap();
+    registry.wait_in_force(Revision(3)).await.unwrap();
     // Whoever reads finds it no more.
     assert_eq!(all(&registry), slice::from_ref(&consumer));
     let panics = || registry.write(|_: &Entities| -> Result<Vec<Op>, ()> { panic!("a defect") });
     panics().await.unwrap_err();
     registry.write(put([service(3)])).await.unwrap();
     let removed = Change::delete(expired.kind(), expired.id());
-    assert_eq!(store.commits()[2], [removed, Change::put(service(3))]);
+    assert_eq!(store.commits()[3], [removed, Change::put(service(3))]);
 }
 
 #[tokio::test]
 async fn what_has_expired_is_gone_and_is_removed_from_the_store() {
-    let (store, plane) = (Arc::new(Memory::default()), plane());
-    let key = |number: u128, ttl: Option<i64>| {
-        let owner = json!({ "id": Uuid::from_u128(1) });
-        let written = json!({ "key": "key", "consumer": owner, "ttl": ttl, "created_at": 1_700_000_000 });
-        entity(EntityKind::KeyauthCredentials, number, written)
-    };
     let (consumer, expired) =
         (entity(EntityKind::Consumers, 1, json!({ "username": "alice" })), key(2, Some(60)));
-    store.commit_elsewhere(vec![Change::put(consumer.clone()), Change::put(expired.clone())]);
-    let entities = Entities::from_iter([consumer.clone(), expired.clone()]);
-    let registry = Registry::stored(plane, store.clone(), Revision(1), entities, &[]).unwrap();
-    assert_eq!(all(&registry), slice::from_ref(&consumer));
-    while store.commits().len() < 2 {
-        tokio::task::yield_now().await;
-    }
-    let removed = Change::delete(expired.kind(), expired.id());
-    assert_eq!(store.commits()[1], slice::from_ref(&removed));
+    let (store, registry) = cleaned(&consumer, &expired).await;
     // One that another node is told of goes with the next write, to which its key is free.
+    let removed = Change::delete(expired.kind(), expired.id());
     store.commit_elsewhere(vec![Change::put(expired)]);
     registry.write(put([key(3, None)])).await.unwrap();
     assert_eq!(store.commits()[3], [removed, Change::put(key(3, None))]);
