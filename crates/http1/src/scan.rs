@@ -62,16 +62,44 @@ impl Scan {
     }
 }
 
+/// Bytes looked at together: the compiler compares them all at once.
+const BLOCK: usize = 32;
+
 /// The offset after the first empty line; every LF up to it must follow a CR.
 fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
-    for found in memchr::memchr_iter(b'\n', &input[from..]) {
-        match input[..from + found] {
-            [.., b'\n', b'\r'] => return Ok(Some(from + found + 1)),
-            [.., b'\r'] => {}
-            _ => return Err(Reject::BareLf),
-        }
+    match find_odd(input, from) {
+        None => Ok(None),
+        Some(at) if at > 0 && input[at - 1] == b'\r' => Ok(Some(at + 1)),
+        Some(_) => Err(Reject::BareLf),
     }
-    Ok(None)
+}
+
+/// The first LF that is not simply the end of a line with something on it.
+fn find_odd(input: &[u8], from: usize) -> Option<usize> {
+    let odd = |index: &usize| {
+        input[*index] == b'\n' && matches!(input[..*index], [] | [.., b'\n', b'\r'] | [.., 0..=12 | 14..])
+    };
+    let mut start = from.max(2);
+    if let Some(found) = (from..start.min(input.len())).find(odd) {
+        return Some(found);
+    }
+    while let Some(block) = input.get(start - 2..).and_then(|rest| rest.first_chunk()) {
+        if has_odd(block) {
+            break;
+        }
+        start += BLOCK;
+    }
+    (start..input.len()).find(odd)
+}
+
+/// Whether a block, which two bytes stand before, has such an LF.
+fn has_odd(block: &[u8; BLOCK + 2]) -> bool {
+    let mut odd = 0;
+    for at in 0..BLOCK {
+        let [two_before, before, byte] = [block[at], block[at + 1], block[at + 2]];
+        odd |= u8::from(byte == b'\n') & (u8::from(before != b'\r') | u8::from(two_before == b'\n'));
+    }
+    odd != 0
 }
 
 fn skip_empty_lines(input: &[u8]) -> Result<usize, Reject> {
