@@ -228,7 +228,9 @@ impl Headers {
     }
 
     fn remove_named_by_connection(&mut self) {
-        if !self.may_hold(Known::Connection) {
+        // Nearly always it says that alone.
+        let plain = matches!(self.get_known(Known::Connection), None | Some(b"keep-alive" | b"close"));
+        if plain && !self.may_repeat(Known::Connection) {
             return;
         }
         let Self { bytes, fields, live, .. } = self;

@@ -50,6 +50,7 @@ impl Facts {
 }
 
 /// The only value of a name that may be given once.
+#[inline]
 pub(crate) fn one(headers: &Headers, known: Known, repeated: Reject) -> Result<Option<&[u8]>, Reject> {
     let repeats = headers.may_repeat(known) && headers.get_all_known(known).nth(1).is_some();
     if repeats { Err(repeated) } else { Ok(headers.get_known(known)) }

@@ -76,20 +76,16 @@ fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
 
 /// The first LF that is not simply the end of a line with something on it.
 fn find_odd(input: &[u8], from: usize) -> Option<usize> {
-    let odd = |index: &usize| {
-        input[*index] == b'\n' && matches!(input[..*index], [] | [.., b'\n', b'\r'] | [.., 0..=12 | 14..])
-    };
-    let mut start = from.max(2);
-    if let Some(found) = (from..start.min(input.len())).find(odd) {
-        return Some(found);
-    }
-    while let Some(block) = input.get(start - 2..).and_then(|rest| rest.first_chunk()) {
+    let mut start = from;
+    while let Some(block) = start.checked_sub(2).and_then(|start| input[start..].first_chunk()) {
         if has_odd(block) {
             break;
         }
         start += BLOCK;
     }
-    (start..input.len()).find(odd)
+    let is_odd = |at: &usize| matches!(input[..*at], [] | [.., b'\n', b'\r'] | [.., 0..=12 | 14..]);
+    let feeds = input[start..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    feeds.map(|(at, _)| start + at).find(is_odd)
 }
 
 /// Whether a block, which two bytes stand before, has such an LF.
