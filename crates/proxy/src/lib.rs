@@ -32,6 +32,7 @@ mod proxy;
 mod relay;
 mod request_body;
 mod respond;
+mod response_body;
 mod retained;
 mod serve;
 mod snapshot;

@@ -17,9 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
-pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
+pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::retained::Retained;
+pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_http1::{Headers, Known, Method};
@@ -56,6 +57,12 @@ pub trait Hooks: Send + Sync + 'static {
     }
     /// Before the response head goes to the client, whoever answered.
     fn response(&self, _exchange: &mut Exchange) {}
+    /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
+    /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
+    /// passes as it is.
+    fn response_body(&self, _exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        body
+    }
     /// After the last byte.
     fn log(&self, _exchange: &Exchange) {}
     /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
