@@ -13,6 +13,7 @@ pub mod tls;
 pub mod upstream;
 
 mod answer;
+mod background;
 mod buffer;
 mod chain;
 mod client;
@@ -25,6 +26,7 @@ mod forward;
 mod grpc;
 mod head;
 mod http2;
+mod http_client;
 mod io;
 mod options;
 mod own;
