@@ -267,3 +267,6 @@ impl<'a> Build<'a> {
         self.document().consumers.iter().find(same).and_then(|c| self.consumer(c.id))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Record};
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The status.
-    #[field(default = 301, between = [100, 599])]
+    #[field(default = 301, between = [200, 599])]
     pub status_code: u16,
     /// The URL to go to.
     #[field(matches = url)]
