@@ -14,6 +14,7 @@ mod limit_count;
 mod mtls_auth;
 pub mod prometheus;
 mod rate_limiting;
+mod redirect;
 mod request_id;
 mod request_termination;
 
@@ -26,6 +27,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
+    define::<redirect::Redirect>(),
     define::<prometheus::Prometheus>(),
     define::<request_termination::RequestTermination>(),
 ];
