@@ -166,7 +166,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         let data = self.client.body().map_err(Failure::Rejected)?;
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
-                Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+                Poll::Pending => {
+                    self.client.read_ahead(cx);
+                    Ok(Step::Waiting(Awaited::Write))
+                }
                 Poll::Ready(n) => self.streamed(n),
             };
         }
@@ -284,7 +287,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
     fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         self.await_now(Awaited::Send, false);
-        if self.read_ahead && self.upstream.read_ahead(cx).is_err() {
+        if self.upstream.read_ahead(cx, self.read_ahead).is_err() {
             // Told once only: a later read would take a reset for a proper end.
             self.lost = true;
         }
