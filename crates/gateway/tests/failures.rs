@@ -202,6 +202,40 @@ fn a_client_that_leaves_ends_its_request_to_the_upstream() {
     assert!(was_left.recv_timeout(PATIENCE).unwrap());
 }
 
+/// One that is silent while the response waits for it, and the other way round.
+#[test]
+fn a_response_ahead_of_the_request_s_end_waits_for_neither_side_for_ever() {
+    let upstream = Upstream::start(|mut peer, _| {
+        let _ = peer.head();
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        let _ = peer.rest();
+    });
+    let service = service("/", upstream.address, "read_timeout: 300", "request_buffering: false");
+    let gateway = Gateway::start(&document(&[service], ""));
+    let mut client = gateway.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf");
+    let rest = String::from_utf8(client.rest()).unwrap();
+    assert!(rest.starts_with("HTTP/1.1 200") && rest.ends_with("hi\r\n"), "{rest}");
+}
+
+/// The upstream may have nothing more to say for long.
+#[test]
+fn a_client_that_leaves_within_a_response_ends_it_for_the_upstream() {
+    let (left, was_left) = mpsc::channel();
+    let left = Mutex::new(left);
+    let upstream = Upstream::start(move |mut peer, _| {
+        if peer.request().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+            let _ = left.lock().unwrap().send(peer.is_closed());
+        }
+    });
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], ""));
+    let mut client = gateway.connect();
+    assert!(client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").head().is_some());
+    drop(client);
+    assert!(was_left.recv_timeout(PATIENCE).unwrap());
+}
+
 /// What stands behind a response, or comes later unasked, is nobody's response.
 #[test]
 fn bytes_that_nobody_asked_for_answer_no_request() {

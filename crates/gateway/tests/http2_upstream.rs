@@ -59,6 +59,7 @@ fn heads_are_translated_for_clients_of_either_version() {
         }
         assert!(!said.contains("x-hop") && !said.contains("transfer-encoding"), "{said}");
     }
+    assert!(gateway.get("/?q=<\"b\">").text().contains("/?q=%3C%22b%22%3E\n"));
     assert_eq!(upstream.connections(), 1);
 }
 

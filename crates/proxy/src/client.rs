@@ -25,6 +25,8 @@ pub(crate) trait Client {
     fn body_is_buffered(&self) -> bool;
     /// Waits for more of the body. Invites the client to send it where it waits to be asked.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
+    /// Takes what is here already while nobody takes the body, where it would otherwise be held in pieces.
+    fn read_ahead(&mut self, _: &mut Context<'_>) {}
     /// Trailer fields behind the request's body.
     fn trailers(&self) -> Option<&Headers>;
     /// Ready when the client left while it should be waiting for its response.

@@ -15,7 +15,11 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn set(&mut self, now: Instant, timeout: Duration) {
-        let at = now + timeout;
+        self.move_to(now + timeout);
+    }
+
+    /// The same, for a moment that may be past already.
+    pub(crate) fn move_to(&mut self, at: Instant) {
         self.at = Some(at);
         // Only a deadline before the armed one must touch the timer wheel.
         if let Some(timer) = &mut self.timer

@@ -85,7 +85,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// Sends the request and waits for the response's head.
     pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            self.poll_upload(cx)?;
+            let (awaited, moved) = self.poll_upload(cx)?;
+            self.await_now(awaited, moved);
             match self.upstream.poll_head(cx, self.exchange, self.limits) {
                 Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
                 Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
@@ -114,8 +115,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Awaited::Body => self.timeouts.client_body,
                 Awaited::Send => self.timeouts.client_send,
             };
-            let now = Instant::now();
-            self.client.deadline().set(now, self.timeouts.at_most(now, timeout));
+            let at = Instant::now() + timeout;
+            // What has to be over by now stays over, however much still moves.
+            let at = self.timeouts.ends.map_or(at, |ends| ends.min(at));
+            self.client.deadline().move_to(at);
         }
     }
 
@@ -127,32 +130,23 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
     }
 
-    /// Moves the request's body on as far as both sides allow.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
-        if self.upload.done {
-            return Ok(());
-        }
+    /// Moves the request's body on as far as both sides allow. Returns what is waited for next, and whether anything
+    /// moved meanwhile.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), Failure> {
         let mut moved = false;
-        loop {
+        while !self.upload.done {
             match self.upload_step(cx) {
-                Ok(Step::Progress) if self.upload.done => {
-                    self.await_now(Awaited::Response, false);
-                    return Ok(());
-                }
                 Ok(Step::Progress) => moved = true,
-                Ok(Step::Waiting(awaited)) => {
-                    self.await_now(awaited, moved);
-                    return Ok(());
-                }
+                Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
                 // What the upstream said before it stopped listening decides.
                 Err(Failure::UpstreamClosed(error)) => {
                     self.upload.broken = Some(error);
                     self.upload.done = true;
-                    return Ok(());
                 }
                 Err(failure) => return Err(failure),
             }
         }
+        Ok((Awaited::Response, false))
     }
 
     fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
@@ -172,7 +166,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         let data = self.client.body().map_err(Failure::Rejected)?;
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
-                Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+                Poll::Pending => {
+                    self.client.read_ahead(cx);
+                    Ok(Step::Waiting(Awaited::Write))
+                }
                 Poll::Ready(n) => {
                     self.exchange.request_passes(&data[..n])?;
                     self.streamed(n)
@@ -220,9 +217,15 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Passes the response's body on. Its head stands in the client's outbox.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        if !self.upload.done && self.poll_upload(cx).is_err() {
-            self.upload.done = true;
-            self.client.close_after();
+        if !self.upload.done {
+            match self.poll_upload(cx) {
+                // The response decides how long either may be silent: two that took turns at it would wait for ever.
+                Ok((_, moved)) => self.await_now(self.awaited, moved),
+                Err(_) => {
+                    self.upload.done = true;
+                    self.client.close_after();
+                }
+            }
         }
         loop {
             match self.download_step(cx)? {
@@ -326,6 +329,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
                 let awaited = if flushed.is_pending() { Awaited::Send } else { Awaited::Response };
                 self.await_now(awaited, false);
+                // To an upstream that says nothing for long, nothing else would tell that nobody listens.
+                if self.upload.done && self.client.poll_gone(cx).is_ready() {
+                    return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionReset.into())));
+                }
                 Poll::Pending
             }
         }
@@ -334,7 +341,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
     fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         self.await_now(Awaited::Send, false);
-        if self.read_ahead && self.upstream.read_ahead(cx).is_err() {
+        if self.upstream.read_ahead(cx, self.read_ahead).is_err() {
             // Told once only: a later read would take a reset for a proper end.
             self.lost = true;
         }

@@ -185,7 +185,8 @@ settings! {
     upstream_keepalive_idle_timeout: Duration = "60";
     /// How many requests a connection to a target over HTTP/2 carries at a time.
     upstream_http2_max_concurrent_streams: u32 = "100";
-    /// How many connections over HTTP/2 a worker opens to each target; further requests wait until one has room.
+    /// How many connections over HTTP/2 a worker opens to each target, for each name that it is asked for over TLS; further
+    /// requests wait until one has room.
     upstream_http2_max_connections: u32 = "16";
     /// The name servers to ask; without any, those of `/etc/resolv.conf`.
     dns_resolver: Vec<NameServer> = "";

@@ -6,7 +6,9 @@ mod harness;
 
 use bytes::Bytes;
 use echo::{Caller, serve};
-use harness::http2::{ask, block_on, connect};
+use h2::server::Builder;
+use harness::http2::{ask, block_on, connect, read, start};
+use harness::http2_upstream::Http2Upstream;
 use harness::{Gateway, Identity, Upstream, nobody};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -170,6 +172,27 @@ fn a_call_ends_at_its_deadline() {
         assert_eq!(response.headers()["grpc-status"], "4");
         assert_eq!(response.headers()["grpc-message"], "The time for the call is over");
         assert_eq!(response.headers()["content-type"], "application/grpc");
+    });
+}
+
+/// Neither messages that go on coming nor a client that has more to say keep a call beyond its deadline.
+#[test]
+fn a_call_whose_messages_do_not_end_ends_at_its_deadline() {
+    let upstream = Http2Upstream::start(Builder::new(), usize::MAX, async |(_, mut respond), _| {
+        let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+        while body.send_data("\0\0\0\0\x01m".into(), false).is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let gateway = gateway(&configuration(upstream.address, "", "", "")).start();
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let call =
+            http::Request::post("http://localhost/weir.Echo/Both").header("content-type", "application/grpc");
+        let call = call.header("grpc-timeout", "300m").body(()).unwrap();
+        let (response, _sending) = start(&requests, call, false).await.unwrap();
+        let (_, trailers) = read(response.await.unwrap()).await.unwrap();
+        assert_eq!(trailers.unwrap()["grpc-status"], "4");
     });
 }
 

@@ -62,8 +62,30 @@ impl Incoming {
         self.trailers.as_ref().ok().filter(|trailers| !trailers.is_empty())
     }
 
-    /// Receives a piece behind what is here.
+    /// Receives a piece behind what is here. What is held until it is whole must not keep the window closed to other
+    /// streams meanwhile.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let held = self.data.len();
+        ready!(self.poll_receive(cx))?;
+        if held > 0 {
+            self.acknowledge(held);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives all that the sender's window lets it send. The `h2` crate would keep it in pieces, each of which takes
+    /// more room than its bytes, and gives connections with too many of them up.
+    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) -> Result<(), h2::Error> {
+        while !self.ended {
+            match self.poll_receive(cx) {
+                Poll::Ready(received) => received?,
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         if let Some(data) = ready!(self.stream.poll_data(cx)) {
             self.hold(data?);
             self.ended = self.stream.is_end_stream();
@@ -93,8 +115,6 @@ impl Incoming {
         if self.data.is_empty() {
             self.data = data;
         } else {
-            // Held until it is whole: the window must not stay closed to other streams meanwhile.
-            self.acknowledge(usize::MAX);
             let mut joined = std::mem::take(&mut self.data)
                 .try_into_mut()
                 .unwrap_or_else(|held| BytesMut::from(&held[..]));

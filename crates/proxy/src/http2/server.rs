@@ -24,6 +24,10 @@ use tokio::task::spawn_local;
 /// What is queued of one response that its client does not take.
 const SEND_BUFFER: usize = 64 * 1024;
 
+/// What pieces of requests, each of which weighs more than its bytes, may weigh until they are used: as much as messages
+/// of 50 bytes that fill a connection's window.
+const PIECES: usize = 4 * 1024 * 1024;
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
     let handshake = builder(&worker.options.http2).handshake(transport);
@@ -48,6 +52,7 @@ fn builder(options: &Http2Options) -> server::Builder {
         .initial_window_size(options.body_preread_size)
         .initial_connection_window_size(options.connection_window_size)
         .max_send_buffer_size(SEND_BUFFER)
+        .data_frame_budget(PIECES)
         .enable_connect_protocol();
     builder
 }

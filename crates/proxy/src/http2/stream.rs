@@ -121,6 +121,11 @@ impl Client for Http2 {
         Poll::Ready(more.map_err(|_| Failure::ClientGone))
     }
 
+    fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        // Whoever reads on finds the error again.
+        let _ = self.request.read_ahead(cx);
+    }
+
     fn trailers(&self) -> Option<&Headers> {
         self.request.trailers()
     }

@@ -8,7 +8,7 @@ use crate::deadline::Deadline;
 use crate::upstream::balance::{Lease, Pick};
 use crate::upstream::endpoint::Endpoint;
 use crate::worker::{Datagrams, Worker};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
@@ -27,6 +27,8 @@ use tokio::task::spawn_local;
 const LONGEST: usize = 65_535;
 /// Datagrams of one client that wait for the upstream; more are lost, as datagrams may be.
 const WAITING: usize = 64;
+/// How many bytes they have at most, but for a single one that is longer.
+const WAITING_BYTES: usize = 64 * 1024;
 /// How long nothing is received after an error that may last.
 const REST: Duration = Duration::from_millis(50);
 
@@ -34,9 +36,46 @@ const REST: Duration = Duration::from_millis(50);
 struct Listener {
     socket: UdpSocket,
     local: SocketAddr,
-    sessions: RefCell<HashMap<SocketAddr, mpsc::Sender<Vec<u8>>>>,
+    sessions: RefCell<HashMap<SocketAddr, Inbound>>,
     /// Lent to whoever receives.
     room: RefCell<Vec<u8>>,
+}
+
+/// The way of one client's datagrams to its session.
+struct Inbound {
+    sender: mpsc::Sender<Vec<u8>>,
+    /// Bytes on it.
+    bytes: Rc<Cell<usize>>,
+}
+
+impl Inbound {
+    fn push(&self, datagram: Vec<u8>) {
+        let (waiting, length) = (self.bytes.get(), datagram.len());
+        if (waiting == 0 || waiting + length <= WAITING_BYTES) && self.sender.try_send(datagram).is_ok() {
+            self.bytes.set(waiting + length);
+        }
+    }
+}
+
+/// The session's end of it.
+struct Outbound {
+    receiver: mpsc::Receiver<Vec<u8>>,
+    bytes: Rc<Cell<usize>>,
+}
+
+impl Outbound {
+    fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        self.receiver.poll_recv(cx).map(|datagram| {
+            self.bytes.set(self.bytes.get() - datagram.as_ref().map_or(0, Vec::len));
+            datagram
+        })
+    }
+}
+
+fn inbound() -> (Inbound, Outbound) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    let bytes = Rc::new(Cell::new(0));
+    (Inbound { sender, bytes: bytes.clone() }, Outbound { receiver, bytes })
 }
 
 /// Receives until a drain. Sessions that wait for answers then still get them.
@@ -69,16 +108,15 @@ impl Listener {
 
     fn take(self: &Rc<Self>, worker: &Rc<Worker>, client: SocketAddr, datagram: Vec<u8>) {
         if let Some(session) = self.sessions.borrow().get(&client) {
-            let _ = session.try_send(datagram);
-            return;
+            return session.push(datagram);
         }
         if worker.draining.get() || is_full(worker) {
             return;
         }
         worker.load().connections.fetch_add(1, Ordering::Relaxed);
-        let (sender, datagrams) = mpsc::channel(WAITING);
-        let _ = sender.try_send(datagram);
-        self.sessions.borrow_mut().insert(client, sender);
+        let (session, datagrams) = inbound();
+        session.push(datagram);
+        self.sessions.borrow_mut().insert(client, session);
         spawn_local(serve(worker.clone(), self.clone(), client, datagrams));
     }
 }
@@ -94,12 +132,7 @@ fn is_full(worker: &Worker) -> bool {
     full
 }
 
-async fn serve(
-    worker: Rc<Worker>,
-    listener: Rc<Listener>,
-    client: SocketAddr,
-    datagrams: mpsc::Receiver<Vec<u8>>,
-) {
+async fn serve(worker: Rc<Worker>, listener: Rc<Listener>, client: SocketAddr, datagrams: Outbound) {
     let _leave = Leave::enlisted(&worker).await;
     worker.count_connection();
     let _counted = Counted::new(&worker);
@@ -178,7 +211,7 @@ struct Relay<'s> {
     listener: &'s Listener,
     client: SocketAddr,
     socket: UdpSocket,
-    datagrams: mpsc::Receiver<Vec<u8>>,
+    datagrams: Outbound,
     /// Taken from `datagrams`, and not yet sent.
     waiting: Option<Vec<u8>>,
     deadline: Deadline,
@@ -210,7 +243,7 @@ impl Relay<'_> {
     fn poll_up(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<()>> {
         loop {
             if self.waiting.is_none() {
-                self.waiting = ready!(self.datagrams.poll_recv(cx));
+                self.waiting = ready!(self.datagrams.poll_pop(cx));
             }
             let Some(datagram) = &self.waiting else { return Poll::Pending };
             ready!(self.socket.poll_send(cx, datagram))?;
@@ -231,5 +264,30 @@ impl Relay<'_> {
             session.sent += room.filled().len() as u64;
             self.outstanding -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_of_one_client_is_little() {
+        let (inbound, mut outbound) = inbound();
+        let mut taken = || {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let pop = |_| match outbound.poll_pop(&mut cx) {
+                Poll::Ready(datagram) => datagram.map(|datagram| datagram.len()),
+                Poll::Pending => None,
+            };
+            (0..100).map_while(pop).collect::<Vec<_>>()
+        };
+        (0..9).for_each(|_| inbound.push(vec![0; 30_000]));
+        assert_eq!(taken(), [30_000, 30_000]);
+        inbound.push(vec![0; LONGEST]);
+        inbound.push(vec![0; 5000]);
+        assert_eq!(taken(), [LONGEST]);
+        (0..90).for_each(|_| inbound.push(Vec::new()));
+        assert_eq!(taken().len(), WAITING);
     }
 }

@@ -93,8 +93,8 @@ impl Upstream for UpstreamConnection {
         })
     }
 
-    fn read_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while !self.wire.inbox.is_full() {
+    fn read_ahead(&mut self, cx: &mut Context<'_>, buffered: bool) -> io::Result<()> {
+        while buffered && !self.wire.inbox.is_full() {
             match self.wire.poll_fill(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Err(error)) => return Err(error),

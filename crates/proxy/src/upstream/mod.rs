@@ -53,6 +53,7 @@ pub(crate) trait Upstream {
     fn trailers(&self) -> Option<&Headers>;
     /// Waits for more of the body, or its end; an error where it breaks off.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Takes what is here already, as far as it can be held, while the client is slow.
-    fn read_ahead(&mut self, cx: &mut Context<'_>) -> io::Result<()>;
+    /// Takes what is here already, as far as it can be held, while the client is slow; whether responses are to be
+    /// buffered, the route says.
+    fn read_ahead(&mut self, cx: &mut Context<'_>, buffered: bool) -> io::Result<()>;
 }

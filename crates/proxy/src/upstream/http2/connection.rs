@@ -2,7 +2,7 @@
 
 use super::{SharedConnections, Shelf};
 use crate::answer::Failure;
-use crate::http2::{Pulse, Transport, broken};
+use crate::http2::{Pulse, Transport, broken, gone};
 use crate::io::Io;
 use crate::upstream::pool::KeepAlive;
 use bytes::Bytes;
@@ -22,11 +22,20 @@ const WINDOW: u32 = 64 * 1024;
 /// The most bytes of a response's fields.
 const HEADERS: u32 = 64 * 1024;
 
+/// Streams that were reset and are remembered for a second: what the upstream sent before it learnt of that is no fault.
+const RESET_STREAMS: usize = 10_000;
+
+/// Faults of single streams for which the whole connection, with the requests of others on it, is given up.
+const FAULTS: usize = 64 * 1024;
+
+/// What pieces of responses, each of which weighs more than its bytes, may weigh until requests take them: as much as
+/// messages of 50 bytes that fill the windows of a hundred.
+const PIECES: usize = 32 * 1024 * 1024;
+
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) requests: SendRequest<Bytes>,
     pub(crate) address: Option<SocketAddr>,
-    pub(super) server_name: Option<Rc<str>>,
     state: Rc<State>,
 }
 
@@ -41,14 +50,11 @@ struct State {
 }
 
 impl Connection {
-    /// Begins to speak HTTP/2 on a byte stream.
-    pub(crate) async fn begin(
-        io: Io,
-        options: &SharedConnections,
-        server_name: Option<Rc<str>>,
-    ) -> Result<Rc<Self>, Failure> {
+    /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
+    /// time: those of a burst beyond that number it would have to refuse.
+    pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, Failure> {
         let address = io.peer();
-        let (requests, connection) = client::Builder::new()
+        let (requests, mut connection) = client::Builder::new()
             .enable_push(false)
             .max_header_list_size(HEADERS)
             .initial_window_size(WINDOW)
@@ -56,10 +62,20 @@ impl Connection {
             .initial_connection_window_size(
                 WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
             )
+            .initial_max_send_streams(0)
             .max_send_buffer_size(WINDOW as usize)
+            .max_concurrent_reset_streams(RESET_STREAMS)
+            .max_local_error_reset_streams(Some(FAULTS))
+            .data_frame_budget(PIECES)
             .handshake(Transport::from(io))
             .await
             .map_err(|error| Failure::Connect(broken(error)))?;
+        poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Err(Failure::Connect(ended.err().map_or_else(gone, broken)))),
+            Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await?;
         let state = Rc::new(State {
             live: Cell::new(0),
             count: Cell::new(0),
@@ -67,7 +83,7 @@ impl Connection {
             closed: Cell::new(false),
         });
         tokio::task::spawn_local(drive(connection, state.clone(), options.ping_interval));
-        Ok(Rc::new(Self { requests, address, server_name, state }))
+        Ok(Rc::new(Self { requests, address, state }))
     }
 
     /// Whether requests can be started. An upstream that said GOAWAY takes no more.

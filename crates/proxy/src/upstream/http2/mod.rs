@@ -15,7 +15,7 @@ use crate::tls::HTTP2;
 use crate::worker::Worker;
 use connection::{Connection, Place};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 pub struct SharedConnections {
     /// Requests that one connection carries at a time.
     pub max_concurrent_streams: u32,
-    /// Connections of one worker to one endpoint; further requests wait until one has room.
+    /// Connections of one worker to one endpoint, for one server name; further requests wait until one has room.
     pub max_connections: usize,
     /// How often an upstream with requests under way is asked whether it is still there; zero never.
     pub ping_interval: Duration,
@@ -44,25 +44,31 @@ pub(crate) enum Opened {
     Http2(Box<Http2Stream>),
 }
 
-/// The connections of one worker, by endpoint.
+/// The connections of one worker.
 #[derive(Default)]
-pub(crate) struct Http2Pool(RefCell<HashMap<u32, Rc<Shelf>>>);
+pub(crate) struct Http2Pool {
+    shelves: RefCell<HashMap<u32, Shelves>>,
+    /// Endpoints that were offered HTTP/2 and chose HTTP/1.1.
+    chose_http1: RefCell<HashSet<u32>>,
+}
 
-/// The connections to one endpoint.
+/// The connections to one endpoint, by the server name that they were made for: where clients choose the names, those
+/// for one take no room from those for another.
+type Shelves = HashMap<Rc<str>, Rc<Shelf>>;
+
+/// The connections to one endpoint for one server name.
 #[derive(Default)]
 struct Shelf {
     connections: RefCell<Vec<Rc<Connection>>>,
     opening: Cell<bool>,
     /// Told when a connection was opened, or has room again.
     changed: Notify,
-    /// The endpoint was offered HTTP/2 and chose HTTP/1.1.
-    chose_http1: Cell<bool>,
 }
 
 impl Http2Pool {
     /// Whether the endpoint is known to prefer HTTP/1.1.
     pub(crate) fn chose_http1(&self, endpoint: &Endpoint) -> bool {
-        endpoint.speaks == Speaks::Either && self.shelf(endpoint).chose_http1.get()
+        endpoint.speaks == Speaks::Either && self.chose_http1.borrow().contains(&endpoint.id)
     }
 
     /// A stream to the endpoint, on a connection that has room or on a new one; or a connection of its own, where the
@@ -74,13 +80,18 @@ impl Http2Pool {
         server_name: Option<Rc<str>>,
         trying: &Trying,
     ) -> Result<Opened, Failure> {
-        let shelf = self.shelf(endpoint);
+        let shelf = self.shelf(endpoint, server_name.as_deref(), worker.options.upstream_keepalive.pool_size);
         loop {
-            if let Some(place) = shelf.place(worker, endpoint, server_name.as_deref()) {
+            if endpoint.is_down() {
+                // Found out while this waited, as others may have.
+                shelf.changed.notify_one();
+                return Err(Failure::NoPeer);
+            }
+            if let Some(place) = shelf.place(worker, endpoint) {
                 return Ok(Opened::Http2(Box::new(Http2Stream::new(place))));
             }
-            let known_http1 = shelf.chose_http1.get();
-            if !known_http1 && (shelf.opening.get() || shelf.is_full(worker, endpoint)) {
+            let is_http1 = self.chose_http1(endpoint);
+            if !is_http1 && (shelf.opening.get() || shelf.is_full(worker, endpoint)) {
                 shelf.changed.notified().await;
                 continue;
             }
@@ -88,30 +99,43 @@ impl Http2Pool {
             let io = connect::open(worker, endpoint, server_name.as_deref(), trying).await?;
             let failed = |_: &Failure| endpoint.met(trying.get(), Outcome::TcpFailure);
             if chose_http2(endpoint, &io).inspect_err(failed)? {
-                let options = &worker.options.upstream_http2;
-                let begun = Connection::begin(io, options, server_name.clone()).await;
+                let begun = Connection::begin(io, &worker.options.upstream_http2).await;
                 let connection = begun.inspect_err(failed)?;
                 trying.set(None);
-                shelf.chose_http1.set(false);
-                shelf.connections.borrow_mut().push(connection);
-            } else {
-                shelf.chose_http1.set(true);
-                return Ok(Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name))));
+                self.chose_http1.borrow_mut().remove(&endpoint.id);
+                shelf.connections.borrow_mut().push(connection.clone());
+                // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
+                let place = Place::take(connection, shelf.clone());
+                return Ok(Opened::Http2(Box::new(Http2Stream::new(place))));
             }
+            self.chose_http1.borrow_mut().insert(endpoint.id);
+            return Ok(Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name))));
         }
     }
 
-    fn shelf(&self, endpoint: &Endpoint) -> Rc<Shelf> {
-        self.0.borrow_mut().entry(endpoint.id).or_default().clone()
+    /// The shelf for a server name. Of idle ones no more are kept than of idle connections.
+    fn shelf(&self, endpoint: &Endpoint, server_name: Option<&str>, most: usize) -> Rc<Shelf> {
+        let mut shelves = self.shelves.borrow_mut();
+        let shelves = shelves.entry(endpoint.id).or_default();
+        let name = server_name.unwrap_or_default();
+        if let Some(shelf) = shelves.get(name) {
+            return shelf.clone();
+        }
+        if shelves.len() >= most {
+            shelves.retain(|_, shelf| shelf.is_used());
+        }
+        shelves.entry(name.into()).or_default().clone()
     }
 
     /// Closes what was idle for too long, and forgets what is closed.
     pub(crate) fn sweep(&self, now: Instant, idle_timeout: Duration) {
-        self.0.borrow_mut().retain(|_, shelf| {
-            let mut connections = shelf.connections.borrow_mut();
-            connections.retain(|connection| !connection.is_over(now, idle_timeout));
-            // One that is being opened holds the shelf.
-            !connections.is_empty() || Rc::strong_count(shelf) > 1 || shelf.chose_http1.get()
+        self.shelves.borrow_mut().retain(|_, shelves| {
+            shelves.retain(|_, shelf| {
+                let is_over = |connection: &Rc<Connection>| connection.is_over(now, idle_timeout);
+                shelf.connections.borrow_mut().retain(|connection| !is_over(connection));
+                !shelf.connections.borrow().is_empty() || shelf.is_used()
+            });
+            !shelves.is_empty()
         });
     }
 }
@@ -127,19 +151,18 @@ fn chose_http2(endpoint: &Endpoint, io: &Io) -> Result<bool, Failure> {
 }
 
 impl Shelf {
-    /// A place on a connection for this server name, to an address that may be asked, that has room.
-    fn place(
-        self: &Rc<Self>,
-        worker: &Worker,
-        endpoint: &Endpoint,
-        server_name: Option<&str>,
-    ) -> Option<Place> {
+    /// Whether a request is on one of its connections, or waits for one: that holds the shelf.
+    fn is_used(self: &Rc<Self>) -> bool {
+        Rc::strong_count(self) > 1
+    }
+
+    /// A place on a connection to an address that may be asked, that has room.
+    fn place(self: &Rc<Self>, worker: &Worker, endpoint: &Endpoint) -> Option<Place> {
         let options = &worker.options;
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.is_open());
         let has_room = |connection: &&Rc<Connection>| {
-            connection.server_name.as_deref() == server_name
-                && endpoint.admits(connection.address)
+            endpoint.admits(connection.address)
                 && connection.has_room(&options.upstream_http2, &options.upstream_keepalive)
         };
         let found = connections.iter().find(has_room)?.clone();

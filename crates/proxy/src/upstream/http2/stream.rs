@@ -64,13 +64,31 @@ fn request(exchange: &Exchange, ask: &Ask<'_>, authority: &str) -> Option<Reques
     head::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
     let scheme = if ask.service.is_tls() { "https" } else { "http" };
     let authority = head::authority(exchange, ask, authority);
-    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build().ok()?;
+    let uri =
+        Uri::builder().scheme(scheme).authority(authority).path_and_query(escaped(target)).build().ok()?;
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(exchange.request.method_str().as_bytes()).ok()?;
     *request.uri_mut() = uri;
     *request.version_mut() = http::Version::HTTP_2;
     *request.headers_mut() = write_request_fields(exchange, ask);
     Some(request)
+}
+
+/// What has no place in a URI, and yet stands in queries that HTTP/1.1 lets pass, encoded.
+fn escaped(target: Vec<u8>) -> Vec<u8> {
+    if memchr::memchr3(b'"', b'<', b'>', &target).is_none() {
+        return target;
+    }
+    let mut escaped = Vec::with_capacity(target.len() + 16);
+    for byte in target {
+        match byte {
+            b'"' => escaped.extend_from_slice(b"%22"),
+            b'<' => escaped.extend_from_slice(b"%3C"),
+            b'>' => escaped.extend_from_slice(b"%3E"),
+            byte => escaped.push(byte),
+        }
+    }
+    escaped
 }
 
 impl Upstream for Http2Stream {
@@ -164,8 +182,8 @@ impl Upstream for Http2Stream {
         }
     }
 
-    /// The window lets the upstream send on meanwhile.
-    fn read_ahead(&mut self, _: &mut Context<'_>) -> io::Result<()> {
-        Ok(())
+    /// The window lets the upstream send on in either case.
+    fn read_ahead(&mut self, cx: &mut Context<'_>, _: bool) -> io::Result<()> {
+        self.response.as_mut().map_or(Ok(()), |response| response.read_ahead(cx).map_err(broken))
     }
 }
