@@ -340,7 +340,7 @@ async fn pass_on<C: Client, U: Upstream>(
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
     ask.route.chain.response(exchange);
-    respond::decorate_proxied(&worker.options, exchange);
+    respond::decorate_proxied(worker, exchange);
     if !upload.done || worker.draining.get() {
         // The upstream answered before it had the whole request: what is left may never be read.
         client.close_after();
@@ -403,7 +403,7 @@ async fn answer<C: Client>(
     }
     let body = answer.write(exchange);
     chain.response(exchange);
-    respond::decorate_own(&worker.options, exchange);
+    respond::decorate_own(worker, exchange);
     skip_request_body(client);
     if exchange.request.method == Method::Head {
         exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());
