@@ -18,6 +18,8 @@ from aioquic.quic.events import ConnectionTerminated, StopSendingReceived, Strea
 CONTROL_STREAM = 3
 GOAWAY = 7
 PIECE = 64 * 1024
+LONGEST_TEXT = 4096
+LONGEST_COMMAND = 4 * 1024 * 1024
 
 
 def tell(**event):
@@ -116,7 +118,8 @@ class Client(QuicConnectionProtocol):
         elif isinstance(event, DataReceived):
             response["bytes"] += len(event.data)
             response["hash"].update(event.data)
-            response["text"] = response.get("text", "") + event.data[:200].decode("latin-1") if response["bytes"] < 2000 else ""
+            text = response.get("text", "") + event.data.decode("latin-1")
+            response["text"] = text if len(text) < LONGEST_TEXT else ""
         if event.stream_ended:
             self.finish(event.stream_id)
 
@@ -135,8 +138,8 @@ async def main(host, port, options):
     configuration.max_stream_data = options.get("window", 1024 * 1024)
     async with connect(host, int(port), configuration=configuration, create_protocol=Client) as client:
         certificate = client._quic.tls._peer_certificate.subject.rfc4514_string()
-        tell(connected=certificate, early=bool(client._quic.tls.session_resumed))
-        lines = asyncio.StreamReader()
+        tell(connected=certificate, proved=client._quic._retry_count)
+        lines = asyncio.StreamReader(limit=LONGEST_COMMAND)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
         while line := await lines.readline():
             command = json.loads(line)
@@ -149,6 +152,9 @@ async def main(host, port, options):
                     client.hold(command["holds"])
                 case "rebind":
                     await client.rebind()
+                case "control":
+                    client._quic.send_stream_data(client.http._local_control_stream_id, bytes.fromhex(command["raw"]), False)
+                    client.transmit()
                 case "one_way":
                     stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
                     client._quic.send_stream_data(stream, bytes.fromhex(command["raw"]), False)

@@ -10,7 +10,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A connection; closed when dropped.
-pub struct Client {
+pub(crate) struct Client {
     child: Child,
     commands: Option<ChildStdin>,
     events: Receiver<Value>,
@@ -20,14 +20,14 @@ pub struct Client {
 impl Client {
     /// Connects for `localhost`.
     #[track_caller]
-    pub fn connect(address: SocketAddr) -> Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
         let (client, _) = Client::with(address, &json!({}));
         client
     }
 
     /// Connects with options, and returns what was said of that.
     #[track_caller]
-    pub fn with(address: SocketAddr, options: &Value) -> (Client, Value) {
+    pub(crate) fn with(address: SocketAddr, options: &Value) -> (Client, Value) {
         let python = std::env::var("AIOQUIC").unwrap_or_else(|_| "python3".into());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http3/client.py");
         let mut child = Command::new(python)
@@ -51,13 +51,13 @@ impl Client {
 
     /// What comes next.
     #[track_caller]
-    pub fn next(&mut self) -> Value {
+    pub(crate) fn next(&mut self) -> Value {
         self.events.recv_timeout(PATIENCE).expect("the client says something, in time")
     }
 
     /// The next event that has this member with this value.
     #[track_caller]
-    pub fn event(&mut self, member: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn event(&mut self, member: &str, is: impl Fn(&Value) -> bool) -> Value {
         let fits = |event: &Value| event.get(member).is_some_and(&is);
         if let Some(at) = self.early.iter().position(fits) {
             return self.early.remove(at);
@@ -73,25 +73,25 @@ impl Client {
 
     /// The response to a request of this name.
     #[track_caller]
-    pub fn response(&mut self, name: &str) -> Response {
+    pub(crate) fn response(&mut self, name: &str) -> Response {
         Response(self.event("name", |given| given == name))
     }
 
     /// The code that the connection is closed with.
     #[track_caller]
-    pub fn closed(&mut self) -> u64 {
+    pub(crate) fn closed(&mut self) -> u64 {
         self.event("closed", |_| true)["closed"].as_u64().unwrap()
     }
 
     /// Sends a command.
-    pub fn send(&mut self, command: &Value) -> &mut Client {
+    pub(crate) fn send(&mut self, command: &Value) -> &mut Client {
         let commands = self.commands.as_mut().unwrap();
         writeln!(commands, "{command}").expect("the client runs");
         self
     }
 
     /// Sends a request of a name, with more members of the command.
-    pub fn ask(&mut self, name: &str, line: (&str, &str), more: &Value) -> &mut Client {
+    pub(crate) fn ask(&mut self, name: &str, line: (&str, &str), more: &Value) -> &mut Client {
         let fields = json!([
             [":method", line.0],
             [":scheme", "https"],
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// The same with fields of the caller's own.
-    pub fn ask_with(&mut self, name: &str, fields: Value, more: &Value) -> &mut Client {
+    pub(crate) fn ask_with(&mut self, name: &str, fields: Value, more: &Value) -> &mut Client {
         let mut command = json!({"do": "ask", "name": name, "fields": fields});
         for (member, value) in more.as_object().into_iter().flatten() {
             match (member.as_str(), value) {
@@ -117,7 +117,7 @@ impl Client {
 
     /// The response to a GET.
     #[track_caller]
-    pub fn get(&mut self, path: &str) -> Response {
+    pub(crate) fn get(&mut self, path: &str) -> Response {
         self.ask("get", ("GET", path), &json!({})).response("get")
     }
 }
@@ -132,31 +132,31 @@ impl Drop for Client {
 
 /// What a request came to.
 #[derive(Debug)]
-pub struct Response(pub Value);
+pub(crate) struct Response(pub(crate) Value);
 
 impl Response {
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.field(":status").and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         value(&self.0["fields"], name)
     }
 
-    pub fn trailer(&self, name: &str) -> Option<&str> {
+    pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
         value(&self.0["trailers"], name)
     }
 
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.0["text"].as_str().unwrap_or_default()
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0["bytes"].as_u64().unwrap()
     }
 
     /// The code that the stream was reset with.
-    pub fn reset(&self) -> Option<u64> {
+    pub(crate) fn reset(&self) -> Option<u64> {
         self.0["reset"].as_u64()
     }
 }

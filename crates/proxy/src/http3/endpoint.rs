@@ -100,7 +100,7 @@ pub(crate) async fn receive(
     quic: Arc<Quic>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
     listeners: Vec<QuicListener>,
-    closed: watch::Receiver<bool>,
+    mut closed: watch::Receiver<bool>,
 ) {
     let mut endpoints = Vec::new();
     for QuicListener { socket, local } in listeners {
@@ -110,7 +110,7 @@ pub(crate) async fn receive(
             Err(error) => tracing::error!("a listener of QUIC failed: {error}"),
         }
     }
-    let taking = endpoints.iter().map(|(endpoint, local)| {
+    for (endpoint, local) in &endpoints {
         let taker = Taker { node: node.clone(), quic: quic.clone(), workers: workers.clone(), local: *local };
         let (endpoint, mut closed) = (endpoint.clone(), closed.clone());
         tokio::task::spawn_local(async move {
@@ -118,13 +118,14 @@ pub(crate) async fn receive(
                 () = taker.take(&endpoint) => {}
                 _ = closed.wait_for(|closed| *closed) => {}
             }
-            // Whoever comes now is refused at once.
-            endpoint.set_server_config(None);
-        })
-    });
-    for task in taking.collect::<Vec<_>>() {
-        let _ = task.await;
+            drop(closed);
+            // Whoever comes now need not wait to learn it.
+            while let Some(incoming) = endpoint.accept().await {
+                incoming.refuse();
+            }
+        });
     }
+    let _ = closed.wait_for(|closed| *closed).await;
     drop(closed);
     for (endpoint, _) in endpoints {
         endpoint.wait_idle().await;

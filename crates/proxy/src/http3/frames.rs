@@ -9,6 +9,9 @@ const HEADERS: u64 = 0x1;
 /// Those that are known otherwise, or reserved since HTTP/2 has them: the crate says what is wrong with each.
 const OTHERS: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 
+/// The longest HEADERS behind a body: of trailers the engine takes less.
+const LONGEST_TRAILERS: u64 = 32 * 1024;
+
 /// Frames on their way to the `h3` crate.
 pub(super) struct Frames {
     at: At,
@@ -115,6 +118,9 @@ impl Frames {
         };
         if fate == Fate::Head && length > self.longest {
             return Err(Code::H3_EXCESSIVE_LOAD);
+        }
+        if kind == HEADERS {
+            self.longest = self.longest.min(LONGEST_TRAILERS);
         }
         let next = match length {
             0 => At::Begin(Prefix::default()),

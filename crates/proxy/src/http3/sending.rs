@@ -92,6 +92,8 @@ impl Lane {
     /// Breaks it off.
     pub(super) fn reset(&self, code: VarInt) {
         self.queue.borrow_mut().clear();
+        // Whether that arrives is of no concern.
+        *self.stopped.borrow_mut() = Stopped::Known(true);
         // One that is closed already cannot be broken off.
         let _ = self.stream.borrow_mut().reset(code);
     }
