@@ -31,7 +31,7 @@ fn a_drain_lets_requests_end() {
     assert_eq!(late.reset(), Some(0x10b), "{late:?}");
     // Who comes now is told at once.
     let (_, refused) = Client::with(gateway.proxy_quic(), &json!({}));
-    assert!(refused.get("refused").is_some(), "{refused}");
+    assert_eq!(refused["closed"], 2, "{refused}");
     go.send(()).unwrap();
     assert_eq!(client.response("a").text(), "hi");
     assert_eq!(client.closed(), NO_ERROR);

@@ -79,19 +79,29 @@ pub(super) async fn read(
     client: &mut Http3,
     limits: &Limits,
 ) -> Result<(), Failure> {
+    let read = read_message(head, parts, client, limits).await;
+    client.begin_exchange(head);
+    read
+}
+
+async fn read_message(
+    head: &mut RequestHead,
+    parts: &Parts,
+    client: &mut Http3,
+    limits: &Limits,
+) -> Result<(), Failure> {
     read_head(head, parts, limits).map_err(Failure::Rejected)?;
     let is_over = !parts.headers.contains_key(CONTENT_LENGTH) && {
         let has_mostly_none = [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE];
         client.look(has_mostly_none.contains(&parts.method)).await?;
         client.is_over()
     };
-    multiplex::framing(head, &parts.headers, is_over).map_err(Failure::Rejected)?;
-    client.begin_exchange(head);
-    Ok(())
+    multiplex::framing(head, &parts.headers, is_over).map_err(Failure::Rejected)
 }
 
 /// What the `h3` crate leaves unchecked is refused here (RFC 9114, 4.2 and 4.3).
 fn read_head(head: &mut RequestHead, parts: &Parts, limits: &Limits) -> Result<(), Reject> {
+    multiplex::read_request(head, &Arrived { parts, version: Version::Http3, line: None }, limits)?;
     let goes_somewhere = parts.uri.scheme().is_some() && parts.uri.path_and_query().is_some();
     if parts.method != Method::CONNECT && !goes_somewhere {
         return Err(Reject::Target);
@@ -102,7 +112,7 @@ fn read_head(head: &mut RequestHead, parts: &Parts, limits: &Limits) -> Result<(
     if parts.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
         return Err(Reject::ContentLengthRepeated);
     }
-    multiplex::read_request(head, &Arrived { parts, version: Version::Http3, line: None }, limits)
+    Ok(())
 }
 
 fn has_fields_of_connection(fields: &HeaderMap) -> bool {

@@ -157,13 +157,12 @@ impl Served {
             self.deadline.set(Instant::now(), timeout);
         }
         self.idle = idle;
-        while idle && self.deadline.poll(cx).is_ready() {
+        if idle && self.deadline.poll(cx).is_ready() {
             if self.closing {
                 return Poll::Ready(());
             }
             self.close();
             cx.waker().wake_by_ref();
-            return Poll::Pending;
         }
         Poll::Pending
     }

@@ -4,7 +4,7 @@ use crate::exchange::Exchange;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Reject, RequestHead, Version};
+use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, Reject, RequestHead, Version};
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
@@ -32,6 +32,10 @@ pub(crate) fn read_request(
     arrived: &Arrived<'_>,
     limits: &Limits,
 ) -> Result<(), Reject> {
+    // Also where it is refused, nothing is left of an earlier request.
+    head.clear();
+    (head.version, head.method) = (arrived.version, Method::of(arrived.parts.method.as_str()));
+    (head.framing, head.expect_continue, head.upgrade) = (Framing::None, false, false);
     let fields = &arrived.parts.headers;
     if fields.len() > limits.max_fields {
         return Err(Reject::TooManyFields);
