@@ -20,6 +20,7 @@ PACKAGE_pg_ctlcluster := postgresql
 TEST_MODULES := grpc websockets
 PACKAGE_grpc := python3-grpcio
 PACKAGE_websockets := python3-websockets
+PACKAGE_ensurepip := python3-venv
 package = $(foreach tool,$(1),$(or $(PACKAGE_$(tool)),$(tool)))
 
 # Installs missing tools where that needs no password; otherwise says what to run.
@@ -44,6 +45,14 @@ $(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
 	cd $(dir $<) && GOBIN=$(dir $@) go install github.com/summerwind/h2spec/cmd/h2spec
 	touch $@
 
+# The client of HTTP/3, as the versions in requirements.txt make it.
+AIOQUIC := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/aioquic)
+$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
+	$(call need,ensurepip)
+	/usr/bin/python3 -m venv --clear $(AIOQUIC)
+	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 .PHONY: help
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,12 +64,12 @@ run: tools-rust ## Build in release mode, start the demo, and show what to try
 	exec "$${CARGO_TARGET_DIR:-target}/release/weir" demo
 
 .PHONY: test
-test: tools-rust $(H2SPEC) ## Check formatting, lints, documentation and licences, and run every test
+test: tools-rust $(H2SPEC) $(AIOQUIC)/installed ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
-	H2SPEC=$(H2SPEC) $(CARGO) test --workspace --locked
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python $(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: bench

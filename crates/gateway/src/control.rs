@@ -187,21 +187,23 @@ impl Control {
         Ok(())
     }
 
-    /// The addresses where requests come, with the ports they really have: plain ones, then those that speak TLS.
-    pub(crate) fn addresses(&self) -> (Vec<Address>, Vec<Address>) {
-        let of =
-            |tls| self.http_listeners().filter(|it| it.tls == tls).map(|it| it.address.clone()).collect();
-        (of(false), of(true))
+    /// The addresses where requests come, with the ports they really have: plain ones, those that speak TLS, and those of
+    /// HTTP/3.
+    pub(crate) fn addresses(&self) -> [Vec<Address>; 3] {
+        [(Traffic::Http, false), (Traffic::Http, true), (Traffic::Quic, true)].map(|(traffic, tls)| {
+            let those = self.http_listeners().filter(|it| it.traffic == traffic && it.tls == tls);
+            those.map(|it| it.address.clone()).collect()
+        })
     }
 
     /// The listeners where requests come, in the order of the settings.
     pub(crate) fn http_listeners(&self) -> impl DoubleEndedIterator<Item = &Listening> {
-        self.plane.proxy.listening().iter().filter(|listening| listening.traffic == Traffic::Http)
+        self.plane.proxy.listening().iter().filter(|listening| listening.traffic.is_http())
     }
 
     /// The listeners of streams, in the order of the setting.
     pub(crate) fn stream_listeners(&self) -> impl Iterator<Item = &Listening> {
-        self.plane.proxy.listening().iter().filter(|listening| listening.traffic != Traffic::Http)
+        self.plane.proxy.listening().iter().filter(|listening| !listening.traffic.is_http())
     }
 
     /// The certificate of listeners that have no other.
@@ -221,8 +223,8 @@ impl Control {
 
     /// What was counted, and what is known of the node, as a text.
     pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let Totals { connections, accepted, requests, http2_requests, sessions, sessions_accepted } =
-            self.totals();
+        let totals = self.totals();
+        let Totals { connections, accepted, sessions, sessions_accepted, .. } = totals;
         let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
@@ -231,8 +233,9 @@ impl Control {
             version: env!("CARGO_PKG_VERSION"),
             connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
             streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
-            total_requests: requests,
-            http2_requests,
+            total_requests: totals.requests,
+            http2_requests: totals.http2_requests,
+            http3_requests: totals.http3_requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
             targets: &targets(&self.plane.compiler.retained, document),

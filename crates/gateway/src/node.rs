@@ -111,6 +111,8 @@ pub(crate) struct Addresses {
     pub(crate) proxy: Vec<Address>,
     pub(crate) proxy_ssl: Vec<Address>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) proxy_quic: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) stream: Vec<Address>,
     pub(crate) admin: Vec<Address>,
     pub(crate) status: Vec<Address>,
@@ -320,10 +322,11 @@ fn raise_descriptor_limit() {
 }
 
 fn addresses(control: &Control, admin: &[Bound], status: &[Bound]) -> io::Result<Addresses> {
-    let (proxy, proxy_ssl) = control.addresses();
+    let [proxy, proxy_ssl, proxy_quic] = control.addresses();
     let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
     let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
     let apisix_admin = Vec::new();
-    Ok(Addresses { pid: std::process::id(), proxy, proxy_ssl, stream, admin, status, apisix_admin })
+    let pid = std::process::id();
+    Ok(Addresses { pid, proxy, proxy_ssl, proxy_quic, stream, admin, status, apisix_admin })
 }

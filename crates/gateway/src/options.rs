@@ -6,12 +6,13 @@ use crate::settings::{
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, Http2Options, KeepAlive, MOST_PIPES, Options, Own, RealIp, SharedConnections,
-    Traffic,
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, MOST_PIPES, Options, Own,
+    RealIp, SharedConnections, Traffic,
 };
 
 /// Settings that are read and checked, and not acted on by this version.
@@ -63,6 +64,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             max_resets: settings.http2_max_resets,
             ping_interval: settings.http2_ping_interval,
         },
+        http3: http3(settings),
         trusted_ips: settings.trusted_ips.iter().filter_map(network).collect(),
         trusts_unix: settings.trusted_ips.contains(&Trusted::Unix),
         real_ip: real_ip(&settings.real_ip_header.0),
@@ -71,6 +73,23 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         allow_debug_header: settings.allow_debug_header,
         own,
         ..Options::default()
+    }
+}
+
+fn http3(settings: &Settings) -> Http3Options {
+    Http3Options {
+        max_concurrent_streams: settings.http3_max_concurrent_streams.max(1),
+        max_header_list_size: size(settings.http3_max_header_list_size),
+        connection_header_list_size: size(settings.http3_connection_header_list_size),
+        body_preread_size: size(settings.http3_body_preread_size).max(16 * 1024),
+        connection_window_size: size(settings.http3_connection_window_size).max(16 * 1024),
+        max_resets: settings.http3_max_resets,
+        idle_timeout: settings.http3_idle_timeout.max(Duration::from_secs(1)),
+        max_unproven_handshakes: settings.http3_max_unproven_handshakes,
+        alt_svc: AltSvc {
+            max_age: settings.http3_alt_svc_max_age,
+            port: Some(settings.http3_alt_svc_port).filter(|port| *port != 0),
+        },
     }
 }
 
@@ -87,7 +106,11 @@ fn listeners(settings: &Settings) -> impl Iterator<Item = weir_proxy::Listen> {
         let traffic = if listen.udp { Traffic::Datagram } else { Traffic::Stream };
         self::listen(listen, traffic, OPEN_TO_ALL)
     });
-    streams.chain(http.map(|listen| self::listen(listen, Traffic::Http, OPEN_TO_ALL)))
+    let http = http.map(|listen| {
+        let traffic = if listen.quic { Traffic::Quic } else { Traffic::Http };
+        self::listen(listen, traffic, OPEN_TO_ALL)
+    });
+    streams.chain(http)
 }
 
 /// As nginx has it, for Unix sockets that clients connect to.
@@ -171,7 +194,7 @@ pub(crate) fn listen(listen: &Listen, traffic: Traffic, mode: u32) -> weir_proxy
     weir_proxy::Listen {
         address: listen.address.clone(),
         traffic,
-        tls: listen.ssl,
+        tls: listen.ssl || listen.quic,
         http2: listen.http2,
         proxy_protocol: listen.proxy_protocol,
         backlog: listen.backlog.unwrap_or(BACKLOG),

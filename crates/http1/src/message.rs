@@ -11,6 +11,8 @@ pub enum Version {
     Http11,
     /// HTTP/2
     Http2,
+    /// HTTP/3
+    Http3,
 }
 
 /// A request's method, recognised once. Methods are case-sensitive: `get` is [`Method::Other`].

@@ -39,6 +39,7 @@ rejects! {
     TooManyFields = 431 "the head exceeds the limit of fields; send fewer",
     FieldName = 400 "a field name is empty, not a token, or followed by a space before its colon",
     FieldValue = 400 "a field value holds a control character; send visible characters, spaces and tabs only",
+    FieldOfConnection = 400 "a field is of one connection over HTTP/1.1, such as Connection or Transfer-Encoding; leave it out",
     ObsFold = 400 "a field value continues on a second line; send each field on one line",
 
     // Where the request goes
@@ -70,6 +71,7 @@ rejects! {
     ChunkOverhead = 413 "the chunk extensions of the body outweigh its data; send none",
     TrailersTooLarge = 431 "the trailers exceed the limit of bytes or fields",
     TrailerForbidden = 400 "a trailer names a field of framing or routing; send it among the headers",
+    BodyLength = 400 "the body is shorter or longer than Content-Length says; send as much as it says",
     BodyTruncated = 400 "the connection ended before the body did",
 }
 

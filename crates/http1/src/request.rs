@@ -61,8 +61,8 @@ impl RequestHead {
     /// add.
     pub fn assemble(
         &mut self,
-        method: &str,
-        target: &str,
+        version: Version,
+        (method, target): (&str, &str),
         authority: &str,
         limits: &Limits,
     ) -> Result<(), Reject> {
@@ -80,7 +80,7 @@ impl RequestHead {
         }
         self.headers.append_known(Known::Host, "Host", authority.as_bytes());
         self.line.fill(method, target, split);
-        (self.version, self.framing) = (Version::Http2, Framing::None);
+        (self.version, self.framing) = (version, Framing::None);
         (self.keep_alive, self.expect_continue, self.upgrade) = (true, false, false);
         Ok(())
     }

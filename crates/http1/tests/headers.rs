@@ -172,7 +172,7 @@ fn a_head_that_comes_in_pieces_is_checked_as_a_parsed_one() {
     let limits = Limits { max_target_bytes: 8, ..Limits::default() };
     let assemble = |method, target, authority| {
         let mut head = RequestHead::default();
-        head.assemble(method, target, authority, &limits).map(|()| head)
+        head.assemble(Version::Http2, (method, target), authority, &limits).map(|()| head)
     };
     let head = assemble("PUT", "/a?b", "a:80").unwrap();
     assert_eq!((head.method_str(), head.path(), head.query()), ("PUT", "/a", Some("b")));

@@ -213,7 +213,7 @@ impl Client for Http1 {
         match (self.keep_alive, self.version) {
             (false, _) => encode::header(out, b"Connection", b"close"),
             (true, Version::Http10) => encode::header(out, b"Connection", b"keep-alive"),
-            (true, Version::Http11 | Version::Http2) => {}
+            (true, Version::Http11 | Version::Http2 | Version::Http3) => {}
         }
         encode::end(out);
         let head = out.len() - before;

@@ -14,7 +14,12 @@ const UNAVAILABLE: u8 = 14;
 /// Whether the client expects a gRPC status. gRPC-Web, which has a content type of its own, does not.
 pub(crate) fn is_call(exchange: &Exchange) -> bool {
     let content_type = exchange.header(Known::ContentType);
-    exchange.request.version == Version::Http2 && content_type.is_some_and(is_content_type)
+    has_trailers(exchange) && content_type.is_some_and(is_content_type)
+}
+
+/// Whether the client speaks a version that a gRPC call may come over.
+fn has_trailers(exchange: &Exchange) -> bool {
+    matches!(exchange.request.version, Version::Http2 | Version::Http3)
 }
 
 /// Whether a content type is gRPC's.
@@ -27,7 +32,7 @@ pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answe
     if !exchange.header(Known::ContentType).is_some_and(|value| value.starts_with(CONTENT_TYPE)) {
         return Some(Answer::error(415, "Non-gRPC request matched gRPC route"));
     }
-    if exchange.request.version != Version::Http2 {
+    if !has_trailers(exchange) {
         let answer = Answer::error(426, "Please use HTTP2 protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "HTTP/2"));
     }

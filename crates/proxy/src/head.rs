@@ -87,6 +87,7 @@ pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<
     }
     out.extend_from_slice(match exchange.request.version {
         Version::Http2 => b"Via: 2 weir\r\n",
+        Version::Http3 => b"Via: 3 weir\r\n",
         _ => b"Via: 1.1 weir\r\n",
     });
     if ask.worker.options.headers.request_id_upstream {

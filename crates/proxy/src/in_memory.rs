@@ -45,6 +45,8 @@ impl InMemory {
             access_log: off()?,
             session_log: off()?,
             loads: vec![Load::default()],
+            quic: None,
+            alternatives: Vec::new(),
             options,
         });
         let upstream = || Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>;

@@ -1,6 +1,7 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
 use crate::http2::Http2Options;
+use crate::http3::Http3Options;
 use crate::listen::{Accepted, Listen};
 use crate::own::Own;
 use crate::tls::TlsOptions;
@@ -44,6 +45,8 @@ pub struct Options {
     pub tls: TlsOptions,
     /// HTTP/2 towards clients.
     pub http2: Http2Options,
+    /// HTTP/3 towards clients.
+    pub http3: Http3Options,
     /// Whose forwarded headers are believed.
     pub trusted_ips: Vec<Network>,
     /// Whether clients of Unix sockets are believed as those of `trusted_ips` are.
@@ -79,6 +82,7 @@ impl Default for Options {
             resolver: ResolverOptions::default(),
             tls: TlsOptions::default(),
             http2: Http2Options::default(),
+            http3: Http3Options::default(),
             trusted_ips: Vec::new(),
             trusts_unix: false,
             real_ip: RealIp::Header("X-Real-IP".into()),
@@ -96,7 +100,12 @@ impl Options {
         if accepted.listener.unix {
             return self.trusts_unix;
         }
-        self.trusted_ips.iter().any(|network| network.contains(accepted.peer.ip()))
+        self.trusts_address(accepted.peer.ip())
+    }
+
+    /// The same of a peer at an address.
+    pub(crate) fn trusts_address(&self, peer: IpAddr) -> bool {
+        self.trusted_ips.iter().any(|network| network.contains(peer))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams};
+use crate::http3::{self, AltSvc, Quic, QuicListener};
+use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::tls::{ServerTls, TlsError, keep_fresh};
+use crate::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use crate::upstream::health::{Watched, monitor};
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use crate::worker::{Command, Datagrams, Load, Node, Worker};
@@ -16,6 +17,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long what says that connections over QUIC have ended may take to be sent, and sent again.
+const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
 
 /// Why a data plane could not start.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Listen(address, traffic, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let setting = if *traffic == Traffic::Http { "proxy_listen" } else { "stream_listen" };
+                let setting = if traffic.is_http() { "proxy_listen" } else { "stream_listen" };
                 write!(f, "{address} is in use: stop what listens there, or set another {setting}")
             }
             StartError::Listen(address, _, error) => write!(f, "cannot listen on {address}: {error}"),
@@ -50,6 +54,8 @@ pub struct Proxy {
     workers: Vec<mpsc::UnboundedSender<Command>>,
     listening: Vec<Listening>,
     closing: watch::Sender<bool>,
+    /// Closed when nothing is received over QUIC any more.
+    receiving: watch::Sender<()>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
     watched: watch::Sender<Vec<Arc<Watched>>>,
@@ -94,22 +100,27 @@ pub struct Totals {
     pub sessions: usize,
     /// Of the accepted ones, those that were.
     pub sessions_accepted: u64,
-    /// Those of them that came over HTTP/2.
+    /// Of the requests, those that came over HTTP/2.
     pub http2_requests: u64,
+    /// Of the requests, those that came over HTTP/3.
+    pub http3_requests: u64,
 }
 
 impl Proxy {
     /// Starts listening and serving.
     pub fn start(options: Options, logs: AccessLogs, snapshot: Snapshot) -> Result<Self, StartError> {
-        let Opened { accepting, datagrams, listening } = Opened::new(&options)?;
+        let opened = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+        let has_quic = !opened.quic.is_empty();
         let node = Arc::new(Node {
             resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
             stream_tls: stream_config(&tls),
+            quic: if has_quic { Some(quic(&tls, &options)?) } else { None },
             tls,
             access_log: logs.requests,
             session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
+            alternatives: alternatives(&opened.listening, &options),
             options,
         });
         let snapshot = Arc::new(snapshot);
@@ -117,24 +128,24 @@ impl Proxy {
         let mut proxy = Self {
             node,
             workers: Vec::new(),
-            listening,
+            listening: opened.listening.clone(),
             closing,
+            receiving: watch::Sender::new(()),
             threads: Vec::new(),
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
             watched: watch::Sender::new(snapshot.watched.clone()),
         };
-        proxy.start_threads(accepting, datagrams, &snapshot, closed).map_err(StartError::System)?;
+        proxy.start_threads(opened, &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
     }
 
     fn start_threads(
         &mut self,
-        accepting: Vec<Accepting>,
-        datagrams: Vec<Vec<Datagrams>>,
+        opened: Opened,
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
-        for (index, datagrams) in datagrams.into_iter().enumerate() {
+        for (index, datagrams) in opened.datagrams.into_iter().enumerate() {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
@@ -153,9 +164,28 @@ impl Proxy {
                 }
             })?);
         }
+        if let Some(quic) = self.node.quic.clone() {
+            self.receive(quic, opened.quic, closed.clone())?;
+        }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
-        self.threads
-            .push(thread("weir-acceptor".into(), async move || acceptor.run(accepting, closed).await)?);
+        self.threads.push(thread("weir-acceptor".into(), async move || {
+            acceptor.run(opened.accepting, closed).await
+        })?);
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        quic: Arc<Quic>,
+        listeners: Vec<QuicListener>,
+        closed: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let (node, workers, receiving) =
+            (self.node.clone(), self.workers.clone(), self.receiving.subscribe());
+        self.threads.push(thread("weir-quic".into(), async move || {
+            http3::receive(node, quic, workers, listeners, closed).await;
+            drop(receiving);
+        })?);
         Ok(())
     }
 
@@ -206,6 +236,7 @@ impl Proxy {
             sessions: sum.sessions + load.sessions.load(Ordering::Relaxed),
             sessions_accepted: sum.sessions_accepted + load.sessions_accepted.load(Ordering::Relaxed),
             http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
+            http3_requests: sum.http3_requests + load.http3_requests.load(Ordering::Relaxed),
         })
     }
 
@@ -234,6 +265,8 @@ impl Proxy {
             tokio::time::sleep(Duration::from_millis(5)).await;
             in_time = Instant::now() < end;
         }
+        // What says that connections have ended is on its way.
+        let _ = tokio::time::timeout(LAST_DATAGRAMS, self.receiving.closed()).await;
         self.flush_access_log().await;
         in_time
     }
@@ -251,6 +284,29 @@ impl Proxy {
         self.node.access_log.flush();
         self.node.session_log.flush();
     }
+}
+
+/// What connections over QUIC share.
+fn quic(tls: &ServerTls, options: &Options) -> Result<Arc<Quic>, StartError> {
+    let refused = |problem| StartError::Tls(TlsError { subject: Subject::Settings, problem });
+    let config = tls.quic(&options.tls).map_err(StartError::Tls)?;
+    let quic = Quic::new(config).map_err(|error| refused(Problem::Refused(error.to_string())))?;
+    Ok(Arc::new(quic))
+}
+
+/// `Alt-Svc` for the ports that are listened on for TLS and for QUIC alike.
+fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)> {
+    let AltSvc { max_age, port: told } = options.http3.alt_svc;
+    if max_age.is_zero() {
+        return Vec::new();
+    }
+    let ports = |traffic| {
+        let with_tls = listening.iter().filter(move |it| it.tls && it.traffic == traffic);
+        with_tls.filter_map(|it| it.address.ip()).map(|address| address.port())
+    };
+    let both = ports(Traffic::Quic).filter(|port| ports(Traffic::Http).any(|other| other == *port));
+    let text = |port| format!("h3=\":{}\"; ma={}", told.unwrap_or(port), max_age.as_secs());
+    both.map(|port| (port, text(port))).collect()
 }
 
 /// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.
@@ -273,17 +329,19 @@ struct Opened {
     accepting: Vec<Accepting>,
     /// For each worker, the sockets that it receives from.
     datagrams: Vec<Vec<Datagrams>>,
+    quic: Vec<QuicListener>,
     listening: Vec<Listening>,
 }
 
 impl Opened {
     fn new(options: &Options) -> Result<Self, StartError> {
         let datagrams = (0..options.workers.max(1)).map(|_| Vec::new()).collect();
-        let mut opened = Self { accepting: Vec::new(), datagrams, listening: Vec::new() };
+        let mut opened = Self { accepting: Vec::new(), datagrams, quic: Vec::new(), listening: Vec::new() };
         for listen in &options.listen {
             let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
             let address = match listen.traffic {
                 Traffic::Datagram => opened.receive(listen),
+                Traffic::Quic => opened.receive_quic(listen),
                 _ => opened.accept(listen),
             };
             let address = address.map_err(failed)?;
@@ -299,6 +357,19 @@ impl Opened {
         Ok(address)
     }
 
+    /// A port that the system chooses is the one that a listener of TLS at the same address was given.
+    fn receive_quic(&mut self, listen: &Listen) -> io::Result<Address> {
+        let same = |it: &&Listening| {
+            let addresses = it.address.ip().zip(listen.address.ip());
+            it.tls && addresses.is_some_and(|(own, asked)| asked.port() == 0 && own.ip() == asked.ip())
+        };
+        let chosen = self.listening.iter().find(same).map_or(&listen.address, |it| &it.address);
+        let socket = bind_quic(chosen)?;
+        let local = socket.local_addr()?;
+        self.quic.push(QuicListener { socket, local });
+        Ok(local.into())
+    }
+
     fn receive(&mut self, listen: &Listen) -> io::Result<Address> {
         let sockets = bind_datagrams(&listen.address, self.datagrams.len())?;
         let local = sockets[0].local_addr()?;
@@ -308,6 +379,8 @@ impl Opened {
         Ok(local.into())
     }
 }
+
+pub(crate) use acceptor::Complaint;
 
 mod acceptor;
 #[cfg(test)]

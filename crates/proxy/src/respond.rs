@@ -3,8 +3,8 @@
 use crate::answer::Answer;
 use crate::exchange::Exchange;
 use crate::grpc;
-use crate::options::{AddedHeaders, Options};
 use crate::snapshot::CompiledRoute;
+use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
 
@@ -43,8 +43,8 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
 }
 
 /// Adds to an upstream's response.
-pub(crate) fn decorate_proxied(options: &Options, exchange: &mut Exchange) {
-    let added = options.headers;
+pub(crate) fn decorate_proxied(worker: &Worker, exchange: &mut Exchange) {
+    let added = &worker.options.headers;
     let timing = exchange.timing;
     let start = timing.upstream_start.unwrap_or(timing.start);
     let head = timing.upstream_head.unwrap_or(start);
@@ -63,12 +63,12 @@ pub(crate) fn decorate_proxied(options: &Options, exchange: &mut Exchange) {
     if added.proxy_latency {
         append_number(headers, "X-Kong-Proxy-Latency", millis(timing.start, start));
     }
-    append_common(added, options, exchange);
+    append_common(worker, exchange);
 }
 
 /// Adds to the gateway's own response.
-pub(crate) fn decorate_own(options: &Options, exchange: &mut Exchange) {
-    let added = options.headers;
+pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange) {
+    let added = &worker.options.headers;
     let start = exchange.timing.start;
     let headers = &mut exchange.response.headers;
     if headers.get("Date").is_none() {
@@ -80,15 +80,36 @@ pub(crate) fn decorate_own(options: &Options, exchange: &mut Exchange) {
     if added.response_latency {
         append_number(headers, "X-Kong-Response-Latency", millis(start, Instant::now()));
     }
-    append_common(added, options, exchange);
+    append_common(worker, exchange);
 }
 
-fn append_common(added: AddedHeaders, options: &Options, exchange: &mut Exchange) {
-    if added.request_id {
+fn append_common(worker: &Worker, exchange: &mut Exchange) {
+    let options = &worker.options;
+    if !worker.node.alternatives.is_empty() {
+        append_alternative(&worker.node.alternatives, exchange);
+    }
+    if options.headers.request_id {
         exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
     }
     if options.allow_debug_header && exchange.request.headers.get("Kong-Debug") == Some(b"1") {
         append_debug(exchange);
+    }
+}
+
+/// Says that the port is served over HTTP/3 too: to clients that come over TLS, and not to those who were asked for a
+/// certificate, which HTTP/3 does not do.
+fn append_alternative(alternatives: &[(u16, String)], exchange: &mut Exchange) {
+    let connection = &exchange.connection;
+    let over_tls = connection.tls.as_ref().is_some_and(|tls| !tls.asked);
+    if !over_tls || exchange.request.version == Version::Http3 {
+        return;
+    }
+    let own = alternatives.iter().find(|(port, _)| *port == connection.local_port);
+    let headers = &mut exchange.response.headers;
+    if let Some((_, alternative)) = own
+        && headers.get("Alt-Svc").is_none()
+    {
+        headers.append_unchecked(Known::Other, "Alt-Svc", alternative.as_bytes());
     }
 }
 

@@ -364,7 +364,7 @@ async fn pass_on<C: Client, U: Upstream>(
         None
     };
     let framing = held.as_ref().map_or(framing, |held| held.framing);
-    respond::decorate_proxied(&worker.options, relay.exchange);
+    respond::decorate_proxied(worker, relay.exchange);
     if !relay.upload.done || worker.draining.get() {
         // The upstream answered before it had the whole request: what is left may never be read.
         relay.client.close_after();
@@ -437,7 +437,7 @@ async fn answer<C: Client>(
     if exchange.holds_response() {
         body = chain.response_body(exchange, body.into()).into();
     }
-    respond::decorate_own(&worker.options, exchange);
+    respond::decorate_own(worker, exchange);
     skip_request_body(client);
     if client.is_head() {
         exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());

@@ -101,6 +101,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
             Version::Http2 => "HTTP/2.0",
+            Version::Http3 => "HTTP/3.0",
         },
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),

@@ -67,7 +67,7 @@ impl Tunnel {
     ) -> Self {
         exchange.response.headers.remove_hop_by_hop();
         ask.route.chain.response(exchange);
-        respond::decorate_proxied(&ask.worker.options, exchange);
+        respond::decorate_proxied(ask.worker, exchange);
         exchange.bytes_out += client.begin_tunnel(exchange);
         upstream.wire.begin_tunnel();
         Self { upstream, timeouts: ask.timeouts }

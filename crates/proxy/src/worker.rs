@@ -2,6 +2,7 @@
 
 use crate::access_log::{AccessLog, WorkerLog};
 use crate::connection;
+use crate::http3::{self, Arriving, Quic};
 use crate::io::Duplex;
 use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
@@ -36,6 +37,23 @@ pub(crate) struct Node {
     pub(crate) access_log: AccessLog,
     pub(crate) session_log: AccessLog,
     pub(crate) loads: Vec<Load>,
+    /// Where there are listeners of QUIC.
+    pub(crate) quic: Option<Arc<Quic>>,
+    /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
+    pub(crate) alternatives: Vec<(u16, String)>,
+}
+
+impl Node {
+    /// Connections of clients that are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The worker that has the fewest of them.
+    pub(crate) fn least_loaded(&self) -> Option<usize> {
+        let loads = self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
+        loads.enumerate().min_by_key(|(_, connections)| *connections).map(|(index, _)| index)
+    }
 }
 
 /// What one worker counts. Written by it alone, but for `connections`, which the acceptor raises.
@@ -49,14 +67,18 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicUsize,
     /// Of those accepted, the ones that were sessions.
     pub(crate) sessions_accepted: AtomicU64,
-    /// Those of them that came over HTTP/2.
+    /// Of the requests, those that came over HTTP/2.
     pub(crate) http2_requests: AtomicU64,
+    /// Of the requests, those that came over HTTP/3.
+    pub(crate) http3_requests: AtomicU64,
 }
 
 /// What a worker is told from outside.
 pub(crate) enum Command {
     /// Serve this connection.
     Serve(Accepted),
+    /// Serve this connection, once it is one.
+    ServeQuic(Box<Arriving>),
     /// Put the snapshot in force, then say so.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
@@ -159,6 +181,9 @@ impl Worker {
                 Command::Serve(accepted) => {
                     spawn_local(stream::run(self.clone(), accepted));
                 }
+                Command::ServeQuic(arriving) => {
+                    spawn_local(http3::serve(self.clone(), *arriving));
+                }
                 Command::Publish(snapshot, done) => {
                     *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));
                     let _ = done.send(());
@@ -239,8 +264,10 @@ impl Worker {
         let count = |number: &AtomicU64| number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let load = self.load();
         count(&load.requests);
-        if version == Version::Http2 {
-            count(&load.http2_requests);
+        match version {
+            Version::Http2 => count(&load.http2_requests),
+            Version::Http3 => count(&load.http3_requests),
+            Version::Http10 | Version::Http11 => {}
         }
     }
 

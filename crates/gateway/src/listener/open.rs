@@ -54,10 +54,11 @@ pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Boun
                 listen.address
             );
         }
-        let bound = if listen.proxy_protocol {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "`proxy_protocol` is not spoken here"))
-        } else {
-            listen::bind(&options::listen(listen, Traffic::Http, OWN))
+        let unspoken = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        let bound = match listen {
+            Listen { proxy_protocol: true, .. } => unspoken("`proxy_protocol` is not spoken here"),
+            Listen { quic: true, .. } => unspoken("`quic` is not spoken here"),
+            listen => listen::bind(&options::listen(listen, Traffic::Http, OWN)),
         };
         bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })
     };

@@ -13,6 +13,8 @@ pub(crate) struct Listen {
     pub(crate) http2: bool,
     /// Each connection begins with a header of the PROXY protocol.
     pub(crate) proxy_protocol: bool,
+    /// HTTP/3 is spoken, over QUIC.
+    pub(crate) quic: bool,
     /// Datagrams are received, of a stream listener.
     pub(crate) udp: bool,
     /// Who may connect to a Unix socket.
@@ -75,6 +77,7 @@ impl Listen {
             address,
             ssl: false,
             http2: false,
+            quic: false,
             proxy_protocol: false,
             udp: false,
             mode: None,
@@ -89,6 +92,7 @@ impl Listen {
         match flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value))) {
             ("ssl", None) => self.ssl = true,
             ("http2", None) if flags == Flags::Http => self.http2 = true,
+            ("quic", None) if flags == Flags::Http => self.quic = true,
             ("udp", None) if flags == Flags::Stream => self.udp = true,
             ("proxy_protocol", None) => self.proxy_protocol = true,
             ("mode", Some(mode)) => {
@@ -104,7 +108,7 @@ impl Listen {
             ("reuseport" | "bind", None) | ("so_keepalive" | "ipv6only", Some(_)) => {}
             ("deferred", None) if flags == Flags::Http => {}
             _ => {
-                let own = if flags == Flags::Http { "http2, deferred" } else { "udp" };
+                let own = if flags == Flags::Http { "http2, quic, deferred" } else { "udp" };
                 return Err(format!(
                     "`{flag}` is not a flag of this listener: use ssl, {own}, proxy_protocol, backlog=N, reuseport, \
                      bind, so_keepalive=… or, of a Unix socket, mode=…"
@@ -118,6 +122,11 @@ impl Listen {
         let unix = matches!(self.address, Address::Unix(_));
         if self.mode.is_some() && !unix {
             return Err("`mode` is of Unix sockets: leave it out, or listen on `unix:/path`".to_owned());
+        }
+        if self.quic && (self.ssl || self.http2 || self.proxy_protocol || unix) {
+            let message = "`quic` goes with an address and a port, without `ssl`, `http2` and `proxy_protocol`: it is \
+                           always TLS and HTTP/3. Name the address twice, as in `0.0.0.0:8443 ssl http2, 0.0.0.0:8443 quic`";
+            return Err(message.to_owned());
         }
         if self.udp && (self.ssl || self.proxy_protocol || unix) {
             let message = "`udp` goes with an address and a port, without `ssl` and without `proxy_protocol`";
@@ -139,6 +148,7 @@ impl std::fmt::Display for Listen {
         let flags = [
             (self.ssl, "ssl"),
             (self.http2, "http2"),
+            (self.quic, "quic"),
             (self.udp, "udp"),
             (self.proxy_protocol, "proxy_protocol"),
         ];
@@ -181,6 +191,14 @@ mod tests {
     }
 
     #[test]
+    fn quic_stands_beside_tls() {
+        let text = "0.0.0.0:8443 ssl http2, 0.0.0.0:8443 quic";
+        let Listeners(listeners) = Listeners::parse(text).unwrap();
+        assert_eq!(listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), text);
+        assert!(listeners[1].quic && !listeners[1].ssl);
+    }
+
+    #[test]
     fn off_is_no_listener() {
         assert_eq!(Listeners::parse("off"), Ok(Listeners(Vec::new())));
         assert_eq!(StreamListeners::parse("off"), Ok(StreamListeners(Vec::new())));
@@ -198,6 +216,10 @@ mod tests {
             "127.0.0.1:8000 backlog=x",
             "127.0.0.1:8000 ssl=on",
             "127.0.0.1:8000 udp",
+            "127.0.0.1:8000 quic ssl",
+            "127.0.0.1:8000 http2 quic",
+            "127.0.0.1:8000 quic proxy_protocol",
+            "unix:/run/a.sock quic",
             "127.0.0.1:8000 mode=0660",
             "unix:run/a.sock",
             "unix:/run/a.sock mode=8",
@@ -209,6 +231,7 @@ mod tests {
         }
         for text in [
             "127.0.0.1:8000 http2",
+            "127.0.0.1:8000 quic",
             "127.0.0.1:8000 udp ssl",
             "127.0.0.1:8000 udp proxy_protocol",
             "unix:/a udp",

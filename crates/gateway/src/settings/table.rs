@@ -90,8 +90,10 @@ settings! {
     /// How many workers serve traffic; `auto` is one per core.
     workers: Workers = "auto" | "nginx_worker_processes" | "nginx_main_worker_processes";
     /// Where clients connect: addresses with ports, and Unix sockets as `unix:/path`. Flags: `ssl`, `http2`,
-    /// `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
+    /// `quic`, `proxy_protocol`, `backlog=N` and, of a Unix socket, `mode=0660` for who may connect; `reuseport`, `deferred`,
     /// `bind` and `so_keepalive=…` are accepted and change nothing. Port 0 asks the system for a free one.
+    /// With `quic`, HTTP/3 is spoken there, which is experimental: see [HTTP/3](http3.md). It is named beside the same address
+    /// with `ssl`, as in `0.0.0.0:8443 ssl http2, 0.0.0.0:8443 quic`, and its port 0 is the port that that one was given.
     /// With `proxy_protocol`, each connection must begin with a header of the PROXY protocol, version 1 or 2. It names the
     /// client if it comes from one of `trusted_ips` and `real_ip_header` is `proxy_protocol`.
     /// A Unix socket is open to everybody on this machine (`mode=0666`) unless it has another mode.
@@ -177,6 +179,31 @@ settings! {
     /// How often clients and upstreams with requests under way over HTTP/2 are asked whether they are still there; one
     /// that has not said so until it would be asked again has its connection closed; 0 asks nobody.
     http2_ping_interval: Duration = "30s";
+    /// How many requests of one connection over HTTP/3 are served at a time; the client waits with more.
+    http3_max_concurrent_streams: u32 = "128" | "nginx_http_http3_max_concurrent_streams" | "nginx_proxy_http3_max_concurrent_streams";
+    /// How many bytes the fields of a request over HTTP/3 may have, with 32 more for each; a longer one gets 431.
+    http3_max_header_list_size: Bytes = "64k";
+    /// The same for all requests of one connection over HTTP/3 that are served at a time; a request beyond it is refused,
+    /// so that its client may send it again, unless no other is served.
+    http3_connection_header_list_size: Bytes = "256k";
+    /// How much of the body of a request over HTTP/3 a client may send before it is asked for; at least 16k.
+    http3_body_preread_size: Bytes = "64k" | "nginx_http_http3_stream_buffer_size" | "nginx_proxy_http3_stream_buffer_size";
+    /// The same for all requests of one connection together.
+    http3_connection_window_size: Bytes = "1m";
+    /// How many requests a client may take back on one connection over HTTP/3 before it has their responses, where it
+    /// does so with more than half of them; then the connection is closed.
+    http3_max_resets: u32 = "256";
+    /// How long a client over HTTP/3 may be silent before its connection is given up. It is asked whether it is still there
+    /// three times as often. At least 1s.
+    http3_idle_timeout: Duration = "60s";
+    /// How many handshakes over QUIC may be under way with clients whose address is not proven. Further clients have to
+    /// prove theirs first (Retry), which costs them a round trip; 0 asks all, as nginx's `quic_retry on`.
+    http3_max_unproven_handshakes: u32 = "100";
+    /// How long clients may remember, as responses on a port with `ssl` tell in `Alt-Svc`, that the port is served with
+    /// `quic` too; 0 tells nobody.
+    http3_alt_svc_max_age: Duration = "1d";
+    /// The port that `Alt-Svc` names, where clients reach `quic` on another than the listener's; 0 is the listener's.
+    http3_alt_svc_port: u16 = "0";
     /// How many idle connections a worker keeps to each target; 0 keeps none.
     upstream_keepalive_pool_size: u32 = "512";
     /// How many requests a connection to a target may carry; 0 is no limit.

@@ -38,6 +38,8 @@ struct StartLine {
     proxy: Vec<Place>,
     proxy_ssl: Vec<Place>,
     #[serde(default)]
+    proxy_quic: Vec<Place>,
+    #[serde(default)]
     stream: Vec<Place>,
     admin: Vec<Place>,
     status: Vec<Place>,
@@ -221,6 +223,11 @@ impl Gateway {
     /// Where the proxy speaks TLS.
     pub fn proxy_ssl(&self) -> SocketAddr {
         self.start.proxy_ssl[0].address()
+    }
+
+    /// Where the proxy speaks HTTP/3.
+    pub fn proxy_quic(&self) -> SocketAddr {
+        self.start.proxy_quic[0].address()
     }
 
     /// Where the Admin API listens.

@@ -1,6 +1,6 @@
 //! Bodies over HTTP/2, on either side of the proxy.
 
-use super::fields::{read_trailers, write_fields};
+use crate::multiplex::{read_trailers, write_fields};
 use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use std::io;

@@ -1,18 +1,19 @@
-//! Heads and fields between the `h2` crate's form and the engine's.
+//! Heads as the `h2` crate has them alone: tunnels, and both messages of an upstream.
 
 use super::body::Incoming;
 use crate::buffer;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
+use crate::multiplex::{self, Arrived, read_fields, write_fields};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::RecvStream;
 use h2::ext::Protocol;
-use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE};
+use http::header::{CONTENT_LENGTH, TE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
-use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Reject, RequestHead, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use weir_http1::{Framing, Known, Limits, Reject, RequestHead, Version};
 use weir_model::Uuid;
 
 /// Fills the head with a request, whose body is over already or follows.
@@ -22,36 +23,14 @@ pub(super) fn read_request(
     is_over: bool,
     limits: &Limits,
 ) -> Result<(), Reject> {
-    let fields = &parts.headers;
-    if fields.len() > limits.max_fields {
-        return Err(Reject::TooManyFields);
-    }
-    let authority = authority(parts)?;
     let protocol = parts.extensions.get::<Protocol>();
-    let target = match parts.uri.path_and_query() {
-        Some(target) if parts.method != Method::CONNECT || protocol.is_some() => target.as_str(),
-        _ => authority,
-    };
-    let method = if protocol.is_some() { Method::GET.as_str() } else { parts.method.as_str() };
-    head.assemble(method, target, authority, limits)?;
-    for (name, value) in fields {
-        if name != HOST && name != COOKIE {
-            head.headers.append(name, value.as_bytes().trim_ascii());
-        }
+    let path = || parts.uri.path_and_query().map(|path| ("GET", path.as_str()));
+    let line = protocol.and_then(|_| path());
+    multiplex::read_request(head, &Arrived { parts, version: Version::Http2, line }, limits)?;
+    match protocol {
+        Some(protocol) => ask_for(head, protocol.as_str()),
+        None => multiplex::framing(head, &parts.headers, is_over)?,
     }
-    join_cookies(&mut head.headers, fields);
-    if let Some(protocol) = protocol {
-        ask_for(head, protocol.as_str());
-        return Ok(());
-    }
-    head.framing = framing(fields, is_over)?;
-    head.expect_continue = match fields.get(EXPECT) {
-        None => false,
-        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
-            return Err(Reject::ExpectUnknown);
-        }
-        Some(_) => head.framing != Framing::None,
-    };
     Ok(())
 }
 
@@ -64,52 +43,6 @@ fn ask_for(head: &mut RequestHead, protocol: &str) {
         let key = STANDARD.encode(Uuid::new_v4().as_bytes());
         head.headers.append("Sec-WebSocket-Key", key.as_bytes());
     }
-}
-
-/// Where the request goes: `:authority`, else Host. Where both are given they must say the same (RFC 9113, 8.3.1).
-fn authority(parts: &Parts) -> Result<&str, Reject> {
-    let mut hosts = parts.headers.get_all(HOST).iter();
-    let host = hosts.next().map(|host| host.to_str().map_err(|_| Reject::HostInvalid)).transpose()?;
-    if hosts.next().is_some() {
-        return Err(Reject::HostRepeated);
-    }
-    match (parts.uri.authority(), host) {
-        (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
-            Err(Reject::HostInvalid)
-        }
-        (Some(authority), _) => Ok(authority.as_str()),
-        (None, host) => host.ok_or(Reject::HostMissing),
-    }
-}
-
-/// HTTP/2 may cut Cookie into several fields, which HTTP/1.1 must not (RFC 9113, 8.2.3).
-fn join_cookies(headers: &mut Headers, fields: &HeaderMap) {
-    let mut crumbs = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
-    match (crumbs.next(), crumbs.next()) {
-        (None, _) => {}
-        (Some(only), None) => headers.append_known(Known::Cookie, "Cookie", only),
-        (Some(first), Some(second)) => {
-            let all: Vec<&[u8]> = [first, second].into_iter().chain(crumbs).collect();
-            headers.append_known(Known::Cookie, "Cookie", &all.join(&b"; "[..]));
-        }
-    }
-}
-
-/// The length is a promise that the `h2` crate sees kept.
-fn framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
-    match fields.get(CONTENT_LENGTH) {
-        _ if is_over => Ok(Framing::None),
-        None => Ok(Framing::Chunked),
-        Some(length) => {
-            let length = length.to_str().ok().and_then(|length| length.parse().ok());
-            length.map(Framing::Length).ok_or(Reject::ContentLength)
-        }
-    }
-}
-
-/// Trailer fields as the engine has them, as far as they may pass.
-pub(super) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
-    Headers::of_trailers(fields.iter().map(|(name, value)| (name.as_ref(), value.as_bytes().trim_ascii())))
 }
 
 /// Takes a response's head over into the exchange, and returns its body.
@@ -126,11 +59,8 @@ pub(crate) fn read_response(
     head.clear();
     head.status = parts.status.as_u16();
     (head.version, head.keep_alive, head.upgrade) = (Version::Http2, true, false);
-    for (name, value) in &parts.headers {
-        head.headers.append(name, value.as_bytes().trim_ascii());
-    }
     let is_over = body.is_end_stream();
-    head.framing = framing(&parts.headers, is_over)?;
+    head.framing = read_fields(&mut head.headers, &parts.headers, is_over)?;
     Ok(Incoming::new(body, is_over, buffer::SIZE))
 }
 
@@ -153,21 +83,4 @@ pub(crate) fn write_request_fields(exchange: &Exchange, ask: &Ask<'_>) -> Header
         fields.insert(TE, HeaderValue::from_static("trailers"));
     }
     fields
-}
-
-/// Fields for the `h2` crate, without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they
-/// are.
-pub(super) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
-    let mut fields = HeaderMap::with_capacity(headers.len() + 1);
-    let mut bytes = 0;
-    for field in headers.iter() {
-        if field.known.is_hop_by_hop() || but.holds(field.known) {
-            continue;
-        }
-        let name = HeaderName::from_bytes(field.name);
-        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
-        bytes += (field.name.len() + field.value.len()) as u64;
-        fields.append(name, value);
-    }
-    (fields, bytes)
 }

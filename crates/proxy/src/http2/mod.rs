@@ -1,6 +1,5 @@
 //! HTTP/2, by the `h2` crate: each stream is one exchange, served as every other is.
 
-mod authority;
 mod body;
 mod fields;
 mod pulse;

@@ -1,6 +1,5 @@
 //! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
 
-use super::authority::is_misdirected;
 use super::fields::read_request;
 use super::stream::Http2;
 use super::{Http2Options, Pulse, Transport};
@@ -8,13 +7,13 @@ use crate::answer::Failure;
 use crate::buffer;
 use crate::deadline::Deadline;
 use crate::exchange::Connection;
+use crate::multiplex::{Books, UnderWay, is_misdirected, size};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -36,11 +35,10 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let Some(pings) = http2.ping_pong() else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
-    let streams =
-        Rc::new(Streams { connection, live: Cell::new(0), heads: Cell::new(0), taken_back: Cell::new(0) });
     let worker = worker.clone();
     let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
-    let mut served = Served { worker, http2, pulse, streams, deadline, idle: true, closing: false };
+    let books = Books::new(connection);
+    let mut served = Served { worker, http2, pulse, books, deadline, idle: true, closing: false };
     poll_fn(|cx| served.poll(cx)).await;
 }
 
@@ -62,7 +60,7 @@ struct Served {
     worker: Rc<Worker>,
     http2: server::Connection<Transport, Bytes>,
     pulse: Pulse,
-    streams: Rc<Streams>,
+    books: Rc<Books>,
     /// Of a client without a request under way.
     deadline: Deadline,
     idle: bool,
@@ -70,24 +68,15 @@ struct Served {
     closing: bool,
 }
 
-/// What the streams of one connection count.
-struct Streams {
-    connection: Rc<Connection>,
-    /// Exchanges under way.
-    live: Cell<u32>,
-    /// How large their heads are together: one byte of HPACK may stand for thousands.
-    heads: Cell<usize>,
-    /// Requests that the client took back.
-    taken_back: Cell<u32>,
-}
-
 impl Served {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.worker.draining.get() {
             self.close();
         }
-        if self.is_abused() && !std::mem::replace(&mut self.closing, true) {
-            let client = self.streams.connection.peer;
+        if self.books.are_abused(self.worker.options.http2.max_resets)
+            && !std::mem::replace(&mut self.closing, true)
+        {
+            let client = self.books.connection.peer;
             tracing::debug!(%client, "a client took back too many requests: its connection is closed");
             self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
@@ -95,7 +84,7 @@ impl Served {
             match self.http2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(error))) => {
-                    let client = self.streams.connection.peer;
+                    let client = self.books.connection.peer;
                     tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
                     return Poll::Ready(());
                 }
@@ -108,20 +97,14 @@ impl Served {
 
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let options = &self.worker.options;
-        let streams = &self.streams;
-        // A stream that the client reset no longer counts as open, while its exchange may still be ending.
-        let live = streams.live.get();
         let head = size(&request);
-        let heads = streams.heads.get() + head;
-        let is_too_much = live > 0 && heads > options.http2.connection_header_list_size as usize;
-        if is_too_much || live >= options.http2.max_concurrent_streams {
+        // A stream that the client reset no longer counts as open, while its exchange may still be ending.
+        let is_refused = self.books.live() >= options.http2.max_concurrent_streams
+            || self.books.is_too_much(head, options.http2.connection_header_list_size);
+        if is_refused {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
-        let requests = streams.connection.requests.get() + 1;
-        streams.connection.requests.set(requests);
-        streams.live.set(live + 1);
-        streams.heads.set(heads);
-        let under_way = UnderWay { streams: streams.clone(), head };
+        let (under_way, requests) = self.books.enter(head);
         let most = options.keepalive_requests;
         spawn_local(exchange(self.worker.clone(), under_way, request, respond));
         if most != 0 && requests >= most {
@@ -136,16 +119,9 @@ impl Served {
         }
     }
 
-    /// Whether the client takes back most of what it asks for, which costs it nothing and the upstreams much.
-    fn is_abused(&self) -> bool {
-        let taken_back = self.streams.taken_back.get();
-        let requests = self.streams.connection.requests.get();
-        taken_back > self.worker.options.http2.max_resets && u64::from(taken_back) > requests / 2
-    }
-
     /// Ready when the client was silent for too long.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let idle = self.streams.live.get() == 0;
+        let idle = self.books.live() == 0;
         if idle && !self.idle {
             self.deadline.set(Instant::now(), self.worker.options.keepalive_timeout);
         }
@@ -165,36 +141,6 @@ impl Served {
     }
 }
 
-/// Leaves the books when the exchange ends, however it ends.
-struct UnderWay {
-    streams: Rc<Streams>,
-    /// How large its head is, while that is held.
-    head: usize,
-}
-
-impl UnderWay {
-    fn leave_head(&mut self) {
-        let heads = &self.streams.heads;
-        heads.set(heads.get() - std::mem::take(&mut self.head));
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.leave_head();
-        self.streams.live.set(self.streams.live.get() - 1);
-    }
-}
-
-/// How large a head is: its fields as RFC 9113 (6.5.2) counts them, each with 32 bytes more, and where it goes.
-fn size(request: &Request<RecvStream>) -> usize {
-    let uri = request.uri();
-    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
-    authority + target + fields.sum::<usize>()
-}
-
 /// Serves one stream.
 async fn exchange(
     worker: Rc<Worker>,
@@ -210,7 +156,7 @@ async fn exchange(
     drop(parts);
     let held = (worker.options.http2.body_preread_size as usize).min(buffer::SIZE);
     let mut client = Http2::new(&head, body, respond, held);
-    let connection = &under_way.streams.connection;
+    let connection = &under_way.books.connection;
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
         Err(reject) => Err(Failure::Rejected(reject)),
@@ -224,7 +170,6 @@ async fn exchange(
     under_way.leave_head();
     client.linger().await;
     if client.taken_back {
-        let taken_back = &under_way.streams.taken_back;
-        taken_back.set(taken_back.get() + 1);
+        under_way.books.take_back();
     }
 }

@@ -1,26 +1,23 @@
 //! The client of one HTTP/2 stream.
 
 use super::body::{Incoming, Outgoing, gone};
-use super::fields::write_fields;
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::exchange::Exchange;
+use crate::multiplex::{LINGER, Start, write_fields};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
-use http::header::{CONTENT_LENGTH, SEC_WEBSOCKET_ACCEPT};
+use http::header::SEC_WEBSOCKET_ACCEPT;
 use http::{HeaderMap, Response, StatusCode};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_http1::{Framing, Headers, Known, KnownSet, Method, Reject, RequestHead};
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
-
-/// How long a client may go on sending a request that was answered.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// A client that speaks HTTP/2, as one of its streams shows it.
 pub(super) struct Http2 {
@@ -140,26 +137,9 @@ impl Client for Http2 {
             200..300 if self.asks_for_tunnel => 502,
             status => status,
         };
-        let bodiless = self.is_head || matches!(status, 204 | 304);
-        let length = match framing {
-            // A bodiless response may still tell the length that its body would have.
-            _ if bodiless && status != 204 => exchange.response.headers.get_known(Known::ContentLength),
-            _ => None,
-        };
-        let (mut fields, bytes) = write_fields(&exchange.response.headers, LENGTH);
-        if let Some(length) = length.and_then(|length| length.try_into().ok()) {
-            fields.insert(CONTENT_LENGTH, length);
-        }
-        let left = match framing {
-            Framing::Length(n) if !bodiless => {
-                fields.insert(CONTENT_LENGTH, n.into());
-                Some(n)
-            }
-            _ => None,
-        };
-        let is_whole = bodiless || matches!(framing, Framing::None | Framing::Length(0));
-        self.start(status, fields, left, is_whole);
-        bytes
+        let start = Start::of(exchange, framing, status, self.is_head);
+        self.start(status, start.fields, start.left, start.is_whole);
+        start.bytes
     }
 
     fn begin_tunnel(&mut self, exchange: &Exchange) -> u64 {

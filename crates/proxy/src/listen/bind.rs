@@ -65,6 +65,19 @@ pub fn bind(listen: &Listen) -> io::Result<Bound> {
     }
 }
 
+/// What is asked of the system to hold of datagrams that nobody has received yet.
+const QUIC_BUFFER: usize = 2 * 1024 * 1024;
+
+/// The one socket for datagrams of QUIC at an address.
+pub(crate) fn bind_quic(address: &Address) -> io::Result<UdpSocket> {
+    let socket = bind_datagrams(address, 1)?.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let sized = socket2::SockRef::from(&socket);
+    // As much as the system allows.
+    let _ = sized.set_recv_buffer_size(QUIC_BUFFER);
+    let _ = sized.set_send_buffer_size(QUIC_BUFFER);
+    Ok(socket)
+}
+
 /// One socket for datagrams for each worker: the system spreads clients over them, and keeps each with one.
 pub(crate) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Vec<UdpSocket>> {
     let Address::Ip(address) = address else {

@@ -3,8 +3,8 @@
 mod bind;
 mod unix_file;
 
-pub(crate) use bind::bind_datagrams;
 pub use bind::{Bound, Listener, bind};
+pub(crate) use bind::{bind_datagrams, bind_quic};
 pub use unix_file::UnixFile;
 
 pub use crate::socket::Socket;
@@ -75,10 +75,19 @@ pub const LOCAL_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 pub enum Traffic {
     /// HTTP requests.
     Http,
+    /// HTTP requests over QUIC.
+    Quic,
     /// Connections that are passed on as they are.
     Stream,
     /// Datagrams.
     Datagram,
+}
+
+impl Traffic {
+    /// Whether it is HTTP requests.
+    pub fn is_http(self) -> bool {
+        matches!(self, Traffic::Http | Traffic::Quic)
+    }
 }
 
 /// One address to listen on.

@@ -38,7 +38,7 @@
 //! |---|---|---|
 //! | 401 | `No required TLS certificate was sent` | the client has none, or came in clear |
 //! | 401 | `TLS certificate failed verification` | no authority vouches for it, it has expired, or it is nobody's |
-//! | 421 | `The TLS handshake was for another name` | the handshake's server name is none that is asked for a certificate |
+//! | 421 | `The TLS handshake was for another name` | the handshake's server name is none that is asked for a certificate, or the request came over HTTP/3, where nobody is asked |
 //! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
 //!
 //! With `anonymous`, such requests pass as that consumer instead.

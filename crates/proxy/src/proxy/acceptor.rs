@@ -99,7 +99,7 @@ impl Acceptor {
         // Removed with the listener, when this is dropped.
         let _file = file;
         loop {
-            if self.connections() >= self.node.options.max_connections {
+            if self.node.connections() >= self.node.options.max_connections {
                 complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
                 tokio::time::sleep(REST).await;
                 continue;
@@ -115,13 +115,8 @@ impl Acceptor {
         }
     }
 
-    fn connections(&self) -> usize {
-        self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
-    }
-
     fn hand_over(&self, entered: Entered, kind: Kind) {
-        let loads = self.node.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
-        let Some((index, _)) = loads.enumerate().min_by_key(|(_, connections)| *connections) else { return };
+        let Some(index) = self.node.least_loaded() else { return };
         if let Ok(accepted) = entered.prepared(kind) {
             self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
             let _ = self.workers[index].send(Command::Serve(accepted));
@@ -137,12 +132,12 @@ fn is_momentary(error: &io::Error) -> bool {
 
 /// Says that connections have to wait, as often as is of use.
 #[derive(Default)]
-pub(super) struct Complaint {
+pub(crate) struct Complaint {
     last: Option<Instant>,
 }
 
 impl Complaint {
-    fn log(&mut self, why: std::fmt::Arguments<'_>) {
+    pub(crate) fn log(&mut self, why: std::fmt::Arguments<'_>) {
         if self.is_due(Instant::now()) {
             tracing::error!(
                 "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \

@@ -123,8 +123,7 @@ impl Listener {
 
 /// Whether there is room left only for those who connect: datagrams can be sent in anybody's name.
 fn is_full(worker: &Worker) -> bool {
-    let loads = &worker.node.loads;
-    let open: usize = loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum();
+    let open = worker.node.connections();
     let full = open >= worker.options.max_connections / 2;
     if full && worker.may_warn() {
         tracing::warn!("datagrams of new clients are dropped: {open} connections and sessions are open");

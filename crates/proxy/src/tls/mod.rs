@@ -41,6 +41,7 @@ use std::sync::{Arc, OnceLock};
 /// The names of HTTP's versions in ALPN.
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 pub(crate) const HTTP2: &[u8] = b"h2";
+const HTTP3: &[u8] = b"h3";
 
 /// The one provider of cryptography, shared so that every configuration reuses it.
 fn provider() -> Arc<CryptoProvider> {

@@ -1,7 +1,7 @@
 //! TLS towards clients.
 
 use super::client::AcceptAny;
-use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, Problem, Subject, TlsError};
+use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, HTTP3, Problem, Subject, TlsError};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
 use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache};
@@ -98,6 +98,17 @@ impl ServerTls {
     /// without the question is not resumed past it.
     pub(crate) fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
         if http2 { &self.asking_http2 } else { &self.asking }
+    }
+
+    /// What connections over QUIC are accepted with, which is TLS 1.3 whatever else is spoken. It asks nobody for a
+    /// certificate: who is asked depends on the server name, which is not known when that is decided. Nothing of a request
+    /// is taken before the handshake has ended, as it could be sent again by anybody (RFC 8446, 8).
+    pub(crate) fn quic(&self, options: &TlsOptions) -> Result<ServerConfig, TlsError> {
+        let options = TlsOptions { protocols: vec![Version::Tls13], ..options.clone() };
+        let mut config = config(&options, self.current.clone(), false)
+            .map_err(|problem| TlsError { subject: Subject::Settings, problem })?;
+        config.alpn_protocols = vec![HTTP3.to_vec()];
+        Ok(config)
     }
 
     /// Puts other certificates in force for the handshakes to come.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_proxy::plugins::PLUGINS;
-use weir_proxy::{Address, Listening, Traffic};
+use weir_proxy::{Address, Listening};
 
 /// The version of Kong whose API is spoken here: by it tools decide what to send.
 pub(super) const KONG_VERSION: &str = "3.9.1";
@@ -108,7 +108,7 @@ fn texts(listeners: &[Listen]) -> Vec<String> {
 fn bound<'l>(asked: &[Listen], listening: impl Iterator<Item = &'l Listening>) -> Vec<Value> {
     let listeners = asked.iter().zip(listening).map(|(listen, listening)| {
         let listen = Listen { address: listening.address.clone(), ..listen.clone() };
-        if listening.traffic == Traffic::Http { http_listener(&listen) } else { stream_listener(&listen) }
+        if listening.traffic.is_http() { http_listener(&listen) } else { stream_listener(&listen) }
     });
     listeners.collect()
 }
@@ -116,6 +116,9 @@ fn bound<'l>(asked: &[Listen], listening: impl Iterator<Item = &'l Listening>) -
 fn http_listener(listen: &Listen) -> Value {
     let mut listener = listener(listen);
     listener["http2"] = listen.http2.into();
+    if listen.quic {
+        listener["quic"] = true.into();
+    }
     listener["deferred"] = false.into();
     listener
 }

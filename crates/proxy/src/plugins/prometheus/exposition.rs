@@ -20,6 +20,8 @@ pub struct NodeFacts<'a> {
     pub total_requests: u64,
     /// Those of them that came over HTTP/2.
     pub http2_requests: u64,
+    /// Of them, those over HTTP/3.
+    pub http3_requests: u64,
     /// Whether the configuration's store can be reached.
     pub datastore_reachable: bool,
     /// The configuration in force.
@@ -233,8 +235,9 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     let requests = node.total_requests;
     text.line(format_args!("kong_nginx_requests_total{{node_id=\"{id}\",subsystem=\"http\"}} {requests}"));
     text.metric("weir_requests_total", "counter", "Requests since the start by the version of HTTP");
-    for (version, count) in [("1", requests.saturating_sub(node.http2_requests)), ("2", node.http2_requests)]
-    {
+    let (http2, http3) = (node.http2_requests, node.http3_requests);
+    let versions = [("1", requests.saturating_sub(http2 + http3)), ("2", http2), ("3", http3)];
+    for (version, count) in versions {
         text.line(format_args!("weir_requests_total{{node_id=\"{id}\",version=\"{version}\"}} {count}"));
     }
     text.metric("kong_node_info", "gauge", "The node's id and version");

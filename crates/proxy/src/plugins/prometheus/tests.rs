@@ -48,6 +48,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         streams: None,
         total_requests: 42,
         http2_requests: 12,
+        http3_requests: 3,
         datastore_reachable: true,
         document: &gateway.document,
         targets: &targets,

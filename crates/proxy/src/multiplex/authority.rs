@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// Whether the request belongs on a connection of its own: the host that it asks for has another certificate than the
 /// connection's server name, or a connection made for it would lead to a route that is bound to its name.
-pub(super) fn is_misdirected(exchange: &mut Exchange, snapshot: &Snapshot) -> bool {
+pub(crate) fn is_misdirected(exchange: &mut Exchange, snapshot: &Snapshot) -> bool {
     let Some(sni) = exchange.sni.clone() else { return false };
     let host = without_port(exchange.request.host().unwrap_or_default()).to_ascii_lowercase();
     if *host == *sni {

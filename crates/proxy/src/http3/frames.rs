@@ -1,0 +1,190 @@
+//! What passes of a client's stream to the `h3` crate: it would hold whole frames however long they are, and take empty
+//! ones, or a stream that ends within one, for the end of a body.
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+
+const DATA: u64 = 0x0;
+const HEADERS: u64 = 0x1;
+/// Those that are known otherwise, or reserved since HTTP/2 has them: the crate says what is wrong with each.
+const OTHERS: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
+
+/// The longest HEADERS behind a body: of trailers the engine takes less.
+const LONGEST_TRAILERS: u64 = 32 * 1024;
+
+/// Frames on their way to the `h3` crate.
+pub(super) struct Frames {
+    at: At,
+    /// Received, and not looked at yet.
+    rest: Bytes,
+    /// The longest frame, but for DATA.
+    longest: u64,
+    /// Bytes of bodies that passed.
+    body: u64,
+    /// Bytes of other frames that passed.
+    heads: usize,
+}
+
+enum At {
+    /// In the type and length of a frame.
+    Begin(Prefix),
+    /// In a frame, of which so much is left.
+    Within { left: u64, fate: Fate },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Body,
+    Head,
+    Skipped,
+}
+
+/// Two numbers, as far as they are here.
+#[derive(Default)]
+struct Prefix {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl Prefix {
+    /// Takes a byte; the type and the length, once both are here.
+    fn push(&mut self, byte: u8) -> Option<(u64, u64)> {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+        let (kind, rest) = number(&self.bytes[..self.len])?;
+        Some((kind, number(rest)?.0))
+    }
+}
+
+/// The number that the bytes begin with, and what follows (RFC 9000, 16).
+pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let first = *bytes.first()?;
+    let (number, rest) = bytes.split_at_checked(1 << (first >> 6))?;
+    let value = number[1..].iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte));
+    Some((value, rest))
+}
+
+impl Frames {
+    /// The frames of a stream whose heads may be so long.
+    pub(super) fn new(longest: u64) -> Self {
+        Self { at: At::Begin(Prefix::default()), rest: Bytes::new(), longest, body: 0, heads: 0 }
+    }
+
+    /// What was received, once all before it has passed.
+    pub(super) fn receive(&mut self, bytes: Bytes) {
+        self.rest = bytes;
+    }
+
+    /// Whether the stream may end here.
+    pub(super) fn may_end(&self) -> bool {
+        matches!(&self.at, At::Begin(prefix) if prefix.len == 0)
+    }
+
+    /// Bytes of bodies that passed.
+    pub(super) fn body(&self) -> u64 {
+        self.body
+    }
+
+    /// Bytes of other frames that passed.
+    pub(super) fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// The next piece that passes.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Code> {
+        while !self.rest.is_empty() {
+            let passed = match &mut self.at {
+                At::Begin(prefix) => match prefix.push(self.rest.get_u8()) {
+                    Some(frame) => self.begin(frame)?,
+                    None => None,
+                },
+                At::Within { .. } => self.go_on(),
+            };
+            if passed.is_some() {
+                return Ok(passed);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A frame begins, of this type and length: what passes of that.
+    fn begin(&mut self, (kind, length): (u64, u64)) -> Result<Option<Bytes>, Code> {
+        let fate = match kind {
+            DATA if length == 0 => Fate::Skipped,
+            DATA => Fate::Body,
+            HEADERS => Fate::Head,
+            kind if OTHERS.contains(&kind) => Fate::Head,
+            _ => Fate::Skipped,
+        };
+        if fate == Fate::Head && length > self.longest {
+            return Err(Code::H3_EXCESSIVE_LOAD);
+        }
+        if kind == HEADERS {
+            self.longest = self.longest.min(LONGEST_TRAILERS);
+        }
+        let next = match length {
+            0 => At::Begin(Prefix::default()),
+            left => At::Within { left, fate },
+        };
+        let At::Begin(prefix) = std::mem::replace(&mut self.at, next) else { return Ok(None) };
+        Ok((fate != Fate::Skipped).then(|| Bytes::copy_from_slice(&prefix.bytes[..prefix.len])))
+    }
+
+    fn go_on(&mut self) -> Option<Bytes> {
+        let At::Within { left, fate } = &mut self.at else { return None };
+        let here = self.rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+        let (piece, fate) = (self.rest.split_to(here), *fate);
+        *left -= here as u64;
+        if *left == 0 {
+            self.at = At::Begin(Prefix::default());
+        }
+        match fate {
+            Fate::Body => self.body += here as u64,
+            Fate::Head => self.heads += here,
+            Fate::Skipped => return None,
+        }
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What passes of a stream that comes in pieces of this size, and whether it may end there.
+    fn passed(stream: &[u8], size: usize) -> Result<(Vec<u8>, bool), Code> {
+        let (mut frames, mut passed) = (Frames::new(4), Vec::new());
+        for piece in stream.chunks(size) {
+            frames.receive(Bytes::copy_from_slice(piece));
+            while let Some(piece) = frames.next()? {
+                passed.extend_from_slice(&piece);
+            }
+        }
+        Ok((passed, frames.may_end()))
+    }
+
+    #[test]
+    fn what_the_crate_must_not_see_is_left_out_however_it_is_cut() {
+        let cases: [(&[u8], &[u8], bool); 7] = [
+            (b"\x01\x02ab\x00\x03cde", b"\x01\x02ab\x00\x03cde", true),
+            (b"\x00\x00\x00\x01a", b"\x00\x01a", true),
+            (b"\x21\x05skips\x00\x01a", b"\x00\x01a", true),
+            (b"\x40\x41\x03abc\x01\x01z", b"\x01\x01z", true),
+            (b"\x00\x05ab", b"\x00\x05ab", false),
+            (b"\x00\x40\x06abcdef", b"\x00\x40\x06abcdef", true),
+            (b"\x01", b"", false),
+        ];
+        for (stream, expected, may_end) in cases {
+            for size in 1..=stream.len() {
+                assert_eq!(passed(stream, size), Ok((expected.to_vec(), may_end)), "{stream:?} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_too_long_is_refused_before_it_comes() {
+        assert_eq!(passed(b"\x01\x05", 1), Err(Code::H3_EXCESSIVE_LOAD));
+        assert_eq!(passed(b"\x04\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
+        assert!(passed(b"\x00\x05", 1).is_ok());
+    }
+}

@@ -1,0 +1,173 @@
+//! The receiving side of a stream.
+
+use super::frames::{Frames, number};
+use super::quic::{close, lost, of_connection};
+use super::sending::Lane;
+use bytes::Bytes;
+use h3::error::Code;
+use h3::quic::{self, StreamErrorIncoming, StreamId};
+use quinn::{ReadError, VarInt};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// The most that is read of a stream at a time.
+const CHUNK: usize = 64 * 1024;
+/// The longest frame of a client's control stream.
+const LONGEST_CONTROL: u64 = 16 * 1024;
+/// The type of that stream.
+const CONTROL: u64 = 0;
+
+/// The receiving side of a stream, for the `h3` crate.
+pub(super) struct Receiving {
+    stream: quinn::RecvStream,
+    id: StreamId,
+    quic: quinn::Connection,
+    carries: Carries,
+}
+
+enum Carries {
+    /// A request.
+    Request(Frames, Rc<Lane>),
+    /// It has to be seen what: so much of a stream of one direction is here.
+    Unknown(Vec<u8>),
+    /// Frames of the connection.
+    Control(Frames),
+    /// What the crate does not hold.
+    Other,
+}
+
+impl Receiving {
+    pub(super) fn request(
+        (stream, id): (quinn::RecvStream, StreamId),
+        quic: quinn::Connection,
+        lane: Rc<Lane>,
+        longest_head: u64,
+    ) -> Self {
+        Self { stream, id, quic, carries: Carries::Request(Frames::new(longest_head), lane) }
+    }
+
+    pub(super) fn one_way((stream, id): (quinn::RecvStream, StreamId), quic: quinn::Connection) -> Self {
+        Self { stream, id, quic, carries: Carries::Unknown(Vec::new()) }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        let read = ready!(pin!(self.stream.read_chunk(CHUNK, true)).poll(cx));
+        Poll::Ready(read.map(|chunk| chunk.map(|chunk| chunk.bytes)).map_err(unread))
+    }
+
+    /// The next piece that passes of what is here. Of a body there is only one piece at a time, as the crate would hold
+    /// whatever it is given.
+    fn next(&mut self) -> Result<Next, Code> {
+        let frames = match &mut self.carries {
+            Carries::Unknown(_) | Carries::Other => return Ok(Next::Read),
+            Carries::Control(frames) => frames,
+            Carries::Request(_, lane) if lane.held.get() > 0 => return Ok(Next::Wait),
+            Carries::Request(frames, _) => frames,
+        };
+        let before = frames.body();
+        let piece = frames.next()?;
+        if let Carries::Request(frames, lane) = &self.carries {
+            lane.held.set(frames.body() - before);
+            lane.heads.set(frames.heads());
+        }
+        Ok(piece.map_or(Next::Read, Next::Piece))
+    }
+
+    /// Takes what was read; it passes at once where nothing is to be left out of it.
+    fn receive(&mut self, chunk: Bytes) -> Option<Bytes> {
+        match &mut self.carries {
+            Carries::Request(frames, _) | Carries::Control(frames) => {
+                frames.receive(chunk);
+                None
+            }
+            Carries::Unknown(begun) => {
+                begun.extend_from_slice(&chunk);
+                let (kind, rest) = number(begun)?;
+                let head = begun.len() - rest.len();
+                let mut all = Bytes::from(std::mem::take(begun));
+                self.carries = Carries::Other;
+                if kind == CONTROL {
+                    let mut frames = Frames::new(LONGEST_CONTROL);
+                    frames.receive(all.split_off(head));
+                    self.carries = Carries::Control(frames);
+                }
+                Some(all)
+            }
+            Carries::Other => Some(chunk),
+        }
+    }
+
+    /// The client broke a rule.
+    fn refuse(&mut self, code: Code) -> StreamErrorIncoming {
+        match &self.carries {
+            Carries::Request(_, lane) if code == Code::H3_EXCESSIVE_LOAD => {
+                lane.reset(super::quic::number(code));
+                self.stop(code.value());
+            }
+            _ => close(&self.quic, code, b"a frame is too long, or cut off"),
+        }
+        StreamErrorIncoming::StreamTerminated { error_code: code.value() }
+    }
+
+    fn stop(&mut self, code: u64) {
+        // One that has ended already needs no stopping.
+        let _ = self.stream.stop(VarInt::from_u64(code).unwrap_or(VarInt::MAX));
+    }
+
+    fn may_end(&self) -> bool {
+        match &self.carries {
+            Carries::Request(frames, _) | Carries::Control(frames) => frames.may_end(),
+            Carries::Unknown(_) | Carries::Other => true,
+        }
+    }
+}
+
+enum Next {
+    Piece(Bytes),
+    /// More has to come from the client.
+    Read,
+    /// More has to be taken first.
+    Wait,
+}
+
+impl quic::RecvStream for Receiving {
+    type Buf = Bytes;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        loop {
+            match self.next() {
+                Ok(Next::Piece(piece)) => return Poll::Ready(Ok(Some(piece))),
+                Ok(Next::Wait) => return Poll::Pending,
+                Ok(Next::Read) => {}
+                Err(code) => return Poll::Ready(Err(self.refuse(code))),
+            }
+            match ready!(self.poll_chunk(cx))? {
+                Some(chunk) => {
+                    if let Some(piece) = self.receive(chunk) {
+                        return Poll::Ready(Ok(Some(piece)));
+                    }
+                }
+                None if self.may_end() => return Poll::Ready(Ok(None)),
+                None => return Poll::Ready(Err(self.refuse(Code::H3_FRAME_ERROR))),
+            }
+        }
+    }
+
+    fn stop_sending(&mut self, code: u64) {
+        self.stop(code);
+    }
+
+    fn recv_id(&self) -> StreamId {
+        self.id
+    }
+}
+
+fn unread(error: ReadError) -> StreamErrorIncoming {
+    match error {
+        ReadError::Reset(code) => StreamErrorIncoming::StreamTerminated { error_code: code.into_inner() },
+        ReadError::ConnectionLost(error) => of_connection(lost(error)),
+        error => StreamErrorIncoming::Unknown(Box::new(error)),
+    }
+}

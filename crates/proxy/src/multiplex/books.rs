@@ -1,0 +1,81 @@
+//! What the requests of one connection count together.
+
+use crate::exchange::Connection;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What the streams of one connection count.
+pub(crate) struct Books {
+    pub(crate) connection: Rc<Connection>,
+    /// Exchanges under way.
+    live: Cell<u32>,
+    /// How large their heads are together: one byte of a compressed head may stand for thousands.
+    heads: Cell<usize>,
+    /// Requests that the client took back.
+    taken_back: Cell<u32>,
+}
+
+impl Books {
+    pub(crate) fn new(connection: Rc<Connection>) -> Rc<Self> {
+        Rc::new(Self { connection, live: Cell::new(0), heads: Cell::new(0), taken_back: Cell::new(0) })
+    }
+
+    /// How many exchanges are under way.
+    pub(crate) fn live(&self) -> u32 {
+        self.live.get()
+    }
+
+    /// Whether a head of this size is more than the connection may hold, beside those of others.
+    pub(crate) fn is_too_much(&self, head: usize, most: u32) -> bool {
+        self.live.get() > 0 && self.heads.get() + head > most as usize
+    }
+
+    /// Enters an exchange whose head has this size, and returns how many requests came so far.
+    pub(crate) fn enter(self: &Rc<Self>, head: usize) -> (UnderWay, u64) {
+        let requests = self.connection.requests.get() + 1;
+        self.connection.requests.set(requests);
+        self.live.set(self.live.get() + 1);
+        self.heads.set(self.heads.get() + head);
+        (UnderWay { books: self.clone(), head }, requests)
+    }
+
+    /// Counts a request that the client took back.
+    pub(crate) fn take_back(&self) {
+        self.taken_back.set(self.taken_back.get() + 1);
+    }
+
+    /// Whether the client takes back most of what it asks for, which costs it nothing and the upstreams much.
+    pub(crate) fn are_abused(&self, most: u32) -> bool {
+        let taken_back = self.taken_back.get();
+        taken_back > most && u64::from(taken_back) > self.connection.requests.get() / 2
+    }
+}
+
+/// Leaves the books when the exchange ends, however it ends.
+pub(crate) struct UnderWay {
+    pub(crate) books: Rc<Books>,
+    /// How large its head is, while that is held.
+    head: usize,
+}
+
+impl UnderWay {
+    /// The head has another size than was known. Whether that is more than the connection may hold, beside other heads.
+    pub(crate) fn resize(&mut self, head: usize, most: u32) -> bool {
+        let heads = self.books.heads.get() - self.head + head;
+        self.head = head;
+        self.books.heads.set(heads);
+        heads > head && heads > most as usize
+    }
+
+    pub(crate) fn leave_head(&mut self) {
+        let heads = &self.books.heads;
+        heads.set(heads.get() - std::mem::take(&mut self.head));
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.leave_head();
+        self.books.live.set(self.books.live.get() - 1);
+    }
+}

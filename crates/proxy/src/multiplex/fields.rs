@@ -1,0 +1,183 @@
+//! Heads and fields between the form of the crates `h2` and `h3` and the engine's.
+
+use crate::exchange::Exchange;
+use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, Reject, RequestHead, Version};
+
+const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
+
+/// A request as it arrived.
+pub(crate) struct Arrived<'r> {
+    pub(crate) parts: &'r Parts,
+    pub(crate) version: Version,
+    /// What takes the place of `:method` and `:path`, where those do not say it.
+    pub(crate) line: Option<(&'r str, &'r str)>,
+}
+
+impl<'r> Arrived<'r> {
+    /// The method and the target.
+    fn line(&self, authority: &'r str) -> (&'r str, &'r str) {
+        self.line.unwrap_or_else(|| {
+            let path = self.parts.uri.path_and_query().filter(|_| self.parts.method != http::Method::CONNECT);
+            (self.parts.method.as_str(), path.map_or(authority, |path| path.as_str()))
+        })
+    }
+}
+
+/// Fills the head with a request, all but how its body is framed.
+pub(crate) fn read_request(
+    head: &mut RequestHead,
+    arrived: &Arrived<'_>,
+    limits: &Limits,
+) -> Result<(), Reject> {
+    // Also where it is refused, nothing is left of an earlier request.
+    head.clear();
+    (head.version, head.method) = (arrived.version, Method::of(arrived.parts.method.as_str()));
+    (head.framing, head.expect_continue, head.upgrade) = (Framing::None, false, false);
+    let fields = &arrived.parts.headers;
+    if fields.len() > limits.max_fields {
+        return Err(Reject::TooManyFields);
+    }
+    let authority = authority(arrived.parts)?;
+    let (method, target) = arrived.line(authority);
+    head.assemble(arrived.version, (method, target), authority, limits)?;
+    for (name, value) in fields {
+        if name != HOST && name != COOKIE {
+            head.headers.append(name, value.as_bytes().trim_ascii());
+        }
+    }
+    join_cookies(&mut head.headers, fields);
+    Ok(())
+}
+
+/// Takes over how the body is framed, and whether the client waits to be asked for it.
+pub(crate) fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Result<(), Reject> {
+    head.framing = body_framing(fields, is_over)?;
+    head.expect_continue = match fields.get(EXPECT) {
+        None => false,
+        Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
+            return Err(Reject::ExpectUnknown);
+        }
+        Some(_) => head.framing != Framing::None,
+    };
+    Ok(())
+}
+
+/// Where the request goes: `:authority`, else Host. Where both are given they must say the same (RFC 9113, 8.3.1).
+fn authority(parts: &Parts) -> Result<&str, Reject> {
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().map_err(|_| Reject::HostInvalid)).transpose()?;
+    if hosts.next().is_some() {
+        return Err(Reject::HostRepeated);
+    }
+    match (parts.uri.authority(), host) {
+        (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
+            Err(Reject::HostInvalid)
+        }
+        (Some(authority), _) => Ok(authority.as_str()),
+        (None, host) => host.ok_or(Reject::HostMissing),
+    }
+}
+
+/// HTTP/2 and HTTP/3 may cut Cookie into several fields, which HTTP/1.1 must not (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut Headers, fields: &HeaderMap) {
+    let mut crumbs = fields.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    match (crumbs.next(), crumbs.next()) {
+        (None, _) => {}
+        (Some(only), None) => headers.append_known(Known::Cookie, "Cookie", only),
+        (Some(first), Some(second)) => {
+            let all: Vec<&[u8]> = [first, second].into_iter().chain(crumbs).collect();
+            headers.append_known(Known::Cookie, "Cookie", &all.join(&b"; "[..]));
+        }
+    }
+}
+
+/// The length is a promise that whoever reads the body sees kept.
+fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
+    match fields.get(CONTENT_LENGTH) {
+        _ if is_over => Ok(Framing::None),
+        None => Ok(Framing::Chunked),
+        Some(length) => {
+            let digits =
+                length.to_str().ok().filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
+            let length = digits.and_then(|length| length.parse().ok());
+            length.map(Framing::Length).ok_or(Reject::ContentLength)
+        }
+    }
+}
+
+/// Appends a response's fields, and returns how its body is framed.
+pub(crate) fn read_fields(into: &mut Headers, fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
+    for (name, value) in fields {
+        into.append(name, value.as_bytes().trim_ascii());
+    }
+    body_framing(fields, is_over)
+}
+
+/// Trailer fields as the engine has them, as far as they may pass.
+pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
+    Headers::of_trailers(fields.iter().map(|(name, value)| (name.as_ref(), value.as_bytes().trim_ascii())))
+}
+
+/// Fields without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they are.
+pub(crate) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
+    let mut fields = HeaderMap::with_capacity(headers.len() + 1);
+    let mut bytes = 0;
+    for field in headers.iter() {
+        if field.known.is_hop_by_hop() || but.holds(field.known) {
+            continue;
+        }
+        let name = HeaderName::from_bytes(field.name);
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
+        bytes += (field.name.len() + field.value.len()) as u64;
+        fields.append(name, value);
+    }
+    (fields, bytes)
+}
+
+/// How large a head is: its fields as RFC 9113 (6.5.2) counts them, each with 32 bytes more, and where it goes.
+pub(crate) fn size<B>(request: &Request<B>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    authority + target + fields.sum::<usize>()
+}
+
+/// How a response begins.
+pub(crate) struct Start {
+    pub(crate) fields: HeaderMap,
+    /// How many bytes the fields of the exchange are.
+    pub(crate) bytes: u64,
+    /// The promised length of its body.
+    pub(crate) left: Option<u64>,
+    /// It has no body.
+    pub(crate) is_whole: bool,
+}
+
+impl Start {
+    /// The response that stands in the exchange, with a body framed as the upstream framed it.
+    pub(crate) fn of(exchange: &Exchange, framing: Framing, status: u16, is_head: bool) -> Self {
+        let bodiless = is_head || matches!(status, 204 | 304);
+        let length = match framing {
+            // A bodiless response may still tell the length that its body would have.
+            _ if bodiless && status != 204 => exchange.response.headers.get_known(Known::ContentLength),
+            _ => None,
+        };
+        let (mut fields, bytes) = write_fields(&exchange.response.headers, LENGTH);
+        if let Some(length) = length.and_then(|length| length.try_into().ok()) {
+            fields.insert(CONTENT_LENGTH, length);
+        }
+        let left = match framing {
+            Framing::Length(n) if !bodiless => {
+                fields.insert(CONTENT_LENGTH, n.into());
+                Some(n)
+            }
+            _ => None,
+        };
+        let is_whole = bodiless || matches!(framing, Framing::None | Framing::Length(0));
+        Self { fields, bytes, left, is_whole }
+    }
+}

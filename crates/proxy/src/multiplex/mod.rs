@@ -1,0 +1,16 @@
+//! What HTTP/2 and HTTP/3 have in common: requests side by side on one connection, and fields without lines.
+
+mod authority;
+mod books;
+mod fields;
+
+pub(crate) use authority::is_misdirected;
+pub(crate) use books::{Books, UnderWay};
+pub(crate) use fields::{
+    Arrived, Start, framing, read_fields, read_request, read_trailers, size, write_fields,
+};
+
+use std::time::Duration;
+
+/// How long a client may go on sending a request that was answered.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
