@@ -3,13 +3,13 @@ use crate::configuration::{self, Configuration, Source};
 use crate::node::StartError;
 use crate::options::trusted_certificate_files;
 use crate::registry;
-use crate::settings::Settings;
-use std::path::Path;
+use crate::settings::{KeyFile, Settings};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
-use weir_proxy::tls::{ca_certificates, default_certificate};
+use weir_proxy::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
 
 /// The running data plane, and what compiles for it.
@@ -34,17 +34,29 @@ impl registry::DataPlane for DataPlane {
 
 /// The compiler of a node with these settings.
 pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
-    let files = settings.ssl_cert.as_deref().zip(settings.ssl_cert_key.as_ref().map(|key| key.0.as_path()));
+    let shown = files(&settings.ssl_cert, &settings.ssl_cert_key);
+    let default_certificate = default_certificate(shown).map_err(StartError::Tls)?;
+    let client_certificate = match files(&settings.client_ssl_cert, &settings.client_ssl_cert_key) {
+        _ if !settings.client_ssl => None,
+        Some(files) => Some(client_certificate(files).map_err(StartError::Tls)?),
+        None => Some(default_certificate.clone()),
+    };
     let mut trusted_certificates = Vec::new();
     for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
         trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
     }
     Ok(Compiler {
         workers: settings.workers.0,
-        default_certificate: default_certificate(files).map_err(StartError::Tls)?,
+        default_certificate,
+        client_certificate,
         trusted_certificates,
         retained: Arc::new(Retained::default()),
     })
+}
+
+/// The files of a certificate and its key.
+fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
+    cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
 }
 
 fn read_trusted(path: &Path) -> Result<String, StartError> {
@@ -69,7 +81,9 @@ pub(crate) fn compiled(source: &Source) -> Result<(Configuration, Snapshot), Vec
     let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
     let retained = Arc::new(Retained::default());
-    let compiler = Compiler { workers: 1, default_certificate, trusted_certificates, retained };
+    let client_certificate = None;
+    let compiler =
+        Compiler { workers: 1, default_certificate, client_certificate, trusted_certificates, retained };
     match compiler.compile(&configuration.document) {
         Ok(snapshot) => Ok((configuration, snapshot)),
         Err(errors) => Err(configuration.refusals(&source.origin, &errors)),

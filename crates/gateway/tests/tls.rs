@@ -1,16 +1,10 @@
-//! TLS towards clients and upstreams, seen by OpenSSL.
+//! TLS towards clients, seen by OpenSSL.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, Identity, Peer, TlsPeer, TlsUpstream, Upstream, document, handshake, service};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, Stream};
-use std::io::{Read, Write};
+use harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, handshake, service};
+use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -144,100 +138,6 @@ fn cipher_suites_and_tickets_are_those_of_the_settings() {
     let ticket = "TLSsessionticket:";
     assert!(offers(&ours, aes).contains(ticket) && !offers(&theirs, aes).contains(ticket));
     assert!(handshake(theirs.proxy_ssl(), &["-tls1_2", "-reconnect"]).contains("Reused,TLSv1.2"));
-}
-
-#[test]
-fn upstreams_are_verified_as_their_service_says() {
-    let (authority, other, client) =
-        (Identity::new("authority"), Identity::new("other.test"), Identity::new("client"));
-    let server = Identity::signed("inner.test", &authority);
-    let plain = TlsUpstream::start(&server, &[]);
-    let client_file = client.cert().display().to_string();
-    let mutual =
-        TlsUpstream::start(&server, &["-Verify", "1", "-verify_return_error", "-CAfile", &client_file]);
-    let ca = |id: &str, identity: &Identity| format!("- {{id: {id}, cert: {}}}\n", identity.cert_yaml());
-    let (right, wrong, own) = (
-        "00000000-0000-0000-0000-00000000000a",
-        "00000000-0000-0000-0000-00000000000b",
-        "00000000-0000-0000-0000-00000000000c",
-    );
-    let more = format!(
-        "ca_certificates:\n{}{}certificates:\n- {{id: {own}, cert: {}, key: {}}}\n",
-        ca(right, &authority),
-        ca(wrong, &other),
-        client.cert_yaml(),
-        client.key_yaml()
-    );
-    let https = |path: &str, upstream: &TlsUpstream, fields: &str| {
-        service(path, upstream.address, fields, "").replace("http://", "https://")
-    };
-    let verified = |id: &str| format!("tls_verify: true, ca_certificates: [{id}]");
-    let services = [
-        https("/unverified", &plain, ""),
-        https("/off", &plain, "tls_verify: false"),
-        https("/right", &plain, &verified(right)),
-        https("/wrong", &plain, &verified(wrong)),
-        https("/system", &plain, "tls_verify: true"),
-        https("/anonymous", &mutual, ""),
-        https("/known", &mutual, &format!("client_certificate: {own}")),
-        https("/both", &mutual, &format!("client_certificate: {own}, {}", verified(right))),
-    ];
-    let gateway = Gateway::start(&document(&services, &more));
-    for (path, status) in [
-        ("/unverified", 200),
-        ("/off", 200),
-        ("/right", 200),
-        ("/wrong", 502),
-        ("/system", 502),
-        ("/anonymous", 502),
-        ("/known", 200),
-        ("/both", 200),
-    ] {
-        let response = gateway.get(path);
-        assert_eq!(response.status, status, "{path}: {}", response.text());
-        if status == 200 {
-            assert!(response.text().contains("s_server -www"), "{path}: {}", response.text());
-        }
-    }
-}
-
-/// An upstream that ends each session in good order soon after its first response.
-fn closing(identity: &Identity) -> Upstream {
-    let certs = CertificateDer::pem_file_iter(identity.cert()).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(identity.key()).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(certs, key).unwrap();
-    let config = Arc::new(config);
-    Upstream::start(move |peer, _| {
-        let mut socket = peer.socket().try_clone().unwrap();
-        let mut session = ServerConnection::new(config.clone()).unwrap();
-        let mut stream = Stream::new(&mut session, &mut socket);
-        let (mut request, mut bytes) = (Vec::new(), [0; 4096]);
-        while !request.ends_with(b"hello") {
-            let length = stream.read(&mut bytes).unwrap();
-            request.extend_from_slice(&bytes[..length]);
-        }
-        stream.write_all(OK.as_bytes()).unwrap();
-        thread::park_timeout(Duration::from_millis(100));
-        session.send_close_notify();
-        session.complete_io(&mut socket).unwrap();
-    })
-}
-
-/// A connection that was closed in good order while idle carries no other request, not even one that could not be
-/// sent twice.
-#[test]
-fn an_upstream_s_close_notify_is_noticed() {
-    let upstream = closing(&Identity::new("inner.test"));
-    let services = service("/", upstream.address, "", "").replace("http://", "https://");
-    let gateway = Gateway::start(&document(&[services], ""));
-    let mut client = gateway.connect();
-    for round in 0..3 {
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
-        let response = client.response();
-        assert_eq!(response.status, 200, "round {round}: {}", response.text());
-        thread::park_timeout(Duration::from_millis(300));
-    }
-    assert_eq!(upstream.connections(), 3);
 }
 
 #[test]

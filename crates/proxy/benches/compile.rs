@@ -104,6 +104,7 @@ fn main() {
         let compiler = Compiler {
             workers: 2,
             default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            client_certificate: None,
             trusted_certificates: Vec::new(),
             retained: Arc::new(Retained::default()),
         };

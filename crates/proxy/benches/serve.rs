@@ -107,6 +107,7 @@ impl Case {
         let compiler = Compiler {
             workers: 1,
             default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            client_certificate: None,
             trusted_certificates: Vec::new(),
             retained: Arc::new(Retained::default()),
         };

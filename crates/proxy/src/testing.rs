@@ -100,6 +100,7 @@ impl Gateway {
         let compiler = Compiler {
             workers: 1,
             default_certificate: CERTIFICATE.clone(),
+            client_certificate: None,
             trusted_certificates: Vec::new(),
             retained: self.retained.clone(),
         };

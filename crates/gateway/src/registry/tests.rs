@@ -121,6 +121,7 @@ fn plane() -> Arc<Plane> {
     let compiler = Compiler {
         workers: 1,
         default_certificate: default_certificate(None).unwrap(),
+        client_certificate: None,
         trusted_certificates: Vec::new(),
         retained: Arc::new(Retained::default()),
     };

@@ -102,6 +102,8 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),
         ("ssl_cert_key", settings.ssl_cert_key.is_some(), "ssl_cert"),
+        ("client_ssl_cert", settings.client_ssl_cert.is_some(), "client_ssl_cert_key"),
+        ("client_ssl_cert_key", settings.client_ssl_cert_key.is_some(), "client_ssl_cert"),
     ] {
         let other_is_given = given.names().contains(&other);
         if is_given && !other_is_given {

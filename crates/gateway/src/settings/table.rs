@@ -253,6 +253,13 @@ settings! {
     ssl_session_cache_size: CacheSize = "10m";
     /// How long a TLS session can be resumed.
     ssl_session_timeout: Duration = "1d" | "nginx_http_ssl_session_timeout";
+    /// Presents the certificate of `client_ssl_cert` to upstreams that ask for one, where neither the service nor the
+    /// upstream entity has a `client_certificate`.
+    client_ssl: bool = "off";
+    /// With `client_ssl`: the certificate, in PEM; without one, the same as clients are shown by `ssl_cert`.
+    client_ssl_cert: Option<PathBuf> = "";
+    /// The file of `client_ssl_cert`'s private key, in PEM.
+    client_ssl_cert_key: Option<KeyFile> = "";
     /// The authorities that certificates of upstreams are checked against: paths, or `system`.
     lua_ssl_trusted_certificate: Vec<String> = "system";
     /// How long requests in flight may take to finish once the node is asked to stop.

@@ -149,6 +149,7 @@ fn what_does_not_work_yet_names_what_does() {
         ("database", "cassandra", "`postgres`"),
         ("router_flavor", "expressions", "`traditional_compatible`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
+        ("client_ssl_cert", "cert.pem", "`client_ssl_cert_key`"),
         ("ssl_cipher_suite", "custom", "`ssl_ciphers`"),
         ("ssl_ciphers", "AES128-SHA", "`ECDHE-RSA-AES128-GCM-SHA256`"),
     ] {

@@ -2,7 +2,7 @@ module weir/h2spec
 
 go 1.19
 
-require github.com/summerwind/h2spec v2.2.1+incompatible
+require github.com/summerwind/h2spec v0.0.0-20200804131034-70ac22940108
 
 require (
 	github.com/fatih/color v1.15.0 // indirect

@@ -25,7 +25,7 @@ pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
-pub use programs::{Haproxy, NginxOnSocket, curl};
+pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, curl};
 pub use upstream::{Upstream, nobody};
 
 use std::time::{Duration, Instant};

@@ -19,20 +19,25 @@ pub struct Identity {
 impl Identity {
     /// An authority, whose own certificate can be used by a server too.
     pub fn new(name: &str) -> Identity {
-        Identity::make(name, None, None)
+        Identity::make(name, None, true, None)
+    }
+
+    /// An authority that another one vouches for.
+    pub fn intermediate(name: &str, authority: &Identity) -> Identity {
+        Identity::make(name, Some(authority), true, None)
     }
 
     /// One for a name and 127.0.0.1, signed by an authority.
     pub fn signed(name: &str, authority: &Identity) -> Identity {
-        Identity::make(name, Some(authority), None)
+        Identity::make(name, Some(authority), false, None)
     }
 
     /// The same, with an extension more, as OpenSSL's configuration has it.
     pub fn signed_with(name: &str, authority: &Identity, extension: &str) -> Identity {
-        Identity::make(name, Some(authority), Some(extension))
+        Identity::make(name, Some(authority), false, Some(extension))
     }
 
-    fn make(name: &str, authority: Option<&Identity>, extension: Option<&str>) -> Identity {
+    fn make(name: &str, authority: Option<&Identity>, is_ca: bool, extension: Option<&str>) -> Identity {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("config");
         std::fs::write(&config, "[req]\ndistinguished_name=dn\n[dn]\n").unwrap();
@@ -40,7 +45,7 @@ impl Identity {
             openssl(&["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
         command.args(["-days", "30", "-subj", &format!("/CN={name}"), "-addext"]);
         command.arg(format!("subjectAltName=DNS:{name},IP:127.0.0.1"));
-        command.args(["-addext", &format!("basicConstraints=critical,CA:{}", authority.is_none())]);
+        command.args(["-addext", &format!("basicConstraints=critical,CA:{is_ca}")]);
         if let Some(extension) = extension {
             command.args(["-addext", extension]);
         }

@@ -1,6 +1,8 @@
 //! Clients and servers that are not ours.
-use super::eventually;
+use super::{Identity, eventually};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
@@ -54,37 +56,80 @@ impl Drop for Haproxy {
     }
 }
 
-/// A running nginx that answers on a Unix socket; killed when dropped.
-pub struct NginxOnSocket {
-    /// The socket.
-    pub path: std::path::PathBuf,
+/// A running nginx; killed when dropped.
+struct Nginx {
     child: Child,
     _folder: TempDir,
+}
+
+impl Nginx {
+    /// Starts with the body of a `server`, in this folder.
+    fn start(folder: TempDir, server: &str) -> Nginx {
+        let config = folder.path().join("nginx.conf");
+        let log = "error_log stderr; pid nginx.pid; daemon off; master_process off; events {}";
+        let paths =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path t;"));
+        let http = format!("access_log off; {} server {{ {server} }}", paths.join(" "));
+        std::fs::write(&config, format!("{log}\nhttp {{ {http} }}\n")).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(folder.path()).arg("-c").arg(&config);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nginx runs");
+        Nginx { child, _folder: folder }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running nginx that answers on a Unix socket.
+pub struct NginxOnSocket {
+    /// The socket.
+    pub path: PathBuf,
+    _nginx: Nginx,
 }
 
 impl NginxOnSocket {
     /// Starts with the body of a `location`.
     pub fn start(location: &str) -> NginxOnSocket {
         let folder = tempfile::tempdir().unwrap();
-        let (path, config) = (folder.path().join("upstream.sock"), folder.path().join("nginx.conf"));
-        let socket = path.display();
-        let log = "error_log stderr; pid nginx.pid; daemon off; master_process off; events {}";
-        let paths =
-            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path t;"));
-        let server = format!("server {{ listen unix:{socket}; location / {{ {location} }} }}");
-        let text = format!("{log}\nhttp {{ access_log off; {} {server} }}\n", paths.join(" "));
-        std::fs::write(&config, text).unwrap();
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(folder.path()).arg("-c").arg(&config);
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nginx runs");
-        eventually("nginx listens", || std::os::unix::net::UnixStream::connect(&path).is_ok());
-        NginxOnSocket { path, child, _folder: folder }
+        let path = folder.path().join("upstream.sock");
+        let server = format!("listen unix:{}; location / {{ {location} }}", path.display());
+        let nginx = Nginx::start(folder, &server);
+        eventually("nginx listens", || UnixStream::connect(&path).is_ok());
+        NginxOnSocket { path, _nginx: nginx }
     }
 }
 
-impl Drop for NginxOnSocket {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// A running nginx that speaks TLS and answers with what it has seen of each request and its connection.
+pub struct NginxOverTls {
+    /// Where it listens.
+    pub address: SocketAddr,
+    _nginx: Nginx,
+}
+
+impl NginxOverTls {
+    /// Starts with a certificate, its issuers behind it, and more directives of the `server`. `reports` is the body of
+    /// its answers, which may have nginx's variables. A connection carries one request.
+    pub fn start(identity: &Identity, issuers: &[&Identity], more: &str, reports: &str) -> NginxOverTls {
+        let folder = tempfile::tempdir().unwrap();
+        let chain = folder.path().join("chain.pem");
+        let certificates = std::iter::once(&identity).chain(issuers);
+        let texts = certificates.map(|identity| std::fs::read_to_string(identity.cert()).unwrap());
+        std::fs::write(&chain, texts.collect::<String>()).unwrap();
+        // Free now; the listener is closed before nginx takes its place.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).unwrap();
+        let (chain, key) = (chain.display(), identity.key());
+        let server = format!(
+            "listen {address} ssl; ssl_certificate {chain}; ssl_certificate_key {}; keepalive_timeout 0; {more} \
+             location / {{ return 200 \"{reports}\"; }}",
+            key.display()
+        );
+        let nginx = Nginx::start(folder, &server);
+        eventually("nginx listens", || TcpStream::connect(address).is_ok());
+        NginxOverTls { address, _nginx: nginx }
     }
 }

@@ -25,11 +25,6 @@ const UPSTREAMS: &[Row<Upstream>] = &[
         set: |u| matches!(u.healthchecks.active.r#type, ProbeType::Grpc | ProbeType::Grpcs),
         instead: "targets are probed as by tcp",
     },
-    Row {
-        field: "client_certificate",
-        set: |u| u.client_certificate.is_some(),
-        instead: "none is presented",
-    },
     Row { field: "use_srv_name", set: |u| u.use_srv_name, instead: "the Host header is the target's" },
 ];
 

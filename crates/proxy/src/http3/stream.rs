@@ -140,6 +140,10 @@ fn at_once(future: impl Future<Output = Result<(), StreamError>>) -> Result<(), 
 }
 
 impl Client for Http3 {
+    fn is_head(&self) -> bool {
+        self.is_head
+    }
+
     fn framing(&self) -> Framing {
         self.framing
     }

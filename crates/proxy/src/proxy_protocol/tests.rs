@@ -81,6 +81,32 @@ fn any_address() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip.to_canonical(), port))
 }
 
+/// What fuzzing starts from.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/proxy_protocol")).unwrap();
+    folder.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+}
+
+/// Bytes of the corpus with some of them changed, cut short, and with others behind.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    let rest = prop::collection::vec(any::<u8>(), 0..200);
+    (prop::sample::select(corpus()), changes, any::<prop::sample::Index>(), any::<bool>(), rest).prop_map(
+        |(mut bytes, changes, end, is_cut, rest)| {
+            for (index, byte) in changes {
+                let at = index.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if is_cut {
+                bytes.truncate(end.index(bytes.len() + 1));
+            }
+            bytes.extend(rest);
+            bytes
+        },
+    )
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_back(source in any_address(), destination in any_address()) {
@@ -99,16 +125,18 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_read_alike_whole_and_in_pieces(
-        start in prop::sample::select(vec![&b""[..], b"PROXY TCP4 1.2.3.4 5.6.7.8 ", SIGNATURE, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"]),
-        rest in prop::collection::vec(any::<u8>(), 0..200),
-    ) {
-        let bytes = [start, &rest].concat();
+    fn any_bytes_read_alike_whole_and_in_pieces(bytes in mutated()) {
         let whole = parse(&bytes);
         let first = (0..=bytes.len()).map(|end| parse(&bytes[..end])).find(|it| *it != Ok(None));
         prop_assert_eq!(first.unwrap_or(Ok(None)), whole);
-        if let Ok(Some(header)) = whole {
-            prop_assert!(header.length <= bytes.len() && header.length <= LONGEST);
+        let Ok(Some(header)) = whole else { return Ok(()) };
+        prop_assert!(header.length <= bytes.len() && header.length <= LONGEST);
+        for form in [Form::V1, Form::V2] {
+            let Some(addresses) = header.addresses else { continue };
+            let mut written = Vec::new();
+            write(&mut written, form, &addresses);
+            let read = parse(&written).unwrap().unwrap();
+            prop_assert_eq!((read.length, read.addresses.is_some()), (written.len(), true));
         }
     }
 }

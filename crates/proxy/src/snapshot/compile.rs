@@ -5,7 +5,6 @@ use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
-use super::watched::watched;
 use super::{CompiledRoute, CompiledService, EntityJson, Snapshot};
 use crate::chain::Instance;
 use crate::plugin::{Build, Shared};
@@ -42,6 +41,8 @@ pub struct Compiler {
     pub workers: usize,
     /// Served where no certificate fits the client's server name.
     pub default_certificate: Arc<CertifiedKey>,
+    /// Presented to upstreams that ask for a certificate, where no entity names one for them.
+    pub client_certificate: Option<Arc<CertifiedKey>>,
     /// What upstreams are verified against where a service names no certificates of its own.
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
     /// State that outlives snapshots.
@@ -102,7 +103,7 @@ impl<'d> Compilation<'d> {
         let asking = routes.iter().filter(|route| route.https && route.chain.wants_client_certificate);
         let asked = Arc::new(Asked::by(asking.map(|route| &*route.entity)));
         let streams = Arc::new(self.streams(last, &services, &plugins));
-        let watched = watched(self.compiler, self.document);
+        let watched = self.watched(&identities.certificates);
         let (users, router) = (self.users.clone(), router?);
         Some(Parts { identities, services, users, plugins, routes, router, streams, asked, watched })
     }

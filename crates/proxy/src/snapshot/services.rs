@@ -3,7 +3,7 @@
 use super::compile::{Compilation, named, text};
 use super::last::{Identities, same};
 use super::{CompiledService, Destination, EntityJson};
-use crate::tls::{self, Certificates, Verify};
+use crate::tls::{self, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
 use crate::upstream::health::Watches;
@@ -41,7 +41,7 @@ impl Compilation<'_> {
         balanced: Option<&Balanced>,
         certificates: &Certificates,
     ) -> Option<CompiledService> {
-        let tls = self.service_tls(service, certificates)?;
+        let tls = self.service_tls(service, balanced, certificates)?;
         let destination = match balanced {
             Some(balanced) => Destination::Upstream(self.balancer(service, balanced, tls)),
             None => {
@@ -94,6 +94,7 @@ impl Compilation<'_> {
     fn service_tls(
         &self,
         service: &entity::Service,
+        balanced: Option<&Balanced>,
         certificates: &Certificates,
     ) -> Option<Option<ServiceTls>> {
         if !matches!(service.protocol, Protocol::Https | Protocol::Grpcs | Protocol::Tls) {
@@ -103,8 +104,11 @@ impl Compilation<'_> {
             Some(true) => self.verification(service),
             _ => None,
         };
-        let identity = service.client_certificate.and_then(|id| certificates.get(id));
-        let profile = self.tls_profile(service);
+        // As Kong has it: the service's own, then that of the upstream it is balanced over, then that of the settings.
+        let of_upstream = balanced.and_then(|balanced| balanced.upstream.client_certificate);
+        let presented = service.client_certificate.or(of_upstream);
+        let identity = self.identity(presented, certificates);
+        let profile = self.tls_profile(service, presented);
         let configs = self.compiler.retained.get::<ClientConfigs>();
         let make = || Ok(Speaks::of(service).offered_by(tls::client_config(verify, identity)?));
         match configs.get(&profile, make) {
@@ -113,6 +117,18 @@ impl Compilation<'_> {
                 self.fail(named("service", &service.name, service.id), error);
                 None
             }
+        }
+    }
+
+    /// What is presented where a certificate is named, or none.
+    pub(super) fn identity(
+        &self,
+        named: Option<Uuid>,
+        certificates: &Certificates,
+    ) -> Option<Arc<CertifiedKey>> {
+        match named {
+            Some(id) => certificates.get(id),
+            None => self.compiler.client_certificate.clone(),
         }
     }
 
@@ -139,11 +155,11 @@ impl Compilation<'_> {
     }
 
     /// Equal for services whose connections may be shared; changes with the certificates behind the ids.
-    fn tls_profile(&self, service: &entity::Service) -> String {
+    fn tls_profile(&self, service: &entity::Service, client_certificate: Option<Uuid>) -> String {
         let mut hasher = SipHasher13::new();
         (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
         Speaks::of(service).hash(&mut hasher);
-        if let Some(id) = service.client_certificate {
+        if let Some(id) = client_certificate {
             let own = self.document.certificates.iter().find(|c| c.id == id);
             own.map(|c| (&c.cert, &c.key, &c.cert_alt, &c.key_alt)).hash(&mut hasher);
         }

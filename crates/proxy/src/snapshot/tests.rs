@@ -16,7 +16,13 @@ fn compiler() -> Compiler {
     static CERTIFICATE: LazyLock<Arc<crate::tls::CertifiedKey>> =
         LazyLock::new(|| default_certificate(None).unwrap());
     let (default_certificate, retained) = (CERTIFICATE.clone(), Arc::default());
-    Compiler { workers: 1, default_certificate, trusted_certificates: Vec::new(), retained }
+    Compiler {
+        workers: 1,
+        default_certificate,
+        client_certificate: None,
+        trusted_certificates: Vec::new(),
+        retained,
+    }
 }
 
 /// The instances of the global plugins.

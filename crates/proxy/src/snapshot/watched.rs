@@ -1,35 +1,49 @@
 //! The upstreams whose targets' health is watched.
 
-use super::compile::Compiler;
+use super::compile::Compilation;
+use crate::tls::Certificates;
 use crate::upstream::health::{Watched, are_used};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_model::Uuid;
 use weir_model::entity::Target;
-use weir_model::{Document, Uuid};
 
 /// Those of last time: what has not changed is kept.
 #[derive(Default)]
 struct LastWatched(Mutex<HashMap<Uuid, Arc<Watched>>>);
 
-/// The upstreams of the document that use health checks.
-pub(super) fn watched(compiler: &Compiler, document: &Document) -> Vec<Arc<Watched>> {
-    let last = compiler.retained.get::<LastWatched>();
-    let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut targets: HashMap<Uuid, Vec<Arc<Target>>> = HashMap::new();
-    let upstreams = document.upstreams.iter().filter(|upstream| are_used(upstream));
-    upstreams.for_each(|upstream| drop(targets.insert(upstream.id, Vec::new())));
-    if !targets.is_empty() {
-        for target in &document.targets {
-            targets.entry(target.upstream).and_modify(|of| of.push(target.clone()));
-        }
+impl Compilation<'_> {
+    /// The upstreams of the document that use health checks.
+    pub(super) fn watched(&self, certificates: &Certificates) -> Vec<Arc<Watched>> {
+        let retained = &*self.compiler.retained;
+        let last = retained.get::<LastWatched>();
+        let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.targets_to_watch();
+        let watched = self.document.upstreams.iter().filter_map(|upstream| {
+            let targets = targets.remove(&upstream.id)?;
+            let identity = self.identity(upstream.client_certificate, certificates);
+            let same =
+                last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets, &identity)).cloned();
+            let fresh = || {
+                let roots = &self.compiler.trusted_certificates;
+                Arc::new(Watched::new(upstream, targets, retained, (roots, identity)))
+            };
+            Some(same.unwrap_or_else(fresh))
+        });
+        let watched: Vec<Arc<Watched>> = watched.collect();
+        *last = watched.iter().map(|watched| (watched.upstream.id, watched.clone())).collect();
+        watched
     }
-    let watched = document.upstreams.iter().filter_map(|upstream| {
-        let targets = targets.remove(&upstream.id)?;
-        let same = last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets)).cloned();
-        let from = (&*compiler.retained, &*compiler.trusted_certificates);
-        Some(same.unwrap_or_else(|| Arc::new(Watched::new(upstream, targets, from))))
-    });
-    let watched: Vec<Arc<Watched>> = watched.collect();
-    *last = watched.iter().map(|watched| (watched.upstream.id, watched.clone())).collect();
-    watched
+
+    /// The targets of those upstreams.
+    fn targets_to_watch(&self) -> HashMap<Uuid, Vec<Arc<Target>>> {
+        let upstreams = self.document.upstreams.iter().filter(|upstream| are_used(upstream));
+        let mut targets: HashMap<_, Vec<_>> = upstreams.map(|upstream| (upstream.id, Vec::new())).collect();
+        if !targets.is_empty() {
+            for target in &self.document.targets {
+                targets.entry(target.upstream).and_modify(|of| of.push(target.clone()));
+            }
+        }
+        targets
+    }
 }

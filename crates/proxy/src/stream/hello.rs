@@ -52,20 +52,104 @@ pub(super) async fn server_name(socket: &mut Socket) -> Result<Option<String>, N
 
 /// The name, if there is one; nothing while the hello is not complete. Who does not speak TLS is told so.
 async fn read(bytes: &[u8], socket: &mut Socket) -> Result<Option<Option<String>>, NoHello> {
+    let refused = match parse(bytes) {
+        Ok(read) => return Ok(read),
+        Err(refused) => refused,
+    };
+    let _ = socket.write_all(&refused.alert).await;
+    Err(NoHello::NotTls(refused.error))
+}
+
+/// Why bytes are no hello, and what their sender is told.
+#[derive(Debug)]
+struct Refused {
+    error: rustls::Error,
+    alert: Vec<u8>,
+}
+
+fn parse(bytes: &[u8]) -> Result<Option<Option<String>>, Refused> {
     let mut acceptor = Acceptor::default();
     let mut unread = bytes;
     while !unread.is_empty() {
-        acceptor.read_tls(&mut unread).map_err(NoHello::Io)?;
+        let taken = acceptor.read_tls(&mut unread);
+        taken.map_err(|error| Refused {
+            error: rustls::Error::General(error.to_string()),
+            alert: Vec::new(),
+        })?;
     }
     match acceptor.accept() {
         Ok(Some(accepted)) => Ok(Some(accepted.client_hello().server_name().map(str::to_ascii_lowercase))),
         Ok(None) => Ok(None),
-        Err((error, mut alert)) => {
-            let mut record = Vec::new();
-            if alert.write(&mut record).is_ok() {
-                let _ = socket.write_all(&record).await;
+        Err((error, mut written)) => {
+            let mut alert = Vec::new();
+            // Writing to memory does not fail.
+            let _ = written.write(&mut alert);
+            Err(Refused { error, alert })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::client_config;
+    use proptest::prelude::*;
+    use rustls::ClientConnection;
+
+    /// What a client sends first.
+    fn hello(name: &str) -> Vec<u8> {
+        let config = client_config(None, None).unwrap();
+        let mut client = ClientConnection::new(config, name.to_owned().try_into().unwrap()).unwrap();
+        let mut sent = Vec::new();
+        client.write_tls(&mut sent).unwrap();
+        sent
+    }
+
+    #[test]
+    fn a_name_is_read_once_the_hello_is_whole() {
+        for (name, expected) in [("WWW.Shop.test", Some("www.shop.test")), ("127.0.0.1", None)] {
+            let sent = hello(name);
+            for end in 0..sent.len() {
+                assert_eq!(parse(&sent[..end]).unwrap(), None, "{end} of {}", sent.len());
             }
-            Err(NoHello::NotTls(error))
+            assert_eq!(parse(&sent).unwrap(), Some(expected.map(str::to_owned)));
+        }
+    }
+
+    #[test]
+    fn who_speaks_something_else_is_told_so() {
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"SSH-2.0-x\r\n", &[0x16, 3, 1, 0, 4, 2, 0, 0, 0]] {
+            let refused = parse(bytes).unwrap_err();
+            assert_eq!(refused.alert.first(), Some(&21), "{:?} of {}", refused, bytes.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_it_however_they_are_cut(
+            name in "[a-z]{1,20}\\.test",
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            end in any::<prop::sample::Index>(),
+            rest in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let whole = hello(&name);
+            prop_assert_eq!(parse(&whole).unwrap(), Some(Some(name)));
+            let mut bytes = whole;
+            for (index, byte) in changes {
+                let at = index.index(bytes.len());
+                bytes[at] = byte;
+            }
+            let cut = end.index(bytes.len());
+            let (part, all) = (parse(&bytes[..cut]), parse(&bytes));
+            // What is refused stays refused, and a name that was read stays the same.
+            match part {
+                Ok(None) => {}
+                Ok(Some(name)) => prop_assert_eq!(all.unwrap(), Some(name)),
+                Err(_) => prop_assert!(all.is_err()),
+            }
+            bytes.truncate(cut);
+            bytes.extend(rest);
+            let _ = parse(&bytes);
         }
     }
 }

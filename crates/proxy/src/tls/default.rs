@@ -1,4 +1,4 @@
-//! The certificate for clients that name no known server.
+//! The certificates of the settings: for clients that name no known server, and for upstreams that ask for one.
 
 use super::{CertifiedKey, Problem, Subject, TlsError, pem, provider};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -9,10 +9,20 @@ use std::sync::Arc;
 /// The certificate and key of the given PEM files, or a fresh self-signed one for `localhost`.
 pub fn default_certificate(files: Option<(&Path, &Path)>) -> Result<Arc<CertifiedKey>, TlsError> {
     let made = match files {
-        Some((cert, key)) => read(cert).and_then(|cert| pem::certified_key(&cert, &read(key)?)),
+        Some(files) => read_pair(files),
         None => self_signed(),
     };
     made.map(Arc::new).map_err(|problem| TlsError { subject: Subject::DefaultCertificate, problem })
+}
+
+/// The certificate and key of the given PEM files, to present to upstreams.
+pub fn client_certificate(files: (&Path, &Path)) -> Result<Arc<CertifiedKey>, TlsError> {
+    let read = read_pair(files).map(Arc::new);
+    read.map_err(|problem| TlsError { subject: Subject::ClientCertificate, problem })
+}
+
+fn read_pair((cert, key): (&Path, &Path)) -> Result<CertifiedKey, Problem> {
+    pem::certified_key(&read(cert)?, &read(key)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {

@@ -27,6 +27,8 @@ pub enum Subject {
     Sni(String),
     /// The files named by `ssl_cert` and `ssl_cert_key`.
     DefaultCertificate,
+    /// The files named by `client_ssl_cert` and `client_ssl_cert_key`.
+    ClientCertificate,
     /// A CA certificate entity, or a bundle of CA certificates.
     CaCertificate(Option<Uuid>),
     /// The listeners' TLS settings.
@@ -75,6 +77,7 @@ impl fmt::Display for Subject {
             Self::Certificate { id, alt: true } => write!(f, "certificate {id}, cert_alt and key_alt"),
             Self::Sni(name) => write!(f, "sni {name}"),
             Self::DefaultCertificate => f.write_str("ssl_cert and ssl_cert_key"),
+            Self::ClientCertificate => f.write_str("client_ssl_cert and client_ssl_cert_key"),
             Self::CaCertificate(Some(id)) => write!(f, "ca_certificate {id}"),
             Self::CaCertificate(None) => f.write_str("CA certificates"),
             Self::Settings => f.write_str("TLS settings"),

@@ -27,7 +27,7 @@ pub use certificates::Certificates;
 pub use ciphers::{Cipher, CipherSuites};
 pub use client::{Verify, client_config};
 pub use control::server_config;
-pub use default::default_certificate;
+pub use default::{client_certificate, default_certificate};
 pub use error::{Problem, Subject, TlsError};
 pub use pem::{ca_certificates, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};

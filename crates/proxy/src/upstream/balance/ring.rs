@@ -39,7 +39,7 @@ impl Rings {
 /// Where each hash leads.
 pub(super) struct Ring {
     /// The target of each slot.
-    slots: Box<[u16]>,
+    slots: Box<[u32]>,
     targets: Box<[Seed]>,
 }
 
@@ -54,7 +54,7 @@ impl Ring {
     fn new(targets: Box<[Seed]>, slots: u32) -> Ring {
         let mut ring = Ring { slots: Box::default(), targets };
         ring.slots =
-            (0..u64::from(slots)).filter_map(|slot| Some(ring.best(slot, |_| true)? as u16)).collect();
+            (0..u64::from(slots)).filter_map(|slot| Some(ring.best(slot, |_| true)? as u32)).collect();
         ring
     }
 
@@ -62,7 +62,7 @@ impl Ring {
     pub(super) fn find(&self, hash: u64, is_open: impl Fn(usize) -> bool) -> Option<usize> {
         // Without a weight there is no slot.
         let slot = hash.checked_rem(self.slots.len() as u64)?;
-        let first = usize::from(self.slots[slot as usize]);
+        let first = self.slots[slot as usize] as usize;
         if is_open(first) { Some(first) } else { self.best(slot, is_open) }
     }
 
@@ -114,6 +114,19 @@ mod tests {
         })
     }
 
+    #[test]
+    fn slots_lead_to_any_of_many_targets() {
+        let targets: Vec<_> = (0..70_000).map(|i| (format!("target-{i}:80"), 1)).collect();
+        let seed = |(name, weight): &(String, u16)| Seed { hash: hash(name.as_bytes()), weight: *weight };
+        let ring = Ring::new(targets.iter().map(seed).collect(), 40);
+        let found: Vec<_> = (0..40).map(|slot| ring.find(slot, |_| true)).collect();
+        assert!(
+            found.iter().flatten().any(|index| *index > usize::from(u16::MAX)),
+            "one of 40 is among the last"
+        );
+        assert!((0..40).all(|slot| found[slot as usize] == ring.best(slot, |_| true)));
+    }
+
     proptest! {
         #[test]
         fn a_target_that_leaves_moves_its_own_share_alone(targets in targets(), gone in any::<prop::sample::Index>()) {
@@ -138,7 +151,7 @@ mod tests {
             let total: f64 = targets.iter().map(|(_, weight)| f64::from(*weight)).sum();
             let ring = ring(&targets);
             for (index, (_, weight)) in targets.iter().enumerate() {
-                let share = ring.slots.iter().filter(|slot| usize::from(**slot) == index).count() as f64 / 1_000.0;
+                let share = ring.slots.iter().filter(|slot| **slot as usize == index).count() as f64 / 1_000.0;
                 let expected = if total > 0.0 { f64::from(*weight) / total } else { 0.0 };
                 prop_assert!((share - expected).abs() < 0.1, "{} rather than {}", share, expected);
                 prop_assert!(*weight > 0 || share == 0.0);

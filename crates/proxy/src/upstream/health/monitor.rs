@@ -6,6 +6,7 @@ use super::probe::Probe;
 use super::under_way::UnderWay;
 use super::vitals::{Watch, Watches};
 use crate::retained::Retained;
+use crate::tls::CertifiedKey;
 use crate::worker::Node;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ pub(crate) struct Watched {
     pub(crate) upstream: Arc<Upstream>,
     entities: Vec<Arc<Target>>,
     targets: Vec<Followed>,
+    identity: Option<Arc<CertifiedKey>>,
     probe: Probe,
 }
 
@@ -42,11 +44,13 @@ struct Followed {
 }
 
 impl Watched {
-    /// An upstream that uses health checks, and its targets.
+    /// An upstream that uses health checks, and its targets; what their certificates are checked against, and the
+    /// certificate that probes present.
     pub(crate) fn new(
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
-        (retained, roots): (&Retained, &[CertificateDer<'static>]),
+        retained: &Retained,
+        (roots, identity): (&[CertificateDer<'static>], Option<Arc<CertifiedKey>>),
     ) -> Watched {
         let watches = Watches::new(upstream, retained);
         let followed = targets.iter().filter(|target| target.weight > 0).filter_map(|target| {
@@ -54,14 +58,20 @@ impl Watched {
             let host = host.trim_start_matches('[').trim_end_matches(']').into();
             Some(Followed { watch: watches.of(&target.target)?, host, port: port.parse().ok()? })
         });
-        let probe = Probe::new(upstream, roots);
+        let probe = Probe::new(upstream, roots, identity.clone());
         let followed = followed.collect();
-        Watched { upstream: upstream.clone(), entities: targets, targets: followed, probe }
+        Watched { upstream: upstream.clone(), entities: targets, targets: followed, identity, probe }
     }
 
-    /// Whether it is of these entities.
-    pub(crate) fn is_of(&self, upstream: &Upstream, targets: &[Arc<Target>]) -> bool {
-        *self.upstream == *upstream && self.entities == targets
+    /// Whether it is of these entities, and presents this certificate.
+    pub(crate) fn is_of(
+        &self,
+        upstream: &Upstream,
+        targets: &[Arc<Target>],
+        identity: &Option<Arc<CertifiedKey>>,
+    ) -> bool {
+        let presented = [&self.identity, identity].map(|identity| identity.as_ref().map(Arc::as_ptr));
+        presented[0] == presented[1] && *self.upstream == *upstream && self.entities == targets
     }
 
     /// The positions of the targets that are names.
@@ -234,7 +244,7 @@ mod tests {
         for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
             let active = json!({ "healthy": { "interval": interval } });
             let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
-            let watched = Watched::new(&upstream, Vec::new(), (&Retained::default(), &[]));
+            let watched = Watched::new(&upstream, Vec::new(), &Retained::default(), (&[], None));
             let round = Round::new(true);
             assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
         }

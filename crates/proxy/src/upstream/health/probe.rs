@@ -1,7 +1,7 @@
 //! One look at an address: whether it takes a connection, speaks TLS, and what it answers.
 
 use super::checks::Outcome;
-use crate::tls::{self, TlsError, Verify};
+use crate::tls::{self, CertifiedKey, TlsError, Verify};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::io;
@@ -39,12 +39,16 @@ struct Request {
 
 impl Probe {
     /// Never fails, so that no upstream can keep a configuration from being put in force.
-    pub(super) fn new(upstream: &Upstream, roots: &[CertificateDer<'static>]) -> Probe {
+    pub(super) fn new(
+        upstream: &Upstream,
+        roots: &[CertificateDer<'static>],
+        identity: Option<Arc<CertifiedKey>>,
+    ) -> Probe {
         let active = &upstream.healthchecks.active;
         let is_used = active.healthy.interval > 0.0 || active.unhealthy.interval > 0.0;
         let tls = (is_used && active.r#type == ProbeType::Https).then(|| {
             let verify = active.https_verify_certificate;
-            tls::client_config(verify.then(|| Verify { roots: roots.to_vec(), depth: None }), None)
+            tls::client_config(verify.then(|| Verify { roots: roots.to_vec(), depth: None }), identity)
         });
         if let Some(Err(error)) = &tls {
             tracing::warn!(
@@ -58,7 +62,7 @@ impl Probe {
         Probe {
             timeout: if timeout.is_zero() { LONGEST } else { timeout },
             tls,
-            sni: active.https_sni.clone(),
+            sni: active.https_sni.clone().or_else(|| upstream.host_header.clone()),
             request: asks.then(|| Request::new(upstream)),
         }
     }
