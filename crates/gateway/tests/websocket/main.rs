@@ -143,12 +143,12 @@ fn a_tunnel_does_not_keep_the_configuration_that_it_began_with() {
     let mut turn = |number| {
         sockets.push(connect(&gateway, "/chat"));
         assert!(gateway.reload(&of(number)).status.success());
+        sockets.iter_mut().for_each(|socket| says(socket, "still here"));
         resident(&gateway)
     };
     let first = (1..4).map(&mut turn).max().unwrap();
     let last = (4..12).map(&mut turn).max().unwrap();
     assert!(last - first < 18 * 1024, "{first} KiB, then {last} KiB");
-    sockets.iter_mut().for_each(|socket| says(socket, "still here"));
 }
 
 #[test]
