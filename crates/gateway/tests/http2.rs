@@ -441,11 +441,19 @@ fn the_access_log_and_the_metrics_name_the_version() {
     eventually("the line is written", || {
         std::fs::read_to_string(log.path()).unwrap().contains("\"GET /x HTTP/2.0\" 200")
     });
+    let twice = Request::get("http://a.test/").header("host", "a.test").header("host", "a.test");
+    block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        assert_eq!(ask(&requests, twice.body(()).unwrap()).await.unwrap().status(), 400);
+    });
+    eventually("the line of what is refused is written", || {
+        std::fs::read_to_string(log.path()).unwrap().contains(" HTTP/2.0\" 400")
+    });
     assert_eq!(gateway.get("/").status, 200);
     let metrics = gateway.status("/metrics");
-    let counted = |version| {
-        let end = format!("version=\"{version}\"}} 1");
+    let counted = |version, times| {
+        let end = format!("version=\"{version}\"}} {times}");
         metrics.text().lines().any(|line| line.starts_with("weir_requests_total") && line.ends_with(&end))
     };
-    assert!(counted(1) && counted(2), "{}", metrics.text());
+    assert!(counted(1, 1) && counted(2, 2), "{}", metrics.text());
 }

@@ -32,6 +32,8 @@ fn large_bodies_pass_both_ways_without_being_held() {
     assert_eq!(client.get("/").bytes(), LARGE as u64);
     let before = resident(&gateway);
     let length = json!({"body": LARGE, "add": [["content-length", LARGE.to_string()]]});
+    let crumbs = client.ask("crumbs", ("POST", "/"), &json!({"body": 10_000, "piece": 1})).response("crumbs");
+    assert_eq!(crumbs.field("x-size"), Some("10000"));
     for more in [json!({"body": LARGE}), length] {
         let said = client.ask("up", ("POST", "/"), &more).response("up");
         assert_eq!(said.field("x-size"), Some(&*LARGE.to_string()), "{said:?}");

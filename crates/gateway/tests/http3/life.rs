@@ -18,7 +18,7 @@ fn a_drain_lets_requests_end() {
             peer.send(OK);
         }
     });
-    let mut gateway = gateway(&one_route(upstream.address)).start();
+    let mut gateway = gateway(&one_route(upstream.address)).set("drain_timeout", "100s").start();
     let mut idle = Client::connect(gateway.proxy_quic());
     let mut client = Client::connect(gateway.proxy_quic());
     client.ask("a", ("GET", "/"), &json!({}));
@@ -116,7 +116,7 @@ fn an_idle_connection_is_closed_and_one_with_requests_is_not() {
         }
     });
     let settings =
-        [("keepalive_timeout", "1s"), ("client_header_timeout", "2s"), ("http3_idle_timeout", "2s")];
+        [("keepalive_timeout", "1s"), ("client_header_timeout", "5s"), ("http3_idle_timeout", "4s")];
     let builder = gateway(&one_route(upstream.address));
     let gateway = settings.iter().fold(builder, |builder, (key, value)| builder.set(key, value)).start();
     let mut busy = Client::connect(gateway.proxy_quic());

@@ -150,6 +150,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// What passes of a stream that comes in pieces of this size, and whether it may end there.
     fn passed(stream: &[u8], size: usize) -> Result<(Vec<u8>, bool), Code> {
@@ -186,5 +187,16 @@ mod tests {
         assert_eq!(passed(b"\x01\x05", 1), Err(Code::H3_EXCESSIVE_LOAD));
         assert_eq!(passed(b"\x04\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
         assert!(passed(b"\x00\x05", 1).is_ok());
+    }
+
+    proptest! {
+        /// Small numbers, so that there are frames of every kind.
+        #[test]
+        fn what_passes_does_not_depend_on_how_it_is_cut(
+            stream in proptest::collection::vec(prop_oneof![3 => 0_u8..8, 1 => any::<u8>()], 0..200),
+            size in 1_usize..50,
+        ) {
+            prop_assert_eq!(passed(&stream, size), passed(&stream, 1));
+        }
     }
 }

@@ -150,6 +150,8 @@ impl Served {
 
     /// Ready when the client was silent for too long, or has had its last response.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // The crate tells of requests alone, and not of streams that never were one.
+        self.books.wait(cx);
         let idle = self.books.live() == 0;
         if idle && !self.idle {
             let notice = (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1);

@@ -1,8 +1,9 @@
 //! What the requests of one connection count together.
 
 use crate::exchange::Connection;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 /// What the streams of one connection count.
 pub(crate) struct Books {
@@ -13,11 +14,19 @@ pub(crate) struct Books {
     heads: Cell<usize>,
     /// Requests that the client took back.
     taken_back: Cell<u32>,
+    /// Who wants to know when an exchange ends.
+    waiting: RefCell<Option<Waker>>,
 }
 
 impl Books {
     pub(crate) fn new(connection: Rc<Connection>) -> Rc<Self> {
-        Rc::new(Self { connection, live: Cell::new(0), heads: Cell::new(0), taken_back: Cell::new(0) })
+        Rc::new(Self {
+            connection,
+            live: Cell::new(0),
+            heads: Cell::new(0),
+            taken_back: Cell::new(0),
+            waiting: RefCell::default(),
+        })
     }
 
     /// How many exchanges are under way.
@@ -37,6 +46,11 @@ impl Books {
         self.live.set(self.live.get() + 1);
         self.heads.set(self.heads.get() + head);
         (UnderWay { books: self.clone(), head }, requests)
+    }
+
+    /// Wakes the task when the next exchange ends.
+    pub(crate) fn wait(&self, cx: &Context<'_>) {
+        self.waiting.borrow_mut().get_or_insert_with(|| cx.waker().clone());
     }
 
     /// Counts a request that the client took back.
@@ -77,5 +91,8 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.leave_head();
         self.books.live.set(self.books.live.get() - 1);
+        if let Some(waiting) = self.books.waiting.take() {
+            waiting.wake();
+        }
     }
 }
