@@ -207,7 +207,7 @@ fn those_who_wait_for_a_target_that_turns_out_unhealthy_do_not_all_connect_to_it
 #[test]
 fn of_a_burst_no_more_is_asked_than_the_upstream_takes() {
     let upstream = Upstream::start(|mut peer, _| {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::park_timeout(Duration::from_millis(200));
         greet(&mut peer, &[0, 3, 0, 0, 0, 1]);
         let mut busy = None;
         while let Some((kind, _, stream)) = Frames::skip(peer.reader()) {
