@@ -68,15 +68,18 @@ async fn taken_up(requests: &h2::client::SendRequest<Bytes>) {
 
 #[test]
 fn what_was_on_its_way_to_those_who_left_is_no_fault_of_the_upstream() {
-    const LEAVING: usize = 80;
+    const LEAVING: usize = 99;
     let upstream = Upstream::start(|mut peer, _| {
         greet(&mut peer, b"");
         let asked = streams(&mut peer, HEADERS, LEAVING + 1);
         peer.send(asked[1..].iter().flat_map(|stream| begun(*stream)).collect::<Vec<u8>>());
         let left = streams(&mut peer, RST_STREAM, LEAVING);
-        for _ in 0..50 {
+        for _ in 0..60 {
             let late = left.iter().flat_map(|stream| Frames::frame(DATA, 0, *stream, b"late"));
             peer.send(late.collect::<Vec<u8>>());
+            // One by one, as they would come from afar.
+            peer.send(Frames::frame(PING, 0, 0, &[0; 8]));
+            streams(&mut peer, PING, 1);
         }
         peer.send(no_content(asked[0]));
         let _ = peer.rest();
@@ -200,10 +203,11 @@ fn those_who_wait_for_a_target_that_turns_out_unhealthy_do_not_all_connect_to_it
     assert_eq!(upstream.connections(), 1);
 }
 
-/// An upstream that takes one request at a time, and says so as soon as it is connected to.
+/// An upstream that takes one request at a time, and is slow to say so.
 #[test]
 fn of_a_burst_no_more_is_asked_than_the_upstream_takes() {
     let upstream = Upstream::start(|mut peer, _| {
+        std::thread::park_timeout(Duration::from_millis(200));
         greet(&mut peer, &[0, 3, 0, 0, 0, 1]);
         let mut busy = None;
         while let Some((kind, _, stream)) = Frames::skip(peer.reader()) {

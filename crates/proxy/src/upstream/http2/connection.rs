@@ -49,27 +49,31 @@ struct State {
     closed: Cell<bool>,
 }
 
+fn builder(options: &SharedConnections) -> client::Builder {
+    let mut builder = client::Builder::new();
+    builder
+        .enable_push(false)
+        .max_header_list_size(HEADERS)
+        .initial_window_size(WINDOW)
+        // Wide enough for all: no slow client stops the others.
+        .initial_connection_window_size(
+            WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
+        )
+        .initial_max_send_streams(0)
+        .max_send_buffer_size(WINDOW as usize)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(Some(FAULTS))
+        .data_frame_budget(PIECES);
+    builder
+}
+
 impl Connection {
     /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
     /// time: those of a burst beyond that number it would have to refuse.
     pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, Failure> {
         let address = io.peer();
-        let (requests, mut connection) = client::Builder::new()
-            .enable_push(false)
-            .max_header_list_size(HEADERS)
-            .initial_window_size(WINDOW)
-            // Wide enough for all: no slow client stops the others.
-            .initial_connection_window_size(
-                WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
-            )
-            .initial_max_send_streams(0)
-            .max_send_buffer_size(WINDOW as usize)
-            .max_concurrent_reset_streams(RESET_STREAMS)
-            .max_local_error_reset_streams(Some(FAULTS))
-            .data_frame_budget(PIECES)
-            .handshake(Transport::from(io))
-            .await
-            .map_err(|error| Failure::Connect(broken(error)))?;
+        let handshake = builder(options).handshake(Transport::from(io)).await;
+        let (requests, mut connection) = handshake.map_err(|error| Failure::Connect(broken(error)))?;
         poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
             Poll::Ready(ended) => Poll::Ready(Err(Failure::Connect(ended.err().map_or_else(gone, broken)))),
             Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),

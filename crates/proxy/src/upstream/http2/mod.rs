@@ -96,20 +96,18 @@ impl Http2Pool {
                 continue;
             }
             let _opening = Opening::begin(&shelf);
-            let io = connect::open(worker, endpoint, server_name.as_deref(), trying).await?;
-            let failed = |_: &Failure| endpoint.met(trying.get(), Outcome::TcpFailure);
-            if chose_http2(endpoint, &io).inspect_err(failed)? {
-                let begun = Connection::begin(io, &worker.options.upstream_http2).await;
-                let connection = begun.inspect_err(failed)?;
-                trying.set(None);
-                self.chose_http1.borrow_mut().remove(&endpoint.id);
-                shelf.connections.borrow_mut().push(connection.clone());
-                // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
-                let place = Place::take(connection, shelf.clone());
-                return Ok(Opened::Http2(Box::new(Http2Stream::new(place))));
-            }
-            self.chose_http1.borrow_mut().insert(endpoint.id);
-            return Ok(Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name))));
+            return Ok(match begin(worker, endpoint, server_name.as_deref(), trying).await? {
+                Begun::Http1(io) => {
+                    self.chose_http1.borrow_mut().insert(endpoint.id);
+                    Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
+                }
+                Begun::Http2(connection) => {
+                    self.chose_http1.borrow_mut().remove(&endpoint.id);
+                    shelf.connections.borrow_mut().push(connection.clone());
+                    // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
+                    Opened::Http2(Box::new(Http2Stream::new(Place::take(connection, shelf.clone()))))
+                }
+            });
         }
     }
 
@@ -138,6 +136,29 @@ impl Http2Pool {
             !shelves.is_empty()
         });
     }
+}
+
+/// A new connection.
+enum Begun {
+    Http1(Io),
+    Http2(Rc<Connection>),
+}
+
+/// Connects, and begins to speak HTTP/2 unless the endpoint chooses HTTP/1.1.
+async fn begin(
+    worker: &Worker,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+    trying: &Trying,
+) -> Result<Begun, Failure> {
+    let io = connect::open(worker, endpoint, server_name, trying).await?;
+    let failed = |_: &Failure| endpoint.met(trying.get(), Outcome::TcpFailure);
+    if !chose_http2(endpoint, &io).inspect_err(failed)? {
+        return Ok(Begun::Http1(io));
+    }
+    let connection = Connection::begin(io, &worker.options.upstream_http2).await.inspect_err(failed)?;
+    trying.set(None);
+    Ok(Begun::Http2(connection))
 }
 
 /// Whether the endpoint speaks HTTP/2 on this byte stream, or HTTP/1.1 where it may.
