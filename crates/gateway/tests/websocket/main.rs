@@ -133,7 +133,9 @@ fn a_reload_leaves_open_tunnels_even_of_a_route_that_goes() {
 fn a_tunnel_does_not_keep_the_configuration_that_it_began_with() {
     let upstream = echo();
     let of = |turn: usize| {
-        let chat = service("/chat", upstream.address, "", "");
+        // Tunnels are idle for as long as reloads take.
+        let patient = "read_timeout: 600000, write_timeout: 600000";
+        let chat = service("/chat", upstream.address, patient, "");
         let others =
             (0..3000).map(|n| service(&format!("/turn-{turn}/number-{n}"), upstream.address, "", ""));
         document(&others.chain([chat]).collect::<Vec<_>>(), "")
