@@ -69,8 +69,8 @@ fn nanoseconds<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (spent() - before, done)
 }
 
-fn quickest(mut round: impl FnMut(usize) -> f64) -> f64 {
-    (1..=ROUNDS).map(|number| round(number)).fold(f64::INFINITY, f64::min)
+fn quickest(round: impl FnMut(usize) -> f64) -> f64 {
+    (1..=ROUNDS).map(round).fold(f64::INFINITY, f64::min)
 }
 
 /// Nanoseconds to find the certificate of one of these names.
