@@ -286,3 +286,22 @@ fn what_cannot_vouch_is_refused_when_it_is_configured() {
     let (_, said) = Gateway::builder(&document(&services, &cast.beside(&[]))).fail();
     assert!(said.contains(unknown), "{said}");
 }
+
+#[test]
+fn why_a_certificate_is_refused_is_logged() {
+    let (cast, upstream) = (Cast::new(), Upstream::echoing());
+    let services = [service("/one", upstream.address, "", &format!("hosts: [a.test], {}", asks(ONE, "")))];
+    let gateway = Gateway::start(&document(&services, &cast.beside(&["a.test"])));
+    let old = Identity::version_1("ann.test", &cast.one);
+    for (client, subject, reason) in [
+        (&old, "CN=ann.test", "issue an X.509 version 3 certificate"),
+        (&cast.bob, "CN=bob.test", "UnknownIssuer"),
+    ] {
+        let (status, body) = curl(&gateway, "a.test/one", Some(client), &[]);
+        assert!(status == 401 && body.contains("TLS certificate failed verification"), "{body}");
+        let log = gateway.log();
+        let is_told = |line: &str| line.contains(subject) && line.contains(reason);
+        assert!(log.lines().any(is_told), "no {reason} of {subject} in {log}");
+    }
+    assert_eq!(curl(&gateway, "a.test/one", Some(&cast.ann), &[]).0, 200);
+}

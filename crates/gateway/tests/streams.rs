@@ -318,8 +318,13 @@ fn a_drain_waits_for_sessions() {
 fn the_proxy_protocol_comes_in_and_goes_out() {
     let section = "mode http\n  http-request return status 200 content-type text/plain lf-string \"%[src]:%[src_port] %[dst]\"";
     let haproxy = Haproxy::listening("accept-proxy", section);
-    for version in ["v1", "v2"] {
-        let service = format!("{}\n  proxy_protocol: {version}", to(haproxy.address));
+    for field in [
+        "proxy_protocol: v1",
+        "proxy_protocol: v2",
+        "tags: [weir-proxy-protocol-v1]",
+        "tags: [weir-proxy-protocol-v2]",
+    ] {
+        let service = format!("{}\n  {field}", to(haproxy.address));
         let gateway = gateway(&any("tcp", &service), "127.0.0.1:0 proxy_protocol, 127.0.0.1:0")
             .set("trusted_ips", "127.0.0.1")
             .start();

@@ -232,14 +232,18 @@ fn a_certificate_of_the_settings_that_cannot_be_used_stops_the_start() {
 }
 
 #[test]
-fn probes_present_the_certificate_of_the_upstream() {
+fn probes_ask_for_the_host_of_the_upstream_and_present_its_certificate() {
     let known = Identity::new("probe");
-    let asks = format!("ssl_verify_client on; ssl_client_certificate {};", known.cert().display());
+    let asks = format!(
+        "ssl_verify_client on; ssl_client_certificate {}; if ($ssl_server_name != inner.test) {{ return 500; }}",
+        known.cert().display()
+    );
     let upstream = NginxOverTls::start(&Identity::new("x.test"), &[], &asks, "ok");
     let checks = "{active: {type: https, https_verify_certificate: false, healthy: {interval: 0.1, successes: 1}, \
-                  unhealthy: {interval: 0.1, http_statuses: [400], http_failures: 1}}}";
+                  unhealthy: {interval: 0.1, http_statuses: [400, 500], http_failures: 1}}}";
     let of = |certificate: &str| {
-        let target = format!("{certificate} targets: [{{target: \"{}\"}}]", upstream.address);
+        let target =
+            format!("{certificate} host_header: inner.test, targets: [{{target: \"{}\"}}]", upstream.address);
         let upstreams = format!("upstreams:\n- {{name: some, healthchecks: {checks}, {target}}}\n");
         document(&[https("/", "some", "", "")], &format!("{upstreams}{}", certificates(&[(ONE, &known)])))
     };

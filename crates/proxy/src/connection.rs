@@ -16,6 +16,7 @@ use crate::worker::Worker;
 use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -37,7 +38,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let trusted = worker.options.trusts(&accepted);
     let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
     let (io, tls, http2) = if listener.tls {
-        match Box::pin(secured(&worker, socket, listener.http2)).await {
+        match Box::pin(secured(&worker, socket, listener.http2, peer)).await {
             Some((io, tls, http2)) => (io, Some(tls), http2),
             None => return,
         }
@@ -65,7 +66,7 @@ const HANDSHAKE: u8 = 22;
 
 /// Ends the client's TLS: the session, what was agreed on, and whether that is HTTP/2. None where there is nothing to
 /// serve.
-async fn secured(worker: &Worker, socket: Socket, http2: bool) -> Option<(Io, Tls, bool)> {
+async fn secured(worker: &Worker, socket: Socket, http2: bool, peer: SocketAddr) -> Option<(Io, Tls, bool)> {
     let timeout = worker.options.client_header_timeout;
     match tokio::time::timeout(timeout, accept(worker, socket, http2)).await {
         Ok(Ok(Spoken::Tls(stream, asked))) => {
@@ -77,7 +78,14 @@ async fn secured(worker: &Worker, socket: Socket, http2: bool) -> Option<(Io, Tl
             refuse(socket, timeout).await;
             None
         }
-        _ => None,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, "the TLS handshake failed: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "the TLS handshake took too long");
+            None
+        }
     }
 }
 

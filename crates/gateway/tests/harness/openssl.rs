@@ -58,6 +58,21 @@ impl Identity {
         Identity { folder }
     }
 
+    /// One of the kind that `openssl x509 -req` makes without extensions.
+    pub fn version_1(name: &str, authority: &Identity) -> Identity {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name| folder.path().join(name);
+        let mut request =
+            openssl(&["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        request.args(["-subj", &format!("/CN={name}")]).arg("-keyout").arg(file("key.pem"));
+        assert!(request.arg("-out").arg(file("request.pem")).status().expect("openssl runs").success());
+        let mut signing = openssl(&["x509", "-req", "-days", "30", "-set_serial", "1"]);
+        signing.arg("-in").arg(file("request.pem")).arg("-CA").arg(authority.cert());
+        signing.arg("-CAkey").arg(authority.key()).arg("-out").arg(file("cert.pem"));
+        assert!(signing.status().expect("openssl runs").success());
+        Identity { folder }
+    }
+
     /// The certificate's file.
     pub fn cert(&self) -> PathBuf {
         self.folder.path().join("cert.pem")

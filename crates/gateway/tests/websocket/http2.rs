@@ -1,12 +1,13 @@
 //! WebSocket over HTTP/2 (RFC 8441).
 use crate::harness::http2::{ask, block_on, connect, get, read, start};
-use crate::harness::{Gateway, Upstream, document, service};
-use crate::{CONSUMERS, KEY, echo};
+use crate::harness::{Gateway, Haproxy, Identity, Upstream, document, service};
+use crate::{CONSUMERS, KEY, echo, request, says};
 use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{Reason, RecvStream, SendStream};
 use http::Request;
+use std::io::Write;
 
 const BOTH: &str = "127.0.0.1:0 http2, 127.0.0.1:0 ssl http2";
 
@@ -117,4 +118,42 @@ fn a_client_that_takes_its_stream_back_ends_the_upstream_s_connection() {
         let ended = tokio::task::spawn_blocking(move || has_ended.recv_timeout(crate::harness::PATIENCE));
         assert!(ended.await.unwrap().is_ok());
     });
+}
+
+/// HAProxy in front of the upstream chooses HTTP/2 where it is offered.
+#[test]
+fn what_may_choose_http2_is_asked_for_a_tunnel_over_http1() {
+    let (upstream, identity) = (echo(), Identity::new("up.test"));
+    let mut pem = tempfile::NamedTempFile::new().unwrap();
+    for file in [identity.cert(), identity.key()] {
+        pem.write_all(&std::fs::read(file).unwrap()).unwrap();
+    }
+    let haproxy = Haproxy::listening(
+        &format!("ssl crt {} alpn h2,http/1.1", pem.path().display()),
+        &format!(
+            "mode http\n  http-request return status 200 content-type text/plain lf-string %[ssl_fc_alpn] if {{ path /version }}\n  \
+             http-response set-header x-chosen %[ssl_fc_alpn]\n  server s {}",
+            upstream.address
+        ),
+    );
+    let services =
+        service("/", haproxy.address, "tags: [weir-upstream-http2]", "").replace("http://", "https://");
+    let gateway = Gateway::builder(&document(&[services], "")).set("proxy_listen", BOTH).start();
+    assert_eq!(gateway.get("/version").text(), "h2");
+    let socket = gateway.connect().into_socket();
+    let (mut socket, response) = tungstenite::client(request("/chat"), socket).unwrap();
+    assert_eq!(response.headers()["x-chosen"], "http/1.1");
+    says(&mut socket, "hello");
+    block_on(async {
+        let (requests, _connection) = connect(gateway.proxy()).await;
+        let (response, mut up) = open(&requests, "/chat", "websocket").await;
+        let response = response.await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["x-chosen"]),
+            (200, &"http/1.1".parse().unwrap())
+        );
+        up.send_data(frame(1, b"hello"), false).unwrap();
+        assert!(receive(&mut response.into_body(), 7).await.ends_with(b"hello"));
+    });
+    assert_eq!(gateway.get("/version").text(), "h2", "tunnels do not spoil the choice");
 }

@@ -143,6 +143,7 @@ fn a_tunnel_does_not_keep_the_configuration_that_it_began_with() {
     let mut turn = |number| {
         sockets.push(connect(&gateway, "/chat"));
         assert!(gateway.reload(&of(number)).status.success());
+        // None is to be idle for as long as all reloads take.
         sockets.iter_mut().for_each(|socket| says(socket, "still here"));
         resident(&gateway)
     };

@@ -45,6 +45,13 @@ pub(super) struct Identities {
     pub(super) of: (Vec<Arc<entity::Certificate>>, Vec<Arc<entity::Sni>>),
 }
 
+impl Identities {
+    /// Whether what upstreams are shown is the same, whatever names clients may ask for.
+    pub(super) fn have_the_certificates_of(&self, other: &Identities) -> bool {
+        same(&self.of.0, &other.of.0)
+    }
+}
+
 /// Plugins, and what they were compiled from beside users.
 pub(super) struct Plugins {
     pub(super) scopes: Scopes,

@@ -230,12 +230,13 @@ impl Services {
             && same(&self.upstreams, &document.upstreams)
             && same(&self.targets, &document.targets)
             && same(&self.authorities, &document.ca_certificates)
-            && Arc::ptr_eq(&self.identities, identities)
+            && self.identities.have_the_certificates_of(identities)
     }
 
     /// Whether what secures their connections is the same.
     fn trust_as(&self, other: &Services) -> bool {
-        same(&self.authorities, &other.authorities) && Arc::ptr_eq(&self.identities, &other.identities)
+        same(&self.authorities, &other.authorities)
+            && self.identities.have_the_certificates_of(&other.identities)
     }
 
     /// The compiled service, if neither it nor what it is balanced over has changed.

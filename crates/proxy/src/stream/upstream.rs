@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use weir_model::entity::{Protocol, ProxyProtocol};
+use weir_model::entity::{Protocol, ProxyProtocol, Service};
 
 /// The connection to a target, and the target's being busy with it, where that is measured.
 pub(super) type Opened = (Io, Option<Lease>);
@@ -97,8 +97,8 @@ async fn open(
 ) -> Result<Io, Failure> {
     let service = route.service.as_deref().ok_or(Failure::NoService)?;
     let mut socket = open_socket(worker, endpoint, trying).await?;
-    if let Some(version) = service.entity.proxy_protocol {
-        announce(&mut socket, version, session).await.map_err(Failure::Connect)?;
+    if let Some(form) = announced(&service.entity) {
+        announce(&mut socket, form, session).await.map_err(Failure::Connect)?;
     }
     // What passes through encrypted is not encrypted again.
     match &endpoint.tls {
@@ -112,12 +112,22 @@ async fn open(
     }
 }
 
-/// Tells the upstream who the client is.
-async fn announce(socket: &mut Socket, version: ProxyProtocol, session: &Session) -> std::io::Result<()> {
-    let form = match version {
-        ProxyProtocol::V1 => Form::V1,
-        ProxyProtocol::V2 => Form::V2,
+/// How a service is told who the client is: by its field, or by a tag, which Kong's tools know how to carry.
+fn announced(service: &Service) -> Option<Form> {
+    let tagged = |tag: &String| match tag.as_str() {
+        "weir-proxy-protocol-v1" => Some(Form::V1),
+        "weir-proxy-protocol-v2" => Some(Form::V2),
+        _ => None,
     };
+    match service.proxy_protocol {
+        Some(ProxyProtocol::V1) => Some(Form::V1),
+        Some(ProxyProtocol::V2) => Some(Form::V2),
+        None => service.tags.iter().flatten().find_map(tagged),
+    }
+}
+
+/// Tells the upstream who the client is.
+async fn announce(socket: &mut Socket, form: Form, session: &Session) -> std::io::Result<()> {
     let mut header = Vec::new();
     let addresses = Addresses { source: session.client, destination: session.local };
     proxy_protocol::write(&mut header, form, &addresses);

@@ -4,10 +4,8 @@ use super::{CertifiedKey, Problem, Subject, TlsError, pem};
 use arc_swap::ArcSwap;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use rustls::{SignatureAlgorithm, SignatureScheme};
-use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 use weir_model::entity::Certificate;
@@ -24,15 +22,12 @@ pub struct Certificates {
     prefixes: HashMap<Box<str>, Arc<Pair>>,
     any: Option<Arc<Pair>>,
     default: Arc<CertifiedKey>,
-    by_id: HashMap<Uuid, Arc<Pair>>,
-    /// Keys the fingerprints, so that nobody can make two texts with the same one.
-    seed: [u8; 16],
+    /// With the entities, to know unchanged ones by.
+    by_id: HashMap<Uuid, (Arc<Certificate>, Arc<Pair>)>,
 }
 
 /// A certificate entity: one key, or two of different types. The cheaper to sign with comes first.
 pub(super) struct Pair {
-    /// Of the PEM texts, to know an unchanged entity by.
-    fingerprint: u128,
     first: Slot,
     second: Option<Slot>,
 }
@@ -81,13 +76,13 @@ impl Certificates {
     /// As [`build`](Self::build), with the same default certificate, but parses only what has changed since: checking
     /// an RSA key takes about a millisecond.
     pub fn rebuild(&self, document: &Document) -> Result<Self, Vec<TlsError>> {
-        let mut built = Self { seed: self.seed, ..Self::only(self.default.clone()) };
+        let mut built = self.none();
         let mut errors = Vec::new();
         let mut refused = HashSet::new();
         for certificate in &document.certificates {
             match self.pair_of(certificate) {
                 Ok(pair) => {
-                    built.by_id.insert(certificate.id, pair);
+                    built.by_id.insert(certificate.id, (certificate.clone(), pair));
                 }
                 Err(error) => {
                     refused.insert(certificate.id);
@@ -96,7 +91,7 @@ impl Certificates {
             }
         }
         for sni in &document.snis {
-            match built.by_id.get(&sni.certificate).cloned() {
+            match built.by_id.get(&sni.certificate).map(|(_, pair)| pair.clone()) {
                 Some(pair) => built.index(&sni.name, pair),
                 None if refused.contains(&sni.certificate) => {}
                 None => errors.push(TlsError {
@@ -108,11 +103,10 @@ impl Certificates {
         if errors.is_empty() { Ok(built) } else { Err(errors) }
     }
 
-    fn pair_of(&self, certificate: &Certificate) -> Result<Arc<Pair>, TlsError> {
-        let fingerprint = fingerprint(certificate, &self.seed);
+    fn pair_of(&self, certificate: &Arc<Certificate>) -> Result<Arc<Pair>, TlsError> {
         match self.by_id.get(&certificate.id) {
-            Some(known) if known.fingerprint == fingerprint => Ok(known.clone()),
-            _ => Pair::parse(certificate, fingerprint).map(Arc::new),
+            Some((known, pair)) if is_unchanged(known, certificate) => Ok(pair.clone()),
+            _ => Pair::parse(certificate).map(Arc::new),
         }
     }
 
@@ -125,7 +119,6 @@ impl Certificates {
             any: None,
             default,
             by_id: HashMap::new(),
-            seed: Uuid::new_v4().into_bytes(),
         }
     }
 
@@ -157,12 +150,12 @@ impl Certificates {
 
     /// A certificate entity's own key pair (`cert` and `key`, or the cheaper of two), for use towards upstreams.
     pub fn get(&self, id: Uuid) -> Option<Arc<CertifiedKey>> {
-        self.by_id.get(&id).map(|pair| pair.first.key())
+        self.by_id.get(&id).map(|(_, pair)| pair.first.key())
     }
 
     /// The keys of every certificate entity.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &Arc<Pair>> {
-        self.by_id.values()
+        self.by_id.values().map(|(_, pair)| pair)
     }
 
     /// Whether two names are served by certificates of their own, and not by the same one.
@@ -183,11 +176,12 @@ impl Certificates {
     }
 }
 
-fn fingerprint(certificate: &Certificate, seed: &[u8; 16]) -> u128 {
-    let mut hasher = SipHasher13::new_with_key(seed);
-    let Certificate { cert, key, cert_alt, key_alt, .. } = certificate;
-    (cert, key, cert_alt, key_alt).hash(&mut hasher);
-    hasher.finish128().as_u128()
+/// Documents share what has not changed; one that was read anew has the same texts.
+fn is_unchanged(known: &Arc<Certificate>, certificate: &Arc<Certificate>) -> bool {
+    fn texts(of: &Certificate) -> [Option<&String>; 4] {
+        [Some(&of.cert), Some(&of.key), of.cert_alt.as_ref(), of.key_alt.as_ref()]
+    }
+    Arc::ptr_eq(known, certificate) || texts(known) == texts(certificate)
 }
 
 fn lowercase(name: &str) -> Cow<'_, str> {
@@ -199,14 +193,14 @@ fn lowercase(name: &str) -> Cow<'_, str> {
 }
 
 impl Pair {
-    fn parse(certificate: &Certificate, fingerprint: u128) -> Result<Self, TlsError> {
+    fn parse(certificate: &Certificate) -> Result<Self, TlsError> {
         let fail = |alt| {
             move |problem| TlsError { subject: Subject::Certificate { id: certificate.id, alt }, problem }
         };
         let key = pem::certified_key(certificate.cert.as_bytes(), certificate.key.as_bytes())
             .map_err(fail(false))?;
         let alt = match (&certificate.cert_alt, &certificate.key_alt) {
-            (None, None) => return Ok(Self { fingerprint, first: Slot::new(key), second: None }),
+            (None, None) => return Ok(Self { first: Slot::new(key), second: None }),
             (Some(cert), Some(key)) => {
                 pem::certified_key(cert.as_bytes(), key.as_bytes()).map_err(fail(true))?
             }
@@ -217,7 +211,7 @@ impl Pair {
         }
         let (first, second) =
             if key.key.algorithm() == SignatureAlgorithm::RSA { (alt, key) } else { (key, alt) };
-        Ok(Self { fingerprint, first: Slot::new(first), second: Some(Slot::new(second)) })
+        Ok(Self { first: Slot::new(first), second: Some(Slot::new(second)) })
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{X509Name, X509Version};
 
 /// How long a connection relies on what a check said: certificates expire while connections are open.
 const RELIED_ON: Duration = Duration::from_secs(60);
@@ -33,9 +33,9 @@ impl ClientAuthorities {
         Ok(Self(verifier.map_err(|error| Problem::Refused(error.to_string()))?))
     }
 
-    fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> bool {
-        let [own, intermediates @ ..] = chain else { return false };
-        self.0.verify_client_cert(own, intermediates, UnixTime::now()).is_ok()
+    fn vouch_for(&self, chain: &[CertificateDer<'_>]) -> Result<(), rustls::Error> {
+        let [own, intermediates @ ..] = chain else { return Err(rustls::Error::NoCertificatesPresented) };
+        self.0.verify_client_cert(own, intermediates, UnixTime::now()).map(drop)
     }
 }
 
@@ -76,9 +76,20 @@ impl ClientCertificate {
         if let Some(known) = verdicts.iter().find(|verdict| Arc::ptr_eq(&verdict.by, authorities)) {
             return known.good;
         }
-        let good = authorities.vouch_for(&self.chain);
+        let vouched = authorities.vouch_for(&self.chain);
+        if let Err(error) = &vouched {
+            let advice = if self.is_old() { ": issue an X.509 version 3 certificate" } else { "" };
+            tracing::warn!(subject = self.subject, "a client's certificate is refused: {error}{advice}");
+        }
+        let good = vouched.is_ok();
         verdicts.push(Verdict { by: authorities.clone(), at: Instant::now(), good });
         good
+    }
+
+    /// Whether it is of a version without extensions, which say what a certificate is for: nobody vouches for such.
+    fn is_old(&self) -> bool {
+        let own = x509_parser::parse_x509_certificate(self.der());
+        own.is_ok_and(|(_, own)| own.version() != X509Version::V3)
     }
 
     /// The subject's distinguished name, as RFC 2253 writes it.
