@@ -1,19 +1,30 @@
 //! Heads and fields between the `h2` crate's form and the engine's.
 
 use super::body::Incoming;
+use super::names::{self, Name};
 use crate::buffer;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
 use h2::RecvStream;
 use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Reject, RequestHead, Version};
 use weir_model::Uuid;
+
+/// The values of so many fields share memory, as one allocation is cheaper than many. Larger ones do not, since one that
+/// stays in a connection's table keeps the others.
+const SHARED: usize = 4;
+const SHARED_BYTES: usize = 2 * 1024;
+
+/// Fields that a request gets on its way, and about how many bytes they are.
+const FORWARDED: usize = 12;
+const FORWARDED_BYTES: usize = 512;
 
 /// Fills the head with a request, whose body is over already or follows.
 pub(super) fn read_request(
@@ -136,16 +147,18 @@ pub(crate) fn read_response(
 
 /// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.
 pub(crate) fn write_request_fields(exchange: &Exchange, ask: &Ask<'_>) -> HeaderMap {
-    let (mut fields, _) = write_fields(&exchange.request.headers, REWRITTEN);
-    let mut lines = Vec::new();
+    let mut lines = Vec::with_capacity(FORWARDED_BYTES);
     write_forwarded(&mut lines, exchange, ask);
-    for line in lines.split(|byte| *byte == b'\n') {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&line[..colon]), value) {
-            fields.append(name, value);
+    let mut fields = Fields::new(&exchange.request.headers, FORWARDED, lines.len());
+    fields.take(&exchange.request.headers, REWRITTEN);
+    let mut rest = &lines[..];
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        if let Some(colon) = memchr::memchr(b':', &rest[..end]) {
+            fields.append(&rest[..colon], rest[colon + 1..end].trim_ascii());
         }
+        rest = &rest[end + 1..];
     }
+    let mut fields = fields.map;
     if let Framing::Length(length) = ask.framing {
         fields.insert(CONTENT_LENGTH, length.into());
     }
@@ -158,16 +171,53 @@ pub(crate) fn write_request_fields(exchange: &Exchange, ask: &Ask<'_>) -> Header
 /// Fields for the `h2` crate, without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they
 /// are.
 pub(super) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
-    let mut fields = HeaderMap::with_capacity(headers.len() + 1);
-    let mut bytes = 0;
-    for field in headers.iter() {
-        if field.known.is_hop_by_hop() || but.holds(field.known) {
-            continue;
-        }
-        let name = HeaderName::from_bytes(field.name);
-        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
-        bytes += (field.name.len() + field.value.len()) as u64;
-        fields.append(name, value);
+    let mut fields = Fields::new(headers, 1, 0);
+    fields.take(headers, but);
+    (fields.map, fields.bytes)
+}
+
+/// Fields on their way into the `h2` crate's form.
+struct Fields {
+    map: HeaderMap,
+    /// How many bytes they are.
+    bytes: u64,
+    /// Room for values that share it.
+    values: BytesMut,
+}
+
+impl Fields {
+    /// Room for these fields and so many more, whose values have so many bytes.
+    fn new(headers: &Headers, more: usize, bytes: usize) -> Self {
+        let fields = headers.len() + more;
+        let bytes = bytes + headers.iter().map(|field| field.value.len()).sum::<usize>();
+        let share = fields >= SHARED && bytes <= SHARED_BYTES;
+        let values = BytesMut::with_capacity(if share { bytes } else { 0 });
+        Self { map: HeaderMap::with_capacity(fields), bytes: 0, values }
     }
-    (fields, bytes)
+
+    fn take(&mut self, headers: &Headers, but: KnownSet) {
+        let is_left_out = |known: Known| known.is_hop_by_hop() || but.holds(known);
+        for field in headers.iter().filter(|field| !is_left_out(field.known)) {
+            self.append(field.name, field.value);
+        }
+    }
+
+    /// Adds a field, if its name and value may be those of one.
+    fn append(&mut self, name: &[u8], value: &[u8]) {
+        let Some(Name { name, varies }) = names::of(name) else { return };
+        let Some(mut value) = self.value(value) else { return };
+        // It would push out of the connection's table what comes again, and the crate looks through all values of a
+        // name that are there.
+        value.set_sensitive(varies);
+        self.bytes += (name.as_str().len() + value.len()) as u64;
+        self.map.append(name, value);
+    }
+
+    fn value(&mut self, value: &[u8]) -> Option<HeaderValue> {
+        if self.values.capacity() < value.len() {
+            return HeaderValue::from_bytes(value).ok();
+        }
+        self.values.extend_from_slice(value);
+        HeaderValue::from_maybe_shared(self.values.split().freeze()).ok()
+    }
 }

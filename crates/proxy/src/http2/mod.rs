@@ -3,6 +3,7 @@
 mod authority;
 mod body;
 mod fields;
+mod names;
 mod pulse;
 mod server;
 mod stream;
@@ -12,7 +13,7 @@ pub(crate) use body::{Incoming, Outgoing, broken, gone};
 pub(crate) use fields::{read_response, write_request_fields};
 pub(crate) use pulse::Pulse;
 pub(crate) use server::serve;
-pub(crate) use transport::Transport;
+pub(crate) use transport::{Sender, Transport};
 
 use std::time::Duration;
 

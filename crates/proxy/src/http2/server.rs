@@ -15,6 +15,7 @@ use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use std::cell::Cell;
+use std::error::Error;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,9 +27,10 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
-    let handshake = builder(&worker.options.http2).handshake(transport);
+    let sender = transport.sender();
+    let handshake = sender.with(builder(&worker.options.http2).handshake(transport));
     let timeout = worker.options.client_header_timeout;
-    let Ok(Ok(mut http2)) = tokio::time::timeout(timeout, handshake).await else { return };
+    let Ok(Ok(Ok(mut http2))) = tokio::time::timeout(timeout, handshake).await else { return };
     let Some(pings) = http2.ping_pong() else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
@@ -37,7 +39,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let worker = worker.clone();
     let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
     let mut served = Served { worker, http2, pulse, streams, deadline, idle: true, closing: false };
-    poll_fn(|cx| served.poll(cx)).await;
+    if let Err(error) = sender.with(poll_fn(|cx| served.poll(cx))).await {
+        served.ended(&error);
+    }
 }
 
 fn builder(options: &Http2Options) -> server::Builder {
@@ -90,8 +94,7 @@ impl Served {
             match self.http2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(error))) => {
-                    let client = self.streams.connection.peer;
-                    tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
+                    self.ended(&error);
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
@@ -99,6 +102,11 @@ impl Served {
             }
         }
         self.watch(cx)
+    }
+
+    fn ended(&self, error: &dyn Error) {
+        let client = self.streams.connection.peer;
+        tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
     }
 
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
@@ -118,7 +126,8 @@ impl Served {
         streams.heads.set(heads);
         let under_way = UnderWay { streams: streams.clone(), head };
         let most = options.keepalive_requests;
-        spawn_local(exchange(self.worker.clone(), under_way, request, respond));
+        // Boxed, as a task moves what it runs about.
+        spawn_local(Box::pin(exchange(self.worker.clone(), under_way, request, respond)));
         if most != 0 && requests >= most {
             self.close();
         }

@@ -2,7 +2,7 @@
 
 use super::{SharedConnections, Shelf};
 use crate::answer::Failure;
-use crate::http2::{Pulse, Transport, broken};
+use crate::http2::{Pulse, Sender, Transport, broken};
 use crate::io::Io;
 use crate::upstream::pool::KeepAlive;
 use bytes::Bytes;
@@ -48,6 +48,8 @@ impl Connection {
         server_name: Option<Rc<str>>,
     ) -> Result<Rc<Self>, Failure> {
         let address = io.peer();
+        let transport = Transport::from(io);
+        let sender = transport.sender();
         let (requests, connection) = client::Builder::new()
             .enable_push(false)
             .max_header_list_size(HEADERS)
@@ -57,7 +59,7 @@ impl Connection {
                 WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
             )
             .max_send_buffer_size(WINDOW as usize)
-            .handshake(Transport::from(io))
+            .handshake(transport)
             .await
             .map_err(|error| Failure::Connect(broken(error)))?;
         let state = Rc::new(State {
@@ -66,7 +68,7 @@ impl Connection {
             idle_since: Cell::new(Instant::now()),
             closed: Cell::new(false),
         });
-        tokio::task::spawn_local(drive(connection, state.clone(), options.ping_interval));
+        tokio::task::spawn_local(drive(connection, sender, state.clone(), options.ping_interval));
         Ok(Rc::new(Self { requests, address, server_name, state }))
     }
 
@@ -130,11 +132,12 @@ impl Drop for Place {
 /// Moves the connection's bytes until it ends.
 async fn drive(
     mut connection: client::Connection<Transport, Bytes>,
+    sender: Sender,
     state: Rc<State>,
     ping_interval: Duration,
 ) {
     let mut pulse = connection.ping_pong().map(|pings| Pulse::new(pings, ping_interval));
-    poll_fn(|cx| {
+    let driven = poll_fn(|cx| {
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -142,7 +145,8 @@ async fn drive(
             Some(pulse) => pulse.poll(cx, state.live.get() > 0),
             None => Poll::Pending,
         }
-    })
-    .await;
+    });
+    // A connection that cannot be written to ends as one does that cannot be read from.
+    let _ = sender.with(driven).await;
     state.closed.set(true);
 }

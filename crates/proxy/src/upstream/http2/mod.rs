@@ -14,6 +14,7 @@ use crate::io::Io;
 use crate::tls::HTTP2;
 use crate::worker::Worker;
 use connection::{Connection, Place};
+use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -46,7 +47,7 @@ pub(crate) enum Opened {
 
 /// The connections of one worker, by endpoint.
 #[derive(Default)]
-pub(crate) struct Http2Pool(RefCell<HashMap<u32, Rc<Shelf>>>);
+pub(crate) struct Http2Pool(RefCell<HashMap<u32, Rc<Shelf>, RandomState>>);
 
 /// The connections to one endpoint.
 #[derive(Default)]
