@@ -103,6 +103,27 @@ fn responses_keep_their_framing_and_trailers() {
     assert_eq!((empty.status, empty.header("content-length")), (204, None));
 }
 
+/// A frame that says nothing but the end costs both sides as much as one with a body.
+#[test]
+fn the_last_piece_of_a_body_ends_it() {
+    let upstream = Http2Upstream::start(Builder::new(), usize::MAX, async |(request, mut respond), _| {
+        let mut body = request.into_body();
+        let piece = body.data().await.unwrap().unwrap();
+        let said = format!("{} bytes, the end: {}", piece.len(), body.is_end_stream());
+        let mut body = respond.send_response(Response::new(()), false).unwrap();
+        body.send_data(said.into(), true).unwrap();
+    });
+    let gateway = builder(upstream.address).start();
+    let said = block_on(async {
+        let (requests, _) = connect(gateway.proxy()).await;
+        let request = Request::post("http://localhost/").body(()).unwrap();
+        let (response, mut body) = start(&requests, request, false).await.unwrap();
+        body.send_data("hello".into(), true).unwrap();
+        read(response.await.unwrap()).await.unwrap().0
+    });
+    assert_eq!(said.body(), "5 bytes, the end: true");
+}
+
 #[test]
 fn a_burst_of_requests_shares_connections_as_far_as_the_limits_allow() {
     let (counted, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

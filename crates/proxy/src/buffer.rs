@@ -119,6 +119,11 @@ impl Outbox {
         self.written == self.bytes.len()
     }
 
+    /// How many bytes it holds, with those that were written before others.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn wrote(&mut self, n: usize) {
         self.written += n;
         if self.is_empty() {

@@ -26,6 +26,10 @@ pub(crate) struct Outgoing {
     stream: Option<SendStream<Bytes>>,
     /// What is left of the promised length.
     left: Option<u64>,
+    /// The last piece, which waits for whether the end or another follows.
+    held: Bytes,
+    /// Of a body that has not begun, so much is sent before the other side has given room.
+    ahead: usize,
 }
 
 impl Incoming {
@@ -45,6 +49,11 @@ impl Incoming {
             Ok(_) => Ok(&self.data),
             Err(reject) => Err(reject),
         }
+    }
+
+    /// Whether all of it was received.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Whether all of it was received and used.
@@ -141,7 +150,12 @@ impl Incoming {
 impl Outgoing {
     /// A body of this length, if it is known.
     pub(crate) fn new(stream: Option<SendStream<Bytes>>, left: Option<u64>) -> Self {
-        Self { stream, left }
+        Self { stream, left, held: Bytes::new(), ahead: 0 }
+    }
+
+    /// The same, of which the first so many bytes need not wait for room.
+    pub(crate) fn ahead(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
     }
 
     /// Ready when the other side takes no more; none, when nothing more is to be sent.
@@ -157,35 +171,60 @@ impl Outgoing {
     }
 
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(gone())) };
         if self.left.is_some_and(|left| data.len() as u64 > left) {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
         }
-        stream.reserve_capacity(data.len());
+        if self.stream.is_none() {
+            return Poll::Ready(Err(gone()));
+        }
+        self.flush()?;
+        let n = match std::mem::take(&mut self.ahead) {
+            0 => ready!(self.poll_room(cx, data.len()))?,
+            ahead => ahead,
+        };
+        let n = n.min(data.len());
+        self.held = Bytes::copy_from_slice(&data[..n]);
+        self.left = self.left.map(|left| left - n as u64);
+        if self.left == Some(0) {
+            self.left = None;
+            self.end(None)?;
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    /// Room that the other side has given, of so much that is wanted.
+    fn poll_room(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(gone())) };
+        stream.reserve_capacity(wanted);
         if stream.capacity() == 0 {
             match ready!(stream.poll_capacity(cx)) {
                 Some(room) => room.map_err(broken)?,
                 None => return Poll::Ready(Err(gone())),
             };
         }
-        let n = stream.capacity().min(data.len());
-        let left = self.left.map(|left| left - n as u64);
-        stream.send_data(Bytes::copy_from_slice(&data[..n]), left == Some(0)).map_err(broken)?;
-        self.left = left;
-        if left == Some(0) {
-            self.stream = None;
+        Poll::Ready(Ok(stream.capacity()))
+    }
+
+    /// Sends what is held back.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Some(stream) if !self.held.is_empty() => {
+                stream.send_data(std::mem::take(&mut self.held), false).map_err(broken)
+            }
+            _ => Ok(()),
         }
-        Poll::Ready(Ok(n))
     }
 
     pub(crate) fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
-        let Some(mut stream) = self.stream.take() else { return Ok(()) };
-        if self.left.is_some() {
-            self.stream = Some(stream);
+        if self.stream.is_some() && self.left.is_some() {
             return Err(invalid("the body is shorter than its Content-Length"));
         }
+        if trailers.is_some() {
+            self.flush()?;
+        }
+        let Some(mut stream) = self.stream.take() else { return Ok(()) };
         match trailers {
-            None => stream.send_data(Bytes::new(), true).map_err(broken),
+            None => stream.send_data(std::mem::take(&mut self.held), true).map_err(broken),
             Some(trailers) => {
                 stream.send_trailers(write_fields(trailers, KnownSet::of(&[])).0).map_err(broken)
             }

@@ -5,16 +5,20 @@ use crate::buffer;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
-use crate::multiplex::{self, Arrived, read_fields, write_fields};
+use crate::multiplex::{self, Arrived, Fields, read_fields};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::RecvStream;
 use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, TE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use weir_http1::{Framing, Known, Limits, Reject, RequestHead, Version};
 use weir_model::Uuid;
+
+/// Fields that a request gets on its way, and about how many bytes they are.
+const FORWARDED: usize = 12;
+const FORWARDED_BYTES: usize = 512;
 
 /// Fills the head with a request, whose body is over already or follows.
 pub(super) fn read_request(
@@ -66,16 +70,18 @@ pub(crate) fn read_response(
 
 /// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.
 pub(crate) fn write_request_fields(exchange: &Exchange, ask: &Ask<'_>) -> HeaderMap {
-    let (mut fields, _) = write_fields(&exchange.request.headers, REWRITTEN);
-    let mut lines = Vec::new();
+    let mut lines = Vec::with_capacity(FORWARDED_BYTES);
     write_forwarded(&mut lines, exchange, ask);
-    for line in lines.split(|byte| *byte == b'\n') {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&line[..colon]), value) {
-            fields.append(name, value);
+    let mut fields = Fields::new(&exchange.request.headers, FORWARDED, lines.len());
+    fields.take(&exchange.request.headers, REWRITTEN);
+    let mut rest = &lines[..];
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        if let Some(colon) = memchr::memchr(b':', &rest[..end]) {
+            fields.append(&rest[..colon], rest[colon + 1..end].trim_ascii());
         }
+        rest = &rest[end + 1..];
     }
+    let mut fields = fields.map;
     if let Framing::Length(length) = ask.framing {
         fields.insert(CONTENT_LENGTH, length.into());
     }

@@ -11,7 +11,7 @@ pub(crate) use body::{Incoming, Outgoing, broken, gone};
 pub(crate) use fields::{read_response, write_request_fields};
 pub(crate) use pulse::Pulse;
 pub(crate) use server::serve;
-pub(crate) use transport::Transport;
+pub(crate) use transport::{Sender, Transport};
 
 use std::time::Duration;
 

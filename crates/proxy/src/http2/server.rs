@@ -14,6 +14,7 @@ use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
+use std::error::Error;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -29,9 +30,10 @@ const PIECES: usize = 4 * 1024 * 1024;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
-    let handshake = builder(&worker.options.http2).handshake(transport);
+    let sender = transport.sender();
+    let handshake = sender.with(builder(&worker.options.http2).handshake(transport));
     let timeout = worker.options.client_header_timeout;
-    let Ok(Ok(mut http2)) = tokio::time::timeout(timeout, handshake).await else { return };
+    let Ok(Ok(Ok(mut http2))) = tokio::time::timeout(timeout, handshake).await else { return };
     let Some(pings) = http2.ping_pong() else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
@@ -39,7 +41,9 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
     let books = Books::new(connection);
     let mut served = Served { worker, http2, pulse, books, deadline, idle: true, closing: false };
-    poll_fn(|cx| served.poll(cx)).await;
+    if let Err(error) = sender.with(poll_fn(|cx| served.poll(cx))).await {
+        served.ended(&error);
+    }
 }
 
 fn builder(options: &Http2Options) -> server::Builder {
@@ -84,8 +88,7 @@ impl Served {
             match self.http2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(error))) => {
-                    let client = self.books.connection.peer;
-                    tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
+                    self.ended(&error);
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
@@ -93,6 +96,11 @@ impl Served {
             }
         }
         self.watch(cx)
+    }
+
+    fn ended(&self, error: &dyn Error) {
+        let client = self.books.connection.peer;
+        tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
     }
 
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
@@ -106,7 +114,8 @@ impl Served {
         }
         let (under_way, requests) = self.books.enter(head);
         let most = options.keepalive_requests;
-        spawn_local(exchange(self.worker.clone(), under_way, request, respond));
+        // Boxed, as a task moves what it runs about.
+        spawn_local(Box::pin(exchange(self.worker.clone(), under_way, request, respond)));
         if most != 0 && requests >= most {
             self.close();
         }

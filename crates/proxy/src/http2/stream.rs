@@ -60,6 +60,9 @@ impl Http2 {
     /// Waits a little for the rest of a request that was answered before its end. Its stream is reset otherwise, and
     /// there are clients that then lose the answer.
     pub(super) async fn linger(&mut self) {
+        if self.request.has_ended() {
+            return;
+        }
         self.deadline.set(Instant::now(), LINGER);
         poll_fn(|cx| match self.request.poll_discard(cx) {
             Poll::Ready(()) => Poll::Ready(()),
@@ -162,8 +165,9 @@ impl Client for Http2 {
         self.response.end(trailers)
     }
 
-    /// What was sent is on its way; here it shows whether somebody still waits for more.
+    /// Here it also shows whether somebody still waits for more.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.response.flush()?;
         match self.poll_reset(cx) {
             Poll::Ready(()) => Poll::Ready(Err(gone())),
             Poll::Pending => Poll::Ready(Ok(())),

@@ -1,10 +1,17 @@
 //! Heads and fields between the form of the crates `h2` and `h3` and the engine's.
 
+use super::names::{self, Name};
 use crate::exchange::Exchange;
+use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, Reject, RequestHead, Version};
+
+/// The values of so many fields share memory, as one allocation is cheaper than many. Larger ones do not, since one that
+/// stays in a connection's table keeps the others.
+const SHARED: usize = 4;
+const SHARED_BYTES: usize = 2 * 1024;
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
@@ -123,18 +130,55 @@ pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
 
 /// Fields without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they are.
 pub(crate) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
-    let mut fields = HeaderMap::with_capacity(headers.len() + 1);
-    let mut bytes = 0;
-    for field in headers.iter() {
-        if field.known.is_hop_by_hop() || but.holds(field.known) {
-            continue;
-        }
-        let name = HeaderName::from_bytes(field.name);
-        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
-        bytes += (field.name.len() + field.value.len()) as u64;
-        fields.append(name, value);
+    let mut fields = Fields::new(headers, 1, 0);
+    fields.take(headers, but);
+    (fields.map, fields.bytes)
+}
+
+/// Fields on their way into the form of the crates.
+pub(crate) struct Fields {
+    pub(crate) map: HeaderMap,
+    /// How many bytes they are.
+    bytes: u64,
+    /// Room for values that share it.
+    values: BytesMut,
+}
+
+impl Fields {
+    /// Room for these fields and so many more, whose values have so many bytes.
+    pub(crate) fn new(headers: &Headers, more: usize, bytes: usize) -> Self {
+        let fields = headers.len() + more;
+        let bytes = bytes + headers.iter().map(|field| field.value.len()).sum::<usize>();
+        let share = fields >= SHARED && bytes <= SHARED_BYTES;
+        let values = BytesMut::with_capacity(if share { bytes } else { 0 });
+        Self { map: HeaderMap::with_capacity(fields), bytes: 0, values }
     }
-    (fields, bytes)
+
+    pub(crate) fn take(&mut self, headers: &Headers, but: KnownSet) {
+        let is_left_out = |known: Known| known.is_hop_by_hop() || but.holds(known);
+        for field in headers.iter().filter(|field| !is_left_out(field.known)) {
+            self.append(field.name, field.value);
+        }
+    }
+
+    /// Adds a field, if its name and value may be those of one.
+    pub(crate) fn append(&mut self, name: &[u8], value: &[u8]) {
+        let Some(Name { name, varies }) = names::of(name) else { return };
+        let Some(mut value) = self.value(value) else { return };
+        // It would push out of the connection's table what comes again, and the crate looks through all values of a
+        // name that are there.
+        value.set_sensitive(varies);
+        self.bytes += (name.as_str().len() + value.len()) as u64;
+        self.map.append(name, value);
+    }
+
+    fn value(&mut self, value: &[u8]) -> Option<HeaderValue> {
+        if self.values.capacity() < value.len() {
+            return HeaderValue::from_bytes(value).ok();
+        }
+        self.values.extend_from_slice(value);
+        HeaderValue::from_maybe_shared(self.values.split().freeze()).ok()
+    }
 }
 
 /// How large a head is: its fields as RFC 9113 (6.5.2) counts them, each with 32 bytes more, and where it goes.

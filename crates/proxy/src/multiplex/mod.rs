@@ -3,11 +3,12 @@
 mod authority;
 mod books;
 mod fields;
+mod names;
 
 pub(crate) use authority::is_misdirected;
 pub(crate) use books::{Books, UnderWay};
 pub(crate) use fields::{
-    Arrived, Start, framing, read_fields, read_request, read_trailers, size, write_fields,
+    Arrived, Fields, Start, framing, read_fields, read_request, read_trailers, size, write_fields,
 };
 
 use std::time::Duration;

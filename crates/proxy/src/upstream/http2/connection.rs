@@ -2,7 +2,7 @@
 
 use super::{SharedConnections, Shelf};
 use crate::answer::Failure;
-use crate::http2::{Pulse, Transport, broken, gone};
+use crate::http2::{Pulse, Sender, Transport, broken, gone};
 use crate::io::Io;
 use crate::upstream::pool::KeepAlive;
 use bytes::Bytes;
@@ -72,21 +72,23 @@ impl Connection {
     /// time: those of a burst beyond that number it would have to refuse.
     pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, Failure> {
         let address = io.peer();
-        let handshake = builder(options).handshake(Transport::from(io)).await;
+        let transport = Transport::from(io);
+        let sender = transport.sender();
+        let handshake = builder(options).handshake(transport).await;
         let (requests, mut connection) = handshake.map_err(|error| Failure::Connect(broken(error)))?;
-        poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+        let welcome = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
             Poll::Ready(ended) => Poll::Ready(Err(Failure::Connect(ended.err().map_or_else(gone, broken)))),
             Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
-        })
-        .await?;
+        });
+        sender.with(welcome).await.map_err(Failure::Connect)??;
         let state = Rc::new(State {
             live: Cell::new(0),
             count: Cell::new(0),
             idle_since: Cell::new(Instant::now()),
             closed: Cell::new(false),
         });
-        tokio::task::spawn_local(drive(connection, state.clone(), options.ping_interval));
+        tokio::task::spawn_local(drive(connection, sender, state.clone(), options.ping_interval));
         Ok(Rc::new(Self { requests, address, state }))
     }
 
@@ -150,11 +152,12 @@ impl Drop for Place {
 /// Moves the connection's bytes until it ends.
 async fn drive(
     mut connection: client::Connection<Transport, Bytes>,
+    sender: Sender,
     state: Rc<State>,
     ping_interval: Duration,
 ) {
     let mut pulse = connection.ping_pong().map(|pings| Pulse::new(pings, ping_interval));
-    poll_fn(|cx| {
+    let driven = poll_fn(|cx| {
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -162,7 +165,8 @@ async fn drive(
             Some(pulse) => pulse.poll(cx, state.live.get() > 0),
             None => Poll::Pending,
         }
-    })
-    .await;
+    });
+    // A connection that cannot be written to ends as one does that cannot be read from.
+    let _ = sender.with(driven).await;
     state.closed.set(true);
 }

@@ -14,6 +14,7 @@ use crate::io::Io;
 use crate::tls::HTTP2;
 use crate::worker::Worker;
 use connection::{Connection, Place};
+use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -47,7 +48,7 @@ pub(crate) enum Opened {
 /// The connections of one worker.
 #[derive(Default)]
 pub(crate) struct Http2Pool {
-    shelves: RefCell<HashMap<u32, Shelves>>,
+    shelves: RefCell<HashMap<u32, Shelves, RandomState>>,
     /// Endpoints that were offered HTTP/2 and chose HTTP/1.1.
     chose_http1: RefCell<HashSet<u32>>,
 }

@@ -9,8 +9,10 @@ use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_reques
 use crate::upstream::Upstream;
 use crate::upstream::balance::Lease;
 use crate::upstream::http1::is_idempotent;
+use bytes::Bytes;
 use h2::Reason;
 use h2::client::ResponseFuture;
+use http::uri::{Parts, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
 use std::future::Future;
 use std::io;
@@ -18,6 +20,10 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use weir_http1::{Framing, Headers, Limits, Reject};
+
+/// What is sent of a body together with its head. A new stream has no room before the connection's task has opened it,
+/// so that every request would be sent in two parts.
+const AHEAD: usize = 16 * 1024;
 
 /// One stream.
 pub(crate) struct Http2Stream {
@@ -44,7 +50,7 @@ impl Http2Stream {
         let is_over = matches!(framing, Framing::None | Framing::Length(0));
         let (response, stream) = self.place.connection.requests.clone().send_request(request, is_over)?;
         let left = if let Framing::Length(length) = framing { Some(length) } else { None };
-        self.request = Outgoing::new((!is_over).then_some(stream), left);
+        self.request = Outgoing::new((!is_over).then_some(stream), left).ahead(AHEAD);
         self.awaited = Some(response);
         Ok(())
     }
@@ -62,10 +68,11 @@ impl Http2Stream {
 fn request(exchange: &Exchange, ask: &Ask<'_>, authority: &str) -> Option<Request<()>> {
     let mut target = Vec::new();
     head::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
-    let scheme = if ask.service.is_tls() { "https" } else { "http" };
-    let authority = head::authority(exchange, ask, authority);
-    let uri =
-        Uri::builder().scheme(scheme).authority(authority).path_and_query(escaped(target)).build().ok()?;
+    let mut parts = Parts::default();
+    parts.scheme = Some(if ask.service.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = Some(head::authority(exchange, ask, authority).parse().ok()?);
+    parts.path_and_query = Some(PathAndQuery::from_maybe_shared(Bytes::from(escaped(target))).ok()?);
+    let uri = Uri::from_parts(parts).ok()?;
     let mut request = Request::new(());
     *request.method_mut() = Method::from_bytes(exchange.request.method_str().as_bytes()).ok()?;
     *request.uri_mut() = uri;
@@ -121,7 +128,7 @@ impl Upstream for Http2Stream {
     }
 
     fn poll_flush(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.request.flush())
     }
 
     fn poll_head(
