@@ -5,6 +5,7 @@ use crate::plugin::{Definition, define};
 mod authentication;
 mod basic_auth;
 mod correlation_id;
+mod cors;
 mod counters;
 #[cfg(test)]
 mod docs;
@@ -21,6 +22,7 @@ mod request_termination;
 pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<request_id::RequestId>(),
+    define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
