@@ -2,6 +2,9 @@
 
 use crate::plugin::{Answer, Build, ConsumerIndex, Exchange, Flow};
 
+/// Groups that an authentication plugin knows the caller to be in, whoever the consumer is.
+pub(super) struct AuthenticatedGroups(pub(super) Vec<String>);
+
 /// What becomes of requests that could not be authenticated.
 pub(super) enum Fallback {
     /// They are refused.

@@ -2,6 +2,7 @@
 
 use crate::plugin::{Definition, define};
 
+mod acl;
 mod authentication;
 mod basic_auth;
 mod correlation_id;
@@ -27,6 +28,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),
+    define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<prometheus::Prometheus>(),
     define::<request_termination::RequestTermination>(),

@@ -43,7 +43,7 @@
 //!
 //! With `anonymous`, such requests pass as that consumer instead.
 
-use super::authentication::Fallback;
+use super::authentication::{AuthenticatedGroups, Fallback};
 use crate::plugin::{
     Answer, Build, ClientAuthorities, ClientCertificate, ConsumerIndex, Credential, Define, Exchange, Flow,
     Hooks, Known, Record, Uuid,
@@ -67,6 +67,9 @@ pub(super) struct Config {
     /// Lets every valid certificate pass, whether or not there is a consumer for it.
     #[field(default = false)]
     pub skip_consumer_lookup: bool,
+    /// Where no consumer is looked up, which name in the certificate is the group that acl asks about.
+    #[field(default = "CN", one_of = ["CN", "DN"])]
+    pub authenticated_group_by: Option<String>,
     /// Whether it is asked if certificates were revoked: it is not.
     #[field(default = "SKIP", one_of = ["SKIP"])]
     pub revocation_check_mode: String,
@@ -166,9 +169,18 @@ impl MtlsAuth {
                 .find_map(|name| Some((self.consumers.find(&self.config.consumer_by, name)?, name)));
             let Some(((consumer, id), name)) = found else { return false };
             exchange.authenticate(consumer, Credential { id, identifier: Some(name) });
+        } else if let Some(group) = self.group(certificate) {
+            exchange.keep(AuthenticatedGroups(vec![group.to_owned()]));
         }
         self.tell_upstream(exchange, certificate);
         true
+    }
+
+    fn group<'a>(&self, certificate: &'a ClientCertificate) -> Option<&'a str> {
+        match self.config.authenticated_group_by.as_deref()? {
+            "DN" => Some(certificate.subject()),
+            _ => certificate.common_name(),
+        }
     }
 
     fn tell_upstream(&self, exchange: &mut Exchange, certificate: &ClientCertificate) {
