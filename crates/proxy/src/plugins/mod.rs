@@ -11,6 +11,7 @@ mod counters;
 #[cfg(test)]
 mod docs;
 pub(crate) mod form;
+mod ip_restriction;
 mod key_auth;
 mod limit_count;
 mod mtls_auth;
@@ -28,6 +29,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),
+    define::<ip_restriction::IpRestriction>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<prometheus::Prometheus>(),
