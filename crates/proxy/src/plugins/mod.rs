@@ -12,6 +12,7 @@ mod counters;
 mod docs;
 pub(crate) mod form;
 mod ip_restriction;
+mod jwt;
 mod key_auth;
 mod limit_count;
 mod mtls_auth;
@@ -26,6 +27,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_id::RequestId>(),
     define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
+    define::<jwt::Jwt>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),
