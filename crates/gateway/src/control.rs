@@ -17,11 +17,15 @@ use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema, Uuid};
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
+use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
 use weir_proxy::{Address, Compiler, Listening, Options, Own, Proxy, Retained, Totals, Traffic};
+
+/// How long a node that ends waits for what plugins have still to deliver.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -164,6 +168,11 @@ impl Control {
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();
+        let background = self.plane.compiler.retained.get::<Background>();
+        let finished = tokio::task::spawn_blocking(move || background.finish(DELIVERY_TIMEOUT)).await;
+        if !matches!(finished, Ok(true)) {
+            tracing::warn!("what plugins had still to deliver is lost");
+        }
         in_time
     }
 

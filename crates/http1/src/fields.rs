@@ -11,7 +11,7 @@ pub(crate) const KEPT_BYTES: usize = 16 * 1024;
 /// The fields of a message in their order. Cleared and filled again, it allocates nothing.
 ///
 /// Removed fields stay in the arena, marked; [`Headers::clear`] reclaims them.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Headers {
     bytes: Vec<u8>,
     fields: Vec<Field>,
@@ -330,6 +330,21 @@ impl Headers {
         let removed = kill(&mut self.fields, &self.bytes, query);
         self.live -= removed;
         removed > 0
+    }
+}
+
+/// Cloned into others, it allocates nothing that they have already.
+impl Clone for Headers {
+    fn clone(&self) -> Self {
+        let mut clone = Self::default();
+        clone.clone_from(self);
+        clone
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.bytes.clone_from(&source.bytes);
+        self.fields.clone_from(&source.fields);
+        (self.live, self.present) = (source.live, source.present);
     }
 }
 

@@ -97,6 +97,12 @@ impl RequestHead {
         &self.line.text[..self.line.method_len]
     }
 
+    /// Replaces the method.
+    pub fn set_method(&mut self, method: &str) {
+        self.method = Method::of(method);
+        self.line.set_method(method);
+    }
+
     /// The request target as sent.
     pub fn target(&self) -> &str {
         &self.line.text[self.line.target.clone()]
@@ -190,6 +196,17 @@ impl Line {
         self.text.clear();
         self.text.shrink_to(KEPT_BYTES);
         (self.method_len, self.target, self.path, self.query) = (0, 0..0, 0..0, None);
+    }
+
+    fn set_method(&mut self, method: &str) {
+        let (before, after) = (self.method_len, method.len());
+        self.text.replace_range(..before, method);
+        let moved =
+            |range: &mut Range<usize>| *range = range.start - before + after..range.end - before + after;
+        moved(&mut self.target);
+        moved(&mut self.path);
+        self.query.iter_mut().for_each(moved);
+        self.method_len = after;
     }
 
     fn fill(&mut self, method: &str, target: &str, split: Target) {

@@ -2,18 +2,23 @@
 
 use crate::exchange::{Exchange, Source};
 use crate::grpc;
+use bytes::Bytes;
+use std::borrow::Cow;
 use std::fmt;
-use weir_http1::{Known, Reject};
+use std::sync::Arc;
+use weir_http1::{Headers, Known, Reject};
 
 /// The response to a request, whatever it is, that comes in clear where TLS is spoken.
 pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
      Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
 
 /// A response made by the gateway.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     pub(crate) status: u16,
-    pub(crate) headers: Vec<(&'static str, Vec<u8>)>,
+    /// Those of a response that was kept.
+    pub(crate) kept_headers: Option<Arc<Headers>>,
+    pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
     /// There is nobody to answer: the status is for the log alone.
     pub(crate) unheard: bool,
@@ -25,19 +30,13 @@ pub struct Answer {
 pub(crate) enum Body {
     /// Kong's error template, in the form that the client accepts.
     Template(String),
-    Raw(Option<String>, Vec<u8>),
+    Raw(Option<Cow<'static, str>>, Bytes),
 }
 
 impl Answer {
     /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
     pub fn error(status: u16, message: &str) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            body: Body::Template(message.to_owned()),
-            unheard: false,
-            failed: false,
-        }
+        Self::new(status, Body::Template(message.to_owned()))
     }
 
     /// `{"message":"…"}`, whatever the client accepts.
@@ -46,16 +45,24 @@ impl Answer {
         Self::raw(status, Some("application/json; charset=utf-8"), body)
     }
 
-    /// A body as it is.
-    pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Vec<u8>>) -> Self {
-        let body = Body::Raw(content_type.map(str::to_owned), body.into());
-        Self { status, headers: Vec::new(), body, unheard: false, failed: false }
+    /// A body as it is. One that others hold too, as [`Bytes`], is not copied.
+    pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Bytes>) -> Self {
+        Self::new(status, Body::Raw(content_type.map(|text| text.to_owned().into()), body.into()))
+    }
+
+    /// A response that was kept: its headers and body are shared with whoever keeps it.
+    pub fn kept(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
+        Self { kept_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
+    }
+
+    fn new(status: u16, body: Body) -> Self {
+        Self { status, kept_headers: None, headers: Vec::new(), body, unheard: false, failed: false }
     }
 
     /// Adds a header.
     #[must_use]
-    pub fn header(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
-        self.headers.push((name, value.as_ref().to_vec()));
+    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.into(), value.as_ref().to_vec()));
         self
     }
 
@@ -71,28 +78,31 @@ impl Answer {
     }
 
     /// Makes this the exchange's response, and returns its body.
-    pub(crate) fn write(self, exchange: &mut Exchange) -> Vec<u8> {
+    pub(crate) fn write(self, exchange: &mut Exchange) -> Bytes {
         exchange.source = Source::Kong;
         let message = if grpc::is_call(exchange) { Some(self.message_text()) } else { None };
         let (content_type, body) = match self.body {
             Body::Raw(content_type, body) => (content_type, body),
             Body::Template(message) => {
                 let form = Form::accepted(exchange.header(Known::Accept));
-                (Some(form.content_type().to_owned()), form.render(&message, exchange.id()).into_bytes())
+                (Some(form.content_type().into()), form.render(&message, exchange.id()).into())
             }
         };
         let response = &mut exchange.response;
         response.status = self.status;
         response.headers.clear();
+        if let Some(kept) = &self.kept_headers {
+            response.headers.clone_from(kept);
+        }
         if let Some(content_type) = content_type {
             response.headers.append("Content-Type", content_type.as_bytes());
         }
         for (name, value) in &self.headers {
-            response.headers.append(name, value);
+            response.headers.append(&**name, value);
         }
         let Some(message) = message else { return body };
         grpc::say(&mut response.headers, self.status, message.as_deref());
-        Vec::new()
+        Bytes::new()
     }
 }
 
@@ -206,11 +216,14 @@ pub(crate) enum Failure {
     UpstreamTimeout,
     /// The client's own time for the call is over.
     DeadlineExceeded,
+    /// A plugin refused the request's body on its way.
+    Refused(Box<Answer>),
 }
 
 impl Failure {
     pub(crate) fn answer(&self) -> Answer {
         let (status, message) = match self {
+            Failure::Refused(answer) => return Answer::clone(answer),
             Failure::Rejected(reject) => (reject.status(), rejection(reject.status())),
             Failure::BodyTooLarge => (413, "Payload too large"),
             Failure::ClientTimeout => (408, "Request timeout"),
@@ -254,6 +267,7 @@ impl fmt::Display for Failure {
             Failure::Connect(error) => write!(f, "connecting to the upstream failed: {error}"),
             Failure::UpstreamClosed(error) => write!(f, "the upstream closed the connection early: {error}"),
             Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
+            Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
             Failure::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
             Failure::ClientTimeout => f.write_str("the client did not send its request in time"),
             Failure::ClientGone => f.write_str("the client left"),

@@ -96,6 +96,16 @@ impl Chain {
         }
     }
 
+    /// Has the plugins replace a response's body that is whole.
+    pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
+        for step in &self.steps {
+            if let Some(hooks) = step.instance(exchange) {
+                body = hooks.response_body(exchange, body);
+            }
+        }
+        body
+    }
+
     /// The plugins that run for sessions.
     fn of_sessions(&self) -> impl Iterator<Item = &dyn Hooks> {
         let configured = self.steps.iter().filter_map(|step| step.configured(None));

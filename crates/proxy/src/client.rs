@@ -11,6 +11,8 @@ use weir_http1::{Framing, Headers, Known, KnownSet, Reject, Version, encode};
 
 /// What `serve` asks of a client, in the order in which it asks.
 pub(crate) trait Client {
+    /// Whether the client's request is one for a head alone, whatever a plugin has made of it.
+    fn is_head(&self) -> bool;
     /// How the request's body is framed.
     fn framing(&self) -> Framing;
     /// Body bytes that are here, if any; never waits.
@@ -120,6 +122,10 @@ impl Http1 {
 }
 
 impl Client for Http1 {
+    fn is_head(&self) -> bool {
+        self.head_request
+    }
+
     fn framing(&self) -> Framing {
         self.framing
     }
@@ -228,6 +234,10 @@ impl Client for Http1 {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if self.head_request {
+            // The upstream was asked with another method.
+            return Poll::Ready(Ok(data.len()));
+        }
         self.wire.poll_send(cx, data)
     }
 

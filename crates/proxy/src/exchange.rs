@@ -1,5 +1,8 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
+mod rare;
+mod told;
+
 use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
 use crate::tls::ClientCertificate;
@@ -11,6 +14,9 @@ use std::time::Instant;
 use weir_http1::{Known, KnownSet, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
+
+pub use rare::{FailedTry, Observer};
+pub use told::Latencies;
 
 /// Headers by which the gateway names the consumer to the upstream. A client's own would be a forgery.
 pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[
@@ -194,6 +200,8 @@ pub struct Exchange {
     pub(crate) failed: bool,
     /// The upstream's address that was asked last.
     pub(crate) asked: Option<SocketAddr>,
+    /// What plugins ask of few exchanges.
+    rare: Option<Box<rare::Rare>>,
 }
 
 impl Exchange {
@@ -231,6 +239,7 @@ impl Exchange {
             kept: Vec::new(),
             failed: false,
             asked: None,
+            rare: None,
             request,
             response,
         }
@@ -340,19 +349,22 @@ impl Exchange {
         }
     }
 
-    /// Replaces the query string that the upstream will get.
+    /// Replaces the query string that the upstream will get; an empty one is none. What cannot stand in a request line
+    /// is escaped.
     pub fn set_query(&mut self, query: String) {
-        self.query = Some(query);
+        let sendable = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        self.query = Some(if query.bytes().all(sendable) {
+            query
+        } else {
+            let escaped =
+                |byte| if sendable(byte) { char::from(byte).into() } else { format!("%{byte:02X}") };
+            query.bytes().map(escaped).collect()
+        });
     }
 
     /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref().filter(|_| self.body_is_whole)
-    }
-
-    /// Replaces the collected body.
-    pub fn set_body(&mut self, body: Vec<u8>) {
-        self.body = Some(body);
     }
 
     /// The request's path, normalised, without query.

@@ -3,7 +3,7 @@
 
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, FailedTry};
 use crate::head;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::request_body;
@@ -203,9 +203,7 @@ impl Ask<'_> {
     /// The name that a TLS upstream is asked for: the host that the request names there.
     fn server_name(&self, endpoint: &Endpoint, exchange: &Exchange) -> Option<Rc<str>> {
         endpoint.tls.as_ref()?;
-        let preserved = exchange.request.host().filter(|_| self.route.entity.preserve_host);
-        let authority = preserved.unwrap_or(&endpoint.authority);
-        Some(head::without_port(authority).into())
+        Some(head::without_port(head::authority(exchange, self, &endpoint.authority)).into())
     }
 
     /// Opens a connection within the timeout, unless the client leaves meanwhile.
@@ -217,9 +215,14 @@ impl Ask<'_> {
         open: impl AsyncFnOnce(&Trying) -> Result<T, Failure>,
     ) -> Result<T, Missed> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        let trying = Trying::default();
+        let (trying, start) = (Trying::default(), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&trying));
-        match unless_gone(client, opening).await {
+        let opened = unless_gone(client, opening).await;
+        if !matches!(opened, Some(Ok(Ok(_)))) {
+            let (address, port) = (trying.get(), endpoint.port);
+            exchange.try_failed(FailedTry { address, port, start, end: Instant::now() });
+        }
+        match opened {
             None => Err(Missed::Failed(Failure::ClientGone)),
             Some(Ok(opened)) => opened.map_err(Missed::Unreached),
             // The client's time is over, which says nothing of the target.

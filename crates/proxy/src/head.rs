@@ -28,15 +28,19 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     encode::end(out);
 }
 
-/// The host that the upstream is asked for: the client's where it is preserved, else the endpoint's.
+/// The host that the upstream is asked for: a plugin's, the client's where it is preserved, else the endpoint's.
 pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
-    exchange.request.host().filter(|_| ask.route.entity.preserve_host).unwrap_or(endpoint)
+    let preserved = || exchange.request.host().filter(|_| ask.route.entity.preserve_host);
+    exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
 }
 
 /// Appends the target as the upstream gets it.
 pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
     let matched = exchange.matched_path as usize;
-    upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path());
+    match exchange.upstream_path() {
+        Some(path) => push_encoded(out, path),
+        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path()),
+    }
     if let Some(query) = exchange.query() {
         out.push(b'?');
         out.extend_from_slice(query.as_bytes());

@@ -17,11 +17,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
-pub use crate::exchange::{ConsumerIndex, Credential, Exchange, Source};
+pub use crate::background::{Background, Queue, QueueConfig};
+pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use crate::http_client::{HttpClient, HttpError};
 pub use crate::retained::Retained;
+pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
+pub use bytes::Bytes;
 pub use weir_http1::{Headers, Known, Method};
 pub use weir_model::schema::{Json, Record, Secret, Violation};
 pub use weir_model::{Document, Uuid};
@@ -56,6 +60,12 @@ pub trait Hooks: Send + Sync + 'static {
     }
     /// Before the response head goes to the client, whoever answered.
     fn response(&self, _exchange: &mut Exchange) {}
+    /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
+    /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
+    /// passes as it is.
+    fn response_body(&self, _exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        body
+    }
     /// After the last byte.
     fn log(&self, _exchange: &Exchange) {}
     /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
@@ -166,7 +176,17 @@ impl AuthoritySets {
 
 /// What the instances of one plugin share within one configuration.
 #[derive(Default)]
-pub(crate) struct Shared(RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub(crate) struct Shared {
+    values: RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    /// What servers are verified against.
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Shared {
+    pub(crate) fn new(trusted: &[CertificateDer<'static>]) -> Self {
+        Self { values: RefCell::default(), trusted: trusted.to_vec() }
+    }
+}
 
 impl<'a> Build<'a> {
     pub(crate) fn new(
@@ -194,13 +214,40 @@ impl<'a> Build<'a> {
     /// A value made once per configuration and shared by all that ask for its type, such as an index of credentials.
     pub fn once<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Self) -> T) -> Arc<T> {
         self.looked_around.set(true);
-        let known = self.shared.0.borrow().get(&TypeId::of::<T>()).cloned();
+        let known = self.shared.values.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(value) = known.and_then(|value| value.downcast().ok()) {
             return value;
         }
         let value = Arc::new(make(self));
-        self.shared.0.borrow_mut().insert(TypeId::of::<T>(), value.clone());
+        self.shared.values.borrow_mut().insert(TypeId::of::<T>(), value.clone());
         value
+    }
+
+    /// Where to work off the request path.
+    pub fn background(&self) -> Arc<Background> {
+        self.retained.get()
+    }
+
+    /// A bounded queue of what is to be delivered off the request path, named after the plugin's entity.
+    pub fn queue<T, F>(
+        &self,
+        config: QueueConfig,
+        deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,
+    ) -> Queue<T>
+    where
+        T: Send + Sync + 'static,
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let name = format!("{}.{}", self.entity.name, self.entity.id);
+        Queue::new(name, config, self.background(), deliver)
+    }
+
+    /// A client for asking other servers over HTTP; certificates are verified against the node's
+    /// `lua_ssl_trusted_certificate` if `verify` says so.
+    pub fn http_client(&self, verify: bool) -> Result<HttpClient, String> {
+        let roots = self.shared.trusted.clone();
+        let config = tls::client_config(verify.then_some(tls::Verify { roots, depth: None }), None);
+        Ok(HttpClient::new(config.map_err(|error| error.to_string())?))
     }
 
     /// The authorities of these CA certificates; the same for the same certificates, over configurations too.
@@ -223,3 +270,6 @@ impl<'a> Build<'a> {
         self.document().consumers.iter().find(same).and_then(|c| self.consumer(c.id))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -173,7 +173,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
                 Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
-                Poll::Ready(n) => self.streamed(n),
+                Poll::Ready(n) => {
+                    self.exchange.request_passes(&data[..n])?;
+                    self.streamed(n)
+                }
             };
         }
         if self.client.body_is_done() {
@@ -232,6 +235,56 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Err(Broken::Timeout))
     }
 
+    /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.
+    pub(crate) fn poll_hold(
+        &mut self,
+        cx: &mut Context<'_>,
+        held: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<Result<bool, Broken>> {
+        if !self.upload.done && self.poll_upload(cx).is_err() {
+            self.upload.done = true;
+            self.client.close_after();
+        }
+        loop {
+            let data = self.upstream.body().map_err(Broken::Garbage)?;
+            let n = data.len();
+            held.extend_from_slice(data);
+            self.upstream.consume_body(n);
+            if self.upstream.body_is_done() || held.len() >= most {
+                return Poll::Ready(Ok(self.upstream.body_is_done()));
+            }
+            if n == 0 && self.fill(cx)?.is_pending() {
+                break;
+            }
+        }
+        if self.client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionAborted.into())));
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(Broken::Timeout))
+    }
+
+    /// Sends what was held of the response's body.
+    pub(crate) fn poll_send_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        left: &mut &[u8],
+    ) -> Poll<Result<(), Broken>> {
+        while !left.is_empty() {
+            let Poll::Ready(sent) = self.client.poll_send(cx, left).map_err(Broken::Client)? else {
+                self.await_now(Awaited::Send, false);
+                ready!(self.client.deadline().poll(cx));
+                return Poll::Ready(Err(Broken::Timeout));
+            };
+            self.exchange.response_passes(&left[..sent]);
+            self.await_now(Awaited::Send, true);
+            self.exchange.bytes_out += sent as u64;
+            *left = &left[sent..];
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// One step of the response's body; true at its end.
     fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         let data = self.upstream.body().map_err(Broken::Garbage)?;
@@ -240,6 +293,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Ready(sent) => sent,
                 Poll::Pending => return self.read_ahead(cx),
             };
+            self.exchange.response_passes(&data[..sent]);
             // The client takes the response: it may pause anew.
             self.await_now(Awaited::Response, false);
             self.upstream.consume_body(sent);

@@ -75,7 +75,7 @@ pub(crate) async fn gather<C: Client>(
     exchange.bytes_in += gathered.len() as u64;
     exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
     exchange.body = Some(gathered);
-    Ok(())
+    exchange.collected_passes()
 }
 
 /// Waits for more of the request's body.
@@ -109,8 +109,9 @@ pub(crate) async fn buffer<C: Client>(
             }
         }
     }
+    exchange.collected_passes()?;
     match &exchange.body {
-        Some(body) if exchange.body_is_whole && framing != Framing::None => {
+        Some(body) if exchange.body_is_whole && (framing != Framing::None || !body.is_empty()) => {
             Ok(Framing::Length(body.len() as u64))
         }
         _ => Ok(framing),

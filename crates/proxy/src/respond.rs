@@ -71,7 +71,9 @@ pub(crate) fn decorate_own(options: &Options, exchange: &mut Exchange) {
     let added = options.headers;
     let start = exchange.timing.start;
     let headers = &mut exchange.response.headers;
-    headers.append("Date", http_date().as_bytes());
+    if headers.get("Date").is_none() {
+        headers.append("Date", http_date().as_bytes());
+    }
     if added.server && !headers.contains_known(Known::Server) {
         headers.append("Server", SERVER);
     }

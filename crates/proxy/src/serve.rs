@@ -10,6 +10,7 @@ use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::request_body::{self, COLLECTED};
 use crate::respond;
+use crate::response_body;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
 use crate::tunnel::{self, Tunnel};
@@ -340,12 +341,6 @@ async fn pass_on<C: Client, U: Upstream>(
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
     ask.route.chain.response(exchange);
-    respond::decorate_proxied(&worker.options, exchange);
-    if !upload.done || worker.draining.get() {
-        // The upstream answered before it had the whole request: what is left may never be read.
-        client.close_after();
-    }
-    exchange.bytes_out += client.begin(exchange, framing);
     let mut relay = Relay {
         client,
         upstream,
@@ -358,7 +353,29 @@ async fn pass_on<C: Client, U: Upstream>(
         awaited: Awaited::Response,
         lost: false,
     };
-    let passed = poll_fn(|cx| relay.poll_body(cx)).await;
+    let held = if relay.exchange.holds_response() && framing != Framing::None {
+        match Box::pin(response_body::hold(&mut relay, &ask.route.chain)).await {
+            Ok(held) => Some(held),
+            Err(broken) => {
+                refuse_held(ask, client, exchange, broken).await;
+                return None;
+            }
+        }
+    } else {
+        None
+    };
+    let framing = held.as_ref().map_or(framing, |held| held.framing);
+    respond::decorate_proxied(&worker.options, relay.exchange);
+    if !relay.upload.done || worker.draining.get() {
+        // The upstream answered before it had the whole request: what is left may never be read.
+        relay.client.close_after();
+    }
+    relay.exchange.bytes_out += relay.client.begin(relay.exchange, framing);
+    let passed = match held {
+        None => poll_fn(|cx| relay.poll_body(cx)).await,
+        Some(held) => Box::pin(response_body::send(&mut relay, held)).await,
+    };
+    relay.exchange.response_passed(passed.is_ok());
     let whole_request = relay.upload.whole;
     match passed {
         Ok(()) if reusable && whole_request => {
@@ -374,6 +391,21 @@ async fn pass_on<C: Client, U: Upstream>(
             None
         }
     }
+}
+
+/// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
+async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Exchange, broken: Broken) {
+    if !matches!(broken, Broken::Client(_)) {
+        telemetry::broken(exchange, ask.service, &broken);
+    }
+    client.close_after();
+    let failure = match broken {
+        Broken::Client(_) => Failure::ClientGone,
+        Broken::Timeout => Failure::UpstreamTimeout,
+        Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
+        Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
+    };
+    answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
 }
 
 /// Ends a response that cannot be completed. To a gRPC call its status says so: a message that is cut off shows by its
@@ -401,18 +433,22 @@ async fn answer<C: Client>(
         exchange.response.status = answer.status;
         return client.abort();
     }
-    let body = answer.write(exchange);
+    let mut body = answer.write(exchange);
     chain.response(exchange);
+    if exchange.holds_response() {
+        body = chain.response_body(exchange, body.into()).into();
+    }
     respond::decorate_own(&worker.options, exchange);
     skip_request_body(client);
-    if exchange.request.method == Method::Head {
+    if client.is_head() {
         exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());
     }
     if worker.draining.get() {
         client.close_after();
     }
     exchange.bytes_out += begin_own(client, exchange, body.len());
-    let mut left = if is_bodiless(exchange) { &[][..] } else { &body[..] };
+    let is_bodiless = client.is_head() || matches!(exchange.response.status, 204 | 304);
+    let mut left = if is_bodiless { &[][..] } else { &body[..] };
     client.deadline().set(Instant::now(), worker.options.send_timeout);
     let sent = poll_fn(|cx| {
         let sent = send(client, exchange, &mut left, cx);
@@ -446,10 +482,6 @@ fn skip_request_body<C: Client>(client: &mut C) {
     if !client.body_is_done() {
         client.close_after();
     }
-}
-
-fn is_bodiless(exchange: &Exchange) -> bool {
-    exchange.request.method == Method::Head || matches!(exchange.response.status, 204 | 304)
 }
 
 fn send<C: Client>(

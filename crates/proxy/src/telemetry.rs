@@ -20,6 +20,7 @@ pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &F
             | Failure::ClientTimeout
             | Failure::DeadlineExceeded
             | Failure::BodyTooLarge
+            | Failure::Refused(_)
             | Failure::Rejected(_)
     );
     if !clients_own {

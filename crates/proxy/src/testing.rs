@@ -137,7 +137,7 @@ impl Gateway {
 pub(crate) fn run(plugins: &[&dyn Hooks], mut exchange: Exchange) -> Outcome {
     let answer = plugins.iter().find_map(|plugin| match plugin.access(&mut exchange) {
         Flow::Continue => None,
-        Flow::Respond(answer) => Some(String::from_utf8(answer.write(&mut exchange)).unwrap()),
+        Flow::Respond(answer) => Some(String::from_utf8(answer.write(&mut exchange).into()).unwrap()),
         Flow::Wait(_) => panic!("no plugin here waits"),
     });
     if answer.is_none() {

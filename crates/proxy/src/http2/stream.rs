@@ -82,6 +82,10 @@ impl Http2 {
 }
 
 impl Client for Http2 {
+    fn is_head(&self) -> bool {
+        self.is_head
+    }
+
     fn framing(&self) -> Framing {
         self.framing
     }
@@ -163,6 +167,9 @@ impl Client for Http2 {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_head {
+            return Poll::Ready(Ok(data.len()));
+        }
         self.response.poll_send(cx, data)
     }
 

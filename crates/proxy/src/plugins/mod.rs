@@ -18,6 +18,7 @@ mod limit_count;
 mod mtls_auth;
 pub mod prometheus;
 mod rate_limiting;
+mod redirect;
 mod request_id;
 mod request_termination;
 
@@ -34,6 +35,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<ip_restriction::IpRestriction>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
+    define::<redirect::Redirect>(),
     define::<prometheus::Prometheus>(),
     define::<request_termination::RequestTermination>(),
 ];

@@ -89,7 +89,7 @@ impl Hooks for RequestTermination {
             }
             (false, Some(body)) => {
                 let content_type = config.content_type.as_deref().unwrap_or(JSON);
-                Answer::raw(config.status_code, Some(content_type), body.as_str())
+                Answer::raw(config.status_code, Some(content_type), body.clone())
             }
             (false, None) => match self.message() {
                 Some(message) => Answer::message(config.status_code, message),

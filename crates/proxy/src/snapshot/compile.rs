@@ -6,7 +6,7 @@ use super::scopes::{Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
 use super::watched::watched;
-use super::{CompiledRoute, CompiledService, Snapshot};
+use super::{CompiledRoute, CompiledService, EntityJson, Snapshot};
 use crate::chain::Instance;
 use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
@@ -170,6 +170,7 @@ impl<'d> Compilation<'d> {
             http: serves(&route.protocols, false),
             https: serves(&route.protocols, true),
             grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
+            json: EntityJson::default(),
             entity: route.clone(),
         }
     }
@@ -182,7 +183,7 @@ impl<'d> Compilation<'d> {
     }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
-        let shared = Shared::default();
+        let shared = Shared::new(&self.compiler.trusted_certificates);
         let enabled = self.document.plugins.iter().filter(|plugin| plugin.enabled);
         let placed = enabled.filter_map(|plugin| self.plugin(plugin, &shared, last)).collect();
         last.finish();

@@ -20,8 +20,9 @@ use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Watched;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_model::entity::{self, Protocol};
+use weir_model::schema::{Json, Record};
 
 pub use compile::{CompileError, Compiler};
 
@@ -83,6 +84,30 @@ pub struct CompiledRoute {
     pub(crate) https: bool,
     /// Whether it serves gRPC, and nothing else.
     pub(crate) grpc: bool,
+    pub(crate) json: EntityJson,
+}
+
+/// An entity as JSON without what is unset, written when first asked for.
+#[derive(Default)]
+pub(crate) struct EntityJson(OnceLock<Box<str>>);
+
+impl EntityJson {
+    fn of(&self, entity: &impl Record) -> &str {
+        self.0.get_or_init(|| {
+            let mut json = entity.to_value();
+            if let Json::Object(members) = &mut json {
+                members.retain(|_, value| !value.is_null());
+            }
+            json.to_string().into()
+        })
+    }
+}
+
+impl CompiledRoute {
+    /// The route as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.of(&*self.entity)
+    }
 }
 
 /// A service, and how to reach it.
@@ -92,9 +117,15 @@ pub struct CompiledService {
     /// Its id, as text.
     pub id_text: Box<str>,
     pub(crate) destination: Destination,
+    pub(crate) json: EntityJson,
 }
 
 impl CompiledService {
+    /// The service as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.of(&*self.entity)
+    }
+
     /// Whether it speaks gRPC.
     pub(crate) fn is_grpc(&self) -> bool {
         matches!(self.entity.protocol, Protocol::Grpc | Protocol::Grpcs)
@@ -120,4 +151,14 @@ pub struct Consumer {
     pub entity: Arc<entity::Consumer>,
     /// Its id, as text.
     pub id_text: Box<str>,
+    /// The groups that it is in by its `acls`, in their order.
+    pub acl_groups: Box<[Box<str>]>,
+    pub(crate) json: EntityJson,
+}
+
+impl Consumer {
+    /// The consumer as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.of(&*self.entity)
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::compile::{Compilation, named, text};
 use super::last::{Identities, same};
-use super::{CompiledService, Destination};
+use super::{CompiledService, Destination, EntityJson};
 use crate::tls::{self, Certificates, Verify};
 use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
@@ -49,7 +49,8 @@ impl Compilation<'_> {
                 Destination::Host(self.endpoint(service, place, None, &tls))
             }
         };
-        Some(CompiledService { entity: service.clone(), id_text: text(service.id), destination })
+        let (entity, id_text) = (service.clone(), text(service.id));
+        Some(CompiledService { entity, id_text, destination, json: EntityJson::default() })
     }
 
     fn balancer(

@@ -1,8 +1,8 @@
 //! Consumers and their credentials: what a request's user may be, and what plugins may look up while they are built.
 
-use super::Consumer;
 use super::compile::text;
 use super::last::same;
+use super::{Consumer, EntityJson};
 use crate::exchange::ConsumerIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,10 +27,19 @@ struct Credentials {
 
 impl Users {
     pub(super) fn new(document: &Document) -> Users {
-        let consumer = |it: &Arc<entity::Consumer>| Consumer { id_text: text(it.id), entity: it.clone() };
+        let mut groups: HashMap<Uuid, Vec<Box<str>>> = HashMap::new();
+        for acl in &document.acls {
+            groups.entry(acl.consumer).or_default().push((&*acl.group).into());
+        }
+        let mut consumer = |it: &Arc<entity::Consumer>| Consumer {
+            id_text: text(it.id),
+            acl_groups: groups.remove(&it.id).unwrap_or_default().into(),
+            json: EntityJson::default(),
+            entity: it.clone(),
+        };
         let index = document.consumers.iter().zip(0u32..).map(|(c, i)| (c.id, ConsumerIndex(i)));
         Users {
-            consumers: document.consumers.iter().map(consumer).collect(),
+            consumers: document.consumers.iter().map(&mut consumer).collect(),
             index: index.collect(),
             credentials: Credentials::of(document),
         }

@@ -1,0 +1,221 @@
+//! What is to be delivered somewhere else: bounded, in batches, tried again; requests never wait for it.
+
+use super::Background;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use weir_model::schema::Record;
+
+/// How long the task of an empty queue stays, so that traffic need not wake it for every entry.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// How entries wait, how many are delivered together, and how often that is tried.
+#[derive(Debug, Clone, Record)]
+pub struct QueueConfig {
+    /// The most entries that are delivered together.
+    #[field(default = 1, between = [1, 1_000_000])]
+    pub max_batch_size: u32,
+    /// Seconds that an entry waits at most for others to be delivered with; without effect where `max_batch_size` is 1.
+    #[field(default = 1, between = [0, 3600])]
+    pub max_coalescing_delay: f64,
+    /// The most entries that wait; beyond, the oldest are dropped.
+    #[field(default = 10_000, between = [1, 1_000_000])]
+    pub max_entries: u32,
+    /// The most bytes that wait; beyond, the oldest are dropped.
+    #[field(gt = 0)]
+    pub max_bytes: Option<i64>,
+    /// Seconds after which a batch that cannot be delivered is dropped; -1 tries once.
+    #[field(default = 60)]
+    pub max_retry_time: f64,
+    /// Seconds before the second try; doubled for each further one.
+    #[field(default = 0.01, between = [0.001, 1_000_000])]
+    pub initial_retry_delay: f64,
+    /// The most seconds between two tries.
+    #[field(default = 60, between = [0.001, 1_000_000])]
+    pub max_retry_delay: f64,
+    /// How many batches are delivered at once: 1, or -1 for any number.
+    #[field(default = 1, one_of = [-1, 1])]
+    pub concurrency_limit: i32,
+}
+
+type Delivery = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// Entries on their way. When the last handle is dropped, those that wait are still delivered.
+pub struct Queue<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    name: String,
+    config: QueueConfig,
+    background: Arc<Background>,
+    deliver: Box<dyn Fn(Arc<[T]>) -> Delivery + Send + Sync>,
+    waiting: Mutex<Waiting<T>>,
+    /// There are as many entries as a batch may have.
+    batch: Notify,
+    dropped: AtomicU64,
+}
+
+struct Waiting<T> {
+    entries: VecDeque<(T, usize)>,
+    bytes: usize,
+    /// A task takes entries out.
+    served: bool,
+    /// Entries were dropped since a batch was last delivered.
+    full: bool,
+}
+
+impl<T: Send + Sync + 'static> Queue<T> {
+    pub(crate) fn new<F>(
+        name: String,
+        config: QueueConfig,
+        background: Arc<Background>,
+        deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let waiting = Waiting { entries: VecDeque::new(), bytes: 0, served: false, full: false };
+        Self(Arc::new(Inner {
+            name,
+            config,
+            background,
+            deliver: Box::new(move |batch| Box::pin(deliver(batch))),
+            waiting: Mutex::new(waiting),
+            batch: Notify::new(),
+            dropped: AtomicU64::new(0),
+        }))
+    }
+
+    /// Has an entry of so many bytes delivered. Never waits: where there is no room, the oldest entries are dropped.
+    pub fn push(&self, entry: T, bytes: usize) {
+        let inner = &self.0;
+        let most =
+            inner.config.max_bytes.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        if bytes > most {
+            return inner.lose(1, "an entry is larger than max_bytes");
+        }
+        let mut waiting = inner.waiting();
+        let mut dropped = 0;
+        while waiting.entries.len() >= inner.config.max_entries as usize
+            || waiting.bytes.saturating_add(bytes) > most
+        {
+            let Some((_, freed)) = waiting.entries.pop_front() else { break };
+            waiting.bytes -= freed;
+            dropped += 1;
+        }
+        waiting.entries.push_back((entry, bytes));
+        waiting.bytes += bytes;
+        let has_batch = waiting.entries.len() == inner.config.max_batch_size as usize;
+        let begins = !std::mem::replace(&mut waiting.served, true);
+        let fills = dropped > 0 && !std::mem::replace(&mut waiting.full, true);
+        drop(waiting);
+        inner.dropped.fetch_add(dropped, Ordering::Relaxed);
+        if fills {
+            tracing::error!(
+                queue = inner.name,
+                "the queue is full: the oldest entries are dropped until some are delivered"
+            );
+        }
+        if begins {
+            inner.background.begin();
+            inner.background.spawn(serve(inner.clone()));
+        } else if has_batch {
+            inner.batch.notify_one();
+        }
+    }
+
+    /// How many entries were dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Inner<T> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lose(&self, entries: u64, why: &str) {
+        self.dropped.fetch_add(entries, Ordering::Relaxed);
+        tracing::error!(queue = self.name, entries, "entries are dropped: {why}");
+    }
+
+    /// The oldest entries, as many as a batch may have.
+    fn take(&self) -> Option<Arc<[T]>> {
+        let mut waiting = self.waiting();
+        let most = waiting.entries.len().min(self.config.max_batch_size as usize);
+        let (batch, bytes): (Vec<T>, Vec<usize>) = waiting.entries.drain(..most).unzip();
+        waiting.bytes -= bytes.iter().sum::<usize>();
+        (!batch.is_empty()).then(|| batch.into())
+    }
+
+    /// Whether nothing has come, so that the task may end.
+    fn may_end(&self) -> bool {
+        let mut waiting = self.waiting();
+        waiting.served = !waiting.entries.is_empty();
+        !waiting.served
+    }
+
+    /// Waits for a whole batch, as long as entries may wait for each other.
+    async fn gather(&self) {
+        let wanted = self.config.max_batch_size as usize;
+        let is_short = |len: usize| len > 0 && len < wanted;
+        if is_short(self.waiting().entries.len()) {
+            let gathered = async {
+                while self.waiting().entries.len() < wanted {
+                    self.batch.notified().await;
+                }
+            };
+            let _ = timeout(seconds(self.config.max_coalescing_delay), gathered).await;
+        }
+    }
+
+    /// Delivers a batch, and tries again for as long as that is wanted.
+    async fn deliver(&self, batch: Arc<[T]>) {
+        let (start, mut delay) = (Instant::now(), seconds(self.config.initial_retry_delay));
+        loop {
+            let Err(why) = (self.deliver)(batch.clone()).await else {
+                self.waiting().full = false;
+                return;
+            };
+            if start.elapsed().as_secs_f64() >= self.config.max_retry_time {
+                return self.lose(batch.len() as u64, &why);
+            }
+            tracing::warn!(queue = self.name, "entries could not be delivered, which is tried again: {why}");
+            sleep(delay.min(seconds(self.config.max_retry_delay))).await;
+            delay *= 2;
+        }
+    }
+}
+
+/// Takes entries out until there are none.
+async fn serve<T: Send + Sync + 'static>(inner: Arc<Inner<T>>) {
+    loop {
+        inner.gather().await;
+        match inner.take() {
+            Some(batch) if inner.config.concurrency_limit == 1 => inner.deliver(batch).await,
+            Some(batch) => {
+                let (inner, background) = (inner.clone(), inner.background.clone());
+                background.begin();
+                background.spawn(async move {
+                    inner.deliver(batch).await;
+                    inner.background.end();
+                });
+            }
+            None => {
+                sleep(LINGER).await;
+                if inner.may_end() {
+                    return inner.background.end();
+                }
+            }
+        }
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}

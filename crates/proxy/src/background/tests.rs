@@ -1,0 +1,115 @@
+use super::*;
+use std::sync::Arc;
+use std::sync::mpsc;
+use weir_model::schema::Record;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config(json: serde_json::Value) -> QueueConfig {
+    QueueConfig::from_value(&json).unwrap()
+}
+
+/// A queue whose deliveries a test decides on: it is told of each batch, and says what becomes of it.
+struct Scripted {
+    queue: Queue<u32>,
+    delivered: mpsc::Receiver<Vec<u32>>,
+    outcomes: mpsc::Sender<Result<(), String>>,
+}
+
+fn scripted(background: &Arc<Background>, json: serde_json::Value) -> Scripted {
+    let (told, delivered) = mpsc::channel();
+    let (outcomes, outcome) = mpsc::channel();
+    let outcome = Arc::new(Mutex::new(outcome));
+    let deliver = move |batch: Arc<[u32]>| {
+        told.send(batch.to_vec()).unwrap();
+        let outcome = outcome.clone();
+        async move {
+            let wait = move || outcome.lock().unwrap().recv().unwrap_or(Ok(()));
+            tokio::task::spawn_blocking(wait).await.unwrap()
+        }
+    };
+    let queue = Queue::new("q".into(), config(json), background.clone(), deliver);
+    Scripted { queue, delivered, outcomes }
+}
+
+impl Scripted {
+    fn batch(&self) -> Vec<u32> {
+        self.delivered.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+#[test]
+fn a_full_queue_drops_its_oldest_entries_and_counts_them() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "max_entries": 3 }));
+    it.queue.push(0, 1);
+    assert_eq!(it.batch(), [0]);
+    (1..=5).for_each(|entry| it.queue.push(entry, 1));
+    assert_eq!(it.queue.dropped(), 2);
+    for expected in [3, 4, 5] {
+        it.outcomes.send(Ok(())).unwrap();
+        assert_eq!(it.batch(), [expected]);
+    }
+    it.outcomes.send(Ok(())).unwrap();
+    assert!(background.finish(PATIENCE));
+}
+
+#[test]
+fn bytes_are_bounded_too() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "max_bytes": 10 }));
+    it.queue.push(0, 1);
+    assert_eq!(it.batch(), [0]);
+    it.queue.push(1, 11);
+    assert_eq!(it.queue.dropped(), 1, "it would never fit");
+    [(2, 6), (3, 4), (4, 5)].into_iter().for_each(|(entry, bytes)| it.queue.push(entry, bytes));
+    assert_eq!(it.queue.dropped(), 2);
+    for expected in [3, 4] {
+        it.outcomes.send(Ok(())).unwrap();
+        assert_eq!(it.batch(), [expected]);
+    }
+}
+
+#[test]
+fn a_batch_is_tried_again_and_in_the_end_dropped() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "initial_retry_delay": 0.001 }));
+    it.queue.push(7, 1);
+    for outcome in [Err("no".to_owned()), Err("no".to_owned()), Ok(())] {
+        assert_eq!(it.batch(), [7]);
+        it.outcomes.send(outcome).unwrap();
+    }
+    assert!(background.finish(PATIENCE));
+    assert_eq!(it.queue.dropped(), 0);
+    let once = scripted(&background, serde_json::json!({ "max_retry_time": -1 }));
+    once.queue.push(8, 1);
+    assert_eq!(once.batch(), [8]);
+    once.outcomes.send(Err("no".to_owned())).unwrap();
+    assert!(background.finish(PATIENCE));
+    assert_eq!(once.queue.dropped(), 1);
+    assert!(once.delivered.try_recv().is_err());
+}
+
+#[test]
+fn entries_are_delivered_together_and_after_the_queue_is_gone() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "max_batch_size": 3, "max_coalescing_delay": 3600 }));
+    (0..3).for_each(|entry| it.queue.push(entry, 1));
+    assert_eq!(it.batch(), [0, 1, 2]);
+    let Scripted { queue, delivered, outcomes } = it;
+    (3..6).for_each(|entry| queue.push(entry, 1));
+    drop(queue);
+    outcomes.send(Ok(())).unwrap();
+    assert_eq!(delivered.recv_timeout(PATIENCE).unwrap(), [3, 4, 5]);
+}
+
+#[test]
+fn batches_are_delivered_side_by_side_where_that_is_wanted() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "concurrency_limit": -1 }));
+    (0..2).for_each(|entry| it.queue.push(entry, 1));
+    // Neither has an outcome yet.
+    assert_eq!([it.batch(), it.batch()], [[0], [1]]);
+    (0..2).for_each(|_| it.outcomes.send(Ok(())).unwrap());
+    assert!(background.finish(PATIENCE));
+}

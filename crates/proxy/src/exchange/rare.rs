@@ -1,0 +1,175 @@
+//! What plugins ask of few exchanges. The others have a word for it and no more.
+
+use super::Exchange;
+use crate::answer::{Answer, Failure};
+use std::net::SocketAddr;
+use std::time::Instant;
+use weir_http1::Framing;
+
+/// Sees a response's body as it passes. Dropped without [`Observer::end`], it has not seen all of it.
+pub trait Observer: 'static {
+    /// Some of the body, in order.
+    fn data(&mut self, data: &[u8]);
+    /// The body has passed whole.
+    fn end(self: Box<Self>);
+}
+
+/// Sees a request's body as it passes, and may refuse it.
+type RequestObserver = Box<dyn FnMut(&[u8]) -> Result<(), Answer>>;
+
+/// An attempt to reach the upstream that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct FailedTry {
+    /// The address, where one was found.
+    pub address: Option<SocketAddr>,
+    /// The upstream's port.
+    pub port: u16,
+    /// When it was begun.
+    pub start: Instant,
+    /// When it was given up.
+    pub end: Instant,
+}
+
+/// What few exchanges have.
+#[derive(Default)]
+pub(crate) struct Rare {
+    path: Option<String>,
+    host: Option<String>,
+    request: Vec<RequestObserver>,
+    response: Vec<Box<dyn Observer>>,
+    hold_response: bool,
+    groups: Vec<String>,
+    failed_tries: Vec<FailedTry>,
+}
+
+impl Exchange {
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Replaces the method that the upstream is asked with. What is none changes nothing.
+    pub fn set_method(&mut self, method: &str) {
+        if !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            self.request.set_method(method);
+        }
+    }
+
+    /// Replaces the path that the upstream is asked for, whole: neither the service's path nor `strip_path` change it.
+    /// It is decoded; what cannot be sent as it is will be escaped.
+    pub fn set_upstream_path(&mut self, path: impl Into<String>) {
+        let mut path = path.into();
+        if !path.starts_with('/') {
+            path.insert(0, '/');
+        }
+        self.rare().path = Some(path);
+    }
+
+    /// The path that the upstream is asked for, where a plugin has replaced it.
+    pub fn upstream_path(&self) -> Option<&str> {
+        self.rare.as_ref()?.path.as_deref()
+    }
+
+    /// Replaces the host that the upstream is asked for, in its head and in its TLS handshake.
+    pub fn set_upstream_host(&mut self, host: &str) {
+        let sendable = |byte: u8| byte.is_ascii_graphic() && !b"/?#@".contains(&byte);
+        if !host.is_empty() && host.bytes().all(sendable) {
+            self.rare().host = Some(host.to_owned());
+        }
+    }
+
+    /// The host that the upstream is asked for, where a plugin has replaced it.
+    pub fn upstream_host(&self) -> Option<&str> {
+        self.rare.as_ref()?.host.as_deref()
+    }
+
+    /// Replaces the request's body, with its length; whether it could. One that is too long to be held, or that nobody
+    /// asked to be collected, cannot be replaced.
+    pub fn set_body(&mut self, body: Vec<u8>) -> bool {
+        let replaced = self.body_is_whole || self.request.framing == Framing::None;
+        if replaced {
+            self.body = Some(body);
+            self.body_is_whole = true;
+        }
+        replaced
+    }
+
+    /// Has the request's body seen by the observer on its way to the upstream, whichever way it goes and however long
+    /// it is. Once it is refused, the client is answered instead, if the upstream has not answered yet.
+    pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), Answer> + 'static) {
+        self.rare().request.push(Box::new(observer));
+    }
+
+    /// Has the body of the upstream's response seen on its way to the client.
+    pub fn observe_response(&mut self, observer: impl Observer) {
+        self.rare().response.push(Box::new(observer));
+    }
+
+    /// Has the response's body held until it is whole, so that it can be replaced by
+    /// [`Hooks::response_body`](crate::plugin::Hooks::response_body). For response hooks.
+    pub fn hold_response_body(&mut self) {
+        self.rare().hold_response = true;
+    }
+
+    /// Groups that an authentication plugin has found the client to be in.
+    pub fn set_authenticated_groups(&mut self, groups: Vec<String>) {
+        self.rare().groups = groups;
+    }
+
+    /// The groups that an authentication plugin has found the client to be in.
+    pub fn authenticated_groups(&self) -> &[String] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.groups)
+    }
+
+    /// The attempts to reach the upstream that failed, in order. One more than these was made if
+    /// [`Exchange::upstream_address`] is known.
+    pub fn failed_tries(&self) -> &[FailedTry] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.failed_tries)
+    }
+
+    pub(crate) fn try_failed(&mut self, failed: FailedTry) {
+        self.rare().failed_tries.push(failed);
+    }
+
+    /// Whether the response's body is to be held, which those of calls are not: their messages are for their client one
+    /// by one.
+    pub(crate) fn holds_response(&mut self) -> bool {
+        let asked = |rare: &mut Box<Rare>| std::mem::take(&mut rare.hold_response);
+        self.rare.as_mut().is_some_and(asked) && !crate::grpc::is_call(self)
+    }
+
+    /// Some of the request's body is on its way.
+    #[inline]
+    pub(crate) fn request_passes(&mut self, data: &[u8]) -> Result<(), Failure> {
+        let Some(rare) = &mut self.rare else { return Ok(()) };
+        let refusal = rare.request.iter_mut().find_map(|observer| observer(data).err());
+        refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
+    }
+
+    /// What was collected of the request's body is on its way.
+    pub(crate) fn collected_passes(&mut self) -> Result<(), Failure> {
+        if self.rare.is_none() {
+            return Ok(());
+        }
+        let body = self.body.take();
+        let passed = body.as_deref().map_or(Ok(()), |body| self.request_passes(body));
+        self.body = body;
+        passed
+    }
+
+    /// Some of the response's body is on its way.
+    #[inline]
+    pub(crate) fn response_passes(&mut self, data: &[u8]) {
+        if let Some(rare) = &mut self.rare {
+            rare.response.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
+    /// The response's body has passed, whole or not.
+    pub(crate) fn response_passed(&mut self, is_whole: bool) {
+        let Some(rare) = &mut self.rare else { return };
+        let observers = std::mem::take(&mut rare.response);
+        if is_whole {
+            observers.into_iter().for_each(|observer| observer.end());
+        }
+    }
+}

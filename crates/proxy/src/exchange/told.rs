@@ -1,0 +1,73 @@
+//! What an exchange tells those that log it.
+
+use super::{Exchange, Source};
+use crate::head;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Where an exchange's time went, as Kong divides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Latencies {
+    /// From the request's head to the response's last byte.
+    pub request: Duration,
+    /// Until the upstream was asked; until the response was made, where it was not.
+    pub kong: Duration,
+    /// From there to the upstream's response head.
+    pub proxy: Option<Duration>,
+    /// From there to the response's last byte.
+    pub receive: Option<Duration>,
+}
+
+impl Exchange {
+    /// Where the time went. Complete once the log hooks run.
+    pub fn latencies(&self) -> Latencies {
+        let timing = self.timing;
+        let end = timing.end.unwrap_or_else(Instant::now);
+        let asked = timing.upstream_start;
+        Latencies {
+            request: end.saturating_duration_since(timing.start),
+            kong: asked.unwrap_or(end).saturating_duration_since(timing.start),
+            proxy: asked.zip(timing.upstream_head).map(|(asked, head)| head.saturating_duration_since(asked)),
+            receive: timing.upstream_head.map(|head| end.saturating_duration_since(head)),
+        }
+    }
+
+    /// When the request's head was complete, by the wall clock.
+    pub fn started_at(&self) -> SystemTime {
+        SystemTime::now().checked_sub(self.timing.start.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// The upstream's address that was asked last; none where no connection was made.
+    pub fn upstream_address(&self) -> Option<SocketAddr> {
+        self.asked
+    }
+
+    /// The status of the upstream's response; none where the gateway answered.
+    pub fn upstream_status(&self) -> Option<u16> {
+        (self.source == Source::Service).then_some(self.response.status)
+    }
+
+    /// The path and query that the upstream is asked for; none where there is no service.
+    pub fn upstream_uri(&self) -> Option<Vec<u8>> {
+        let route = self.route()?;
+        let service = route.service.as_deref()?;
+        let mut uri = Vec::new();
+        head::write_target(&mut uri, self, &route.entity, &service.entity);
+        Some(uri)
+    }
+
+    /// The TLS version and cipher suite that the client came with.
+    pub fn tls_session(&self) -> Option<(&str, &str)> {
+        self.connection.tls.as_ref().map(|tls| (tls.version, &*tls.cipher))
+    }
+
+    /// What the groups of the route's path regex captured: in order, and by name where they have one.
+    pub fn uri_captures(&self) -> Option<&crate::route::Captures> {
+        self.captures.as_deref()
+    }
+
+    /// Whether the response says that something failed, rather than that a plugin has decided.
+    pub fn is_failure(&self) -> bool {
+        self.failed
+    }
+}

@@ -1,0 +1,154 @@
+//! Asking other servers over HTTP, from hooks that wait and from tasks off the request path.
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower::Service;
+
+/// The longest response body that is read.
+const LONGEST: usize = 1024 * 1024;
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A client for HTTP/1.1 in clear and over TLS, which keeps its connections. Clones share them.
+#[derive(Clone)]
+pub struct HttpClient(Client<Connector, Full<Bytes>>);
+
+/// Why there is no response.
+#[derive(Debug)]
+pub enum HttpError {
+    /// It took too long.
+    Timeout,
+    /// The body is longer than what is read of one.
+    TooLarge,
+    /// The server could not be reached, or broke off.
+    Failed(String),
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("the server took too long"),
+            Self::TooLarge => write!(f, "the response is longer than {LONGEST} bytes"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+impl HttpClient {
+    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> Self {
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        Self(builder.build(Connector(TlsConnector::from(tls))))
+    }
+
+    /// Sends a request to the absolute URL that it names, and reads the whole response. Redirects are not followed.
+    pub async fn send(
+        &self,
+        request: Request<Bytes>,
+        timeout: Duration,
+    ) -> Result<Response<Bytes>, HttpError> {
+        let asked = async {
+            let response = self.0.request(request.map(Full::new)).await;
+            let (head, body) = response.map_err(|error| failed(&error))?.into_parts();
+            match Limited::new(body, LONGEST).collect().await {
+                Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
+                Err(error) if error.is::<LengthLimitError>() => Err(HttpError::TooLarge),
+                Err(error) => Err(failed(&*error)),
+            }
+        };
+        tokio::time::timeout(timeout, asked).await.unwrap_or(Err(HttpError::Timeout))
+    }
+}
+
+/// The error and what caused it, which says more.
+fn failed(error: &(dyn std::error::Error + 'static)) -> HttpError {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    HttpError::Failed(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+}
+
+/// Connects to what a URL names.
+#[derive(Clone)]
+struct Connector(TlsConnector);
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(connect(self.0.clone(), uri))
+    }
+}
+
+async fn connect(tls: TlsConnector, uri: Uri) -> io::Result<TokioIo<Stream>> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let is_tls = uri.scheme_str() == Some("https");
+    let host = uri.host().ok_or_else(|| invalid("the URL has no host"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }))).await?;
+    tcp.set_nodelay(true)?;
+    if !is_tls {
+        return Ok(TokioIo::new(Stream(Box::new(tcp))));
+    }
+    let name =
+        ServerName::try_from(host.to_owned()).map_err(|_| invalid("the URL's host is no server name"))?;
+    Ok(TokioIo::new(Stream(Box::new(tls.connect(name, tcp).await?))))
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection, in clear or not.
+struct Stream(Box<dyn Duplex>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

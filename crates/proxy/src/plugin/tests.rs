@@ -1,0 +1,321 @@
+//! What the contract promises, by plugins that use it, between a real client and a real upstream.
+
+use super::*;
+use crate::access_log::{AccessLog, Format, Target};
+use crate::chain::{Chain, Instance, Step};
+use crate::testing::{Gateway, entity, id};
+use crate::{AccessLogs, CompiledRoute, Listen, Options, Proxy};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A plugin whose hooks a test writes.
+struct Scripted {
+    access: fn(&mut Exchange) -> Flow,
+    response: fn(&mut Exchange),
+    body: fn(&mut Exchange, Vec<u8>) -> Vec<u8>,
+    /// What it is told of each finished exchange.
+    log: fn(&Exchange) -> String,
+    told: Mutex<Option<Sender<String>>>,
+}
+
+/// One that does nothing.
+fn idle() -> Scripted {
+    Scripted {
+        access: |_| Flow::Continue,
+        response: |_| {},
+        body: |_, body| body,
+        log: |_| String::new(),
+        told: Mutex::new(None),
+    }
+}
+
+impl Hooks for Scripted {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        (self.access)(exchange)
+    }
+    fn response(&self, exchange: &mut Exchange) {
+        (self.response)(exchange);
+    }
+    fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        (self.body)(exchange, body)
+    }
+    fn log(&self, exchange: &Exchange) {
+        if let Some(told) = &*self.told.lock().unwrap() {
+            let _ = told.send((self.log)(exchange));
+        }
+    }
+}
+
+/// A gateway with one plugin before one upstream.
+struct Bench {
+    proxy: Proxy,
+    asked: Receiver<String>,
+    logged: Receiver<String>,
+}
+
+impl Bench {
+    /// The upstream answers everything with these bytes and closes.
+    fn new(plugin: Scripted, answer: &'static str) -> Self {
+        let (told, asked) = mpsc::channel();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                if told.send(request(&mut stream)).is_err() {
+                    return;
+                }
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        Self { asked, ..Self::before(plugin, address) }
+    }
+
+    fn before(plugin: Scripted, upstream: SocketAddr) -> Self {
+        let (told, logged) = mpsc::channel();
+        *plugin.told.lock().unwrap() = Some(told);
+        let mut gateway = Gateway::new();
+        let service = json!({ "id": id(0x51), "host": "127.0.0.1", "port": upstream.port(), "retries": 1 });
+        gateway.document.services = vec![entity(service)];
+        let mut snapshot = gateway.snapshot();
+        let route = &snapshot.routes[0];
+        let instance =
+            Instance { id: id(1), hooks: Arc::new(plugin), http: true, https: true, stream: false };
+        let steps = vec![Step { base: Some(instance), ..Step::default() }];
+        let chain = Chain { steps, wants_body: false, wants_client_certificate: false };
+        let (entity, id_text, service) = (route.entity.clone(), route.id_text.clone(), route.service.clone());
+        let (http, https, grpc, json) = (true, true, false, Default::default());
+        let route = CompiledRoute { entity, id_text, service, chain, http, https, grpc, json };
+        snapshot.routes = Arc::new([Arc::new(route)]);
+        let listen = vec![Listen::http(SocketAddr::from(([127, 0, 0, 1], 0)))];
+        let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
+        let logs = AccessLogs { requests: off(), sessions: off() };
+        let proxy = Proxy::start(Options { listen, ..Options::default() }, logs, snapshot).unwrap();
+        Self { proxy, asked: mpsc::channel().1, logged }
+    }
+
+    /// The response to a request on a connection of its own.
+    fn send(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.proxy.listening()[0].address.ip().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (line, rest) = request.split_once("\r\n").unwrap();
+        stream.write_all(format!("{line}\r\nHost: a\r\nConnection: close\r\n{rest}").as_bytes()).unwrap();
+        let mut response = Vec::new();
+        let _ = stream.read_to_end(&mut response);
+        String::from_utf8(response).unwrap()
+    }
+
+    fn asked(&self) -> String {
+        self.asked.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn logged(&self) -> String {
+        self.logged.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+/// A request, to the end of its body or of the connection.
+fn request(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            let is_whole = match length {
+                Some(length) => body.len() >= length.parse::<usize>().unwrap(),
+                None => !head.contains("chunked") || body.ends_with("0\r\n\r\n"),
+            };
+            if is_whole {
+                return text;
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(n @ 1..) => text.push_str(std::str::from_utf8(&buffer[..n]).unwrap()),
+            _ => return format!("{text}|broken off"),
+        }
+    }
+}
+
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+
+#[test]
+fn an_access_hook_changes_what_the_upstream_is_asked() {
+    let access = |exchange: &mut Exchange| {
+        exchange.set_method("PUT");
+        exchange.set_method("no method");
+        exchange.set_upstream_path("/new path\r\n");
+        exchange.set_query("a=b c\r\nX: y".into());
+        exchange.set_upstream_host("other.test:81");
+        exchange.set_upstream_host("evil\r\nX: y");
+        assert!(exchange.set_body(b"body".to_vec()));
+        Flow::Continue
+    };
+    let log = |exchange: &Exchange| String::from_utf8(exchange.upstream_uri().unwrap()).unwrap();
+    let bench = Bench::new(Scripted { access, log, ..idle() }, HI);
+    let response = bench.send("GET /old?x=y HTTP/1.1\r\n\r\n");
+    assert!(response.ends_with("\r\n\r\nhi"), "{response}");
+    let asked = bench.asked();
+    let line = "PUT /new%20path%0D%0A?a=b%20c%0D%0AX:%20y HTTP/1.1\r\nHost: other.test:81\r\n";
+    assert!(asked.starts_with(line), "{asked}");
+    assert!(asked.contains("X-Forwarded-Path: /old\r\n"), "{asked}");
+    assert!(asked.contains("Content-Length: 4\r\n") && asked.ends_with("\r\n\r\nbody"), "{asked}");
+    assert_eq!(bench.logged(), "/new%20path%0D%0A?a=b%20c%0D%0AX:%20y");
+}
+
+#[test]
+fn a_body_that_streams_is_not_replaced() {
+    let access = |exchange: &mut Exchange| {
+        assert!(!exchange.set_body(b"other".to_vec()));
+        Flow::Continue
+    };
+    let bench = Bench::new(Scripted { access, ..idle() }, HI);
+    bench.send("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nown");
+    assert!(bench.asked().ends_with("\r\n\r\nown"));
+}
+
+#[test]
+fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
+    let access = |exchange: &mut Exchange| {
+        exchange.set_method("GET");
+        Flow::Continue
+    };
+    let bench = Bench::new(Scripted { access, ..idle() }, HI);
+    let response = bench.send("HEAD / HTTP/1.1\r\n\r\n");
+    assert!(bench.asked().starts_with("GET / "));
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("\r\n\r\n"), "{response}");
+    let access = |exchange: &mut Exchange| {
+        exchange.set_method("GET");
+        Flow::Respond(Answer::message(403, "no"))
+    };
+    let response = Bench::new(Scripted { access, ..idle() }, HI).send("HEAD / HTTP/1.1\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 403") && response.ends_with("\r\n\r\n"), "{response}");
+}
+
+#[test]
+fn a_response_body_is_replaced_with_its_length() {
+    const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+                          2\r\nhi\r\n7\r\n there!\r\n0\r\n\r\n";
+    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let body = |exchange: &mut Exchange, body: Vec<u8>| {
+        exchange.response.headers.set("X-Was", body.len().to_string().as_bytes());
+        body.to_ascii_uppercase()
+    };
+    for (answer, length, text) in [(HI, 2, "HI"), (CHUNKS, 9, "HI THERE!")] {
+        let bench = Bench::new(Scripted { response, body, ..idle() }, answer);
+        let response = bench.send("GET / HTTP/1.1\r\n\r\n");
+        let has = |line: String| response.contains(&line);
+        assert!(
+            has(format!("Content-Length: {length}\r\n")) && has(format!("X-Was: {length}\r\n")),
+            "{response}"
+        );
+        assert!(!has("chunked".into()) && response.ends_with(&format!("\r\n\r\n{text}")), "{response}");
+    }
+    let access = |_: &mut Exchange| Flow::Respond(Answer::raw(403, None, "gone"));
+    let bench = Bench::new(Scripted { access, response, body, ..idle() }, HI);
+    assert!(bench.send("GET / HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nGONE"), "the gateway's own answers too");
+}
+
+#[test]
+fn a_response_that_breaks_off_while_it_is_held_is_answered_for() {
+    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let bench = Bench::new(Scripted { response, ..idle() }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");
+    let response = bench.send("GET / HTTP/1.1\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 502"), "{response}");
+}
+
+/// Refuses a body once it is longer than three bytes.
+fn at_most_three(exchange: &mut Exchange) -> Flow {
+    let mut seen = 0;
+    exchange.observe_request(move |data| {
+        seen += data.len();
+        if seen > 3 { Err(Answer::message(413, "too long")) } else { Ok(()) }
+    });
+    Flow::Continue
+}
+
+#[test]
+fn a_request_body_is_refused_on_its_way() {
+    let bench = Bench::new(Scripted { access: at_most_three, ..idle() }, HI);
+    assert!(bench.send("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").ends_with("hi"));
+    assert!(bench.asked().ends_with("\r\n\r\nabc"));
+    for request in [
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd",
+    ] {
+        let response = bench.send(request);
+        assert!(response.starts_with("HTTP/1.1 413") && response.contains("too long"), "{response}");
+    }
+}
+
+/// Tells whether it saw the end, and what it saw.
+struct Capture(Vec<u8>, bool, Sender<String>);
+
+impl Observer for Capture {
+    fn data(&mut self, data: &[u8]) {
+        self.0.extend_from_slice(data);
+    }
+    fn end(mut self: Box<Self>) {
+        self.1 = true;
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = self.2.send(format!("{} {}", self.1, String::from_utf8_lossy(&self.0)));
+    }
+}
+
+static CAPTURED: Mutex<Option<Sender<String>>> = Mutex::new(None);
+
+#[test]
+fn a_response_is_seen_as_it_passes_and_its_end_if_it_is_whole() {
+    let (sender, captured) = mpsc::channel();
+    *CAPTURED.lock().unwrap() = Some(sender);
+    let response = |exchange: &mut Exchange| {
+        let told = CAPTURED.lock().unwrap().clone().unwrap();
+        exchange.observe_response(Capture(Vec::new(), false, told));
+    };
+    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhi";
+    for (answer, expected) in [(HI, "true hi"), (cut, "false hi")] {
+        Bench::new(Scripted { response, ..idle() }, answer).send("GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(captured.recv_timeout(PATIENCE).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_kept_response_is_answered_with_its_own_headers() {
+    let access = |_: &mut Exchange| {
+        let mut headers = Headers::new();
+        headers.append("Date", b"Thu, 01 Jan 1970 00:00:00 GMT");
+        headers.append("X-Kept", b"yes");
+        let body = Bytes::from_static(b"kept");
+        Flow::Respond(Answer::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
+    };
+    let response = Bench::new(Scripted { access, ..idle() }, HI).send("GET / HTTP/1.1\r\n\r\n");
+    assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\nkept"), "{response}");
+    assert_eq!(response.matches("Date: ").count(), 1, "{response}");
+    assert!(response.contains("X-Kept: yes\r\nAge: 7\r\n"), "{response}");
+}
+
+#[test]
+fn the_log_hook_is_told_where_time_went_and_which_tries_failed() {
+    let log = |exchange: &Exchange| {
+        let latencies = exchange.latencies();
+        assert!(latencies.request >= latencies.kong + latencies.proxy.unwrap_or_default());
+        let (tries, status) = (exchange.failed_tries(), exchange.upstream_status());
+        let addresses: Vec<_> = tries.iter().map(|failed| failed.address.is_some()).collect();
+        format!("{addresses:?} {status:?} {}", exchange.upstream_address().is_some())
+    };
+    let bench = Bench::new(Scripted { log, ..idle() }, HI);
+    bench.send("GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(bench.logged(), "[] Some(200) true");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let bench = Bench::before(Scripted { log, ..idle() }, nobody);
+    assert!(bench.send("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 502"));
+    assert_eq!(bench.logged(), "[true, true] None false", "one try and one more");
+}
