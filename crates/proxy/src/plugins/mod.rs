@@ -11,6 +11,7 @@ mod counters;
 #[cfg(test)]
 mod docs;
 pub(crate) mod form;
+mod hmac_auth;
 mod ip_restriction;
 mod jwt;
 mod key_auth;
@@ -31,6 +32,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<jwt::Jwt>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
+    define::<hmac_auth::HmacAuth>(),
     define::<limit_count::LimitCount>(),
     define::<ip_restriction::IpRestriction>(),
     define::<acl::Acl>(),
