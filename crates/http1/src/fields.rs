@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::known::{Known, KnownSet};
+use crate::known::{HOP_BY_HOP, Known, KnownSet};
 use crate::reject::Reject;
 
 /// Capacity kept between messages; what one large head took beyond it is given back.
@@ -18,6 +18,8 @@ pub struct Headers {
     live: usize,
     /// The known names that may be present: quick to say that one is absent.
     present: u64,
+    /// Those that may be present more than once.
+    repeated: u64,
 }
 
 /// Offsets into the arena. Heads are bounded far below 4 GiB.
@@ -74,7 +76,7 @@ impl Headers {
         self.bytes.shrink_to(KEPT_BYTES);
         self.fields.clear();
         self.live = 0;
-        self.present = 0;
+        (self.present, self.repeated) = (0, 0);
     }
 
     /// How many fields there are.
@@ -222,14 +224,13 @@ impl Headers {
     /// routing or identity, and a client must not choose what the upstream is told of them.
     pub fn remove_hop_by_hop(&mut self) {
         self.remove_named_by_connection();
-        for field in self.fields.iter_mut().filter(|field| field.live && field.known.is_hop_by_hop()) {
-            field.live = false;
-            self.live -= 1;
-        }
+        self.remove_all_known(HOP_BY_HOP);
     }
 
     fn remove_named_by_connection(&mut self) {
-        if !self.may_hold(Known::Connection) {
+        // Nearly always it says that alone.
+        let plain = matches!(self.get_known(Known::Connection), None | Some(b"keep-alive" | b"close"));
+        if plain && !self.may_repeat(Known::Connection) {
             return;
         }
         let Self { bytes, fields, live, .. } = self;
@@ -292,7 +293,9 @@ impl Headers {
     }
 
     fn push(&mut self, field: Field) {
-        self.present |= field.known.bit();
+        let bit = field.known.bit();
+        self.repeated |= self.present & bit;
+        self.present |= bit;
         self.live += 1;
         self.fields.push(field);
     }
@@ -311,6 +314,12 @@ impl Headers {
     #[inline]
     fn may_hold(&self, known: Known) -> bool {
         self.present & known.bit() != 0
+    }
+
+    /// Whether there may be more than one field of a known name.
+    #[inline]
+    pub(crate) fn may_repeat(&self, known: Known) -> bool {
+        self.repeated & known.bit() != 0
     }
 
     #[inline]

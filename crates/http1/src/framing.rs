@@ -50,10 +50,10 @@ impl Facts {
 }
 
 /// The only value of a name that may be given once.
+#[inline]
 pub(crate) fn one(headers: &Headers, known: Known, repeated: Reject) -> Result<Option<&[u8]>, Reject> {
-    let mut values = headers.get_all_known(known);
-    let first = values.next();
-    if first.is_some() && values.next().is_some() { Err(repeated) } else { Ok(first) }
+    let repeats = headers.may_repeat(known) && headers.get_all_known(known).nth(1).is_some();
+    if repeats { Err(repeated) } else { Ok(headers.get_known(known)) }
 }
 
 /// Bounded to what a signed 64-bit reader further on can hold.
@@ -111,6 +111,15 @@ struct Connection {
 impl Connection {
     fn read(headers: &Headers) -> Self {
         let mut connection = Self::default();
+        match headers.get_known(Known::Connection) {
+            None => return connection,
+            // As nearly everybody writes it.
+            Some(b"keep-alive") if !headers.may_repeat(Known::Connection) => {
+                connection.keep_alive = true;
+                return connection;
+            }
+            Some(_) => {}
+        }
         for option in headers.get_all_known(Known::Connection).flat_map(list) {
             connection.close |= option.eq_ignore_ascii_case(b"close");
             connection.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");

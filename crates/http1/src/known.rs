@@ -17,7 +17,7 @@ macro_rules! known {
 }
 
 known! {
-    // This connection's own (RFC 9110, 7.6.1); `is_hop_by_hop` ends with Upgrade.
+    // This connection's own
     Connection = "connection",
     KeepAlive = "keep-alive",
     ProxyConnection = "proxy-connection",
@@ -101,7 +101,7 @@ impl Known {
     /// Whether the field concerns this connection alone and is never forwarded (RFC 9110, 7.6.1).
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
-        self != Self::Other && self as u8 <= Self::Upgrade as u8
+        HOP_BY_HOP.holds(self)
     }
 
     /// The bit of this name in a set of names.
@@ -143,6 +143,17 @@ impl KnownSet {
         self.0
     }
 }
+
+/// The fields that concern one connection alone (RFC 9110, 7.6.1).
+pub(crate) const HOP_BY_HOP: KnownSet = KnownSet::of(&[
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::Te,
+    Known::Trailer,
+    Known::TransferEncoding,
+    Known::Upgrade,
+]);
 
 const SLOT_COUNT: usize = 256;
 

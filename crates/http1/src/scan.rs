@@ -62,16 +62,47 @@ impl Scan {
     }
 }
 
+/// Bytes looked at together: the compiler compares them all at once.
+const BLOCK: usize = 32;
+
 /// The offset after the first empty line; every LF up to it must follow a CR.
 fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
-    for found in memchr::memchr_iter(b'\n', &input[from..]) {
-        match input[..from + found] {
-            [.., b'\n', b'\r'] => return Ok(Some(from + found + 1)),
-            [.., b'\r'] => {}
-            _ => return Err(Reject::BareLf),
-        }
+    match find_odd(input, from) {
+        None => Ok(None),
+        Some(at) if at > 0 && input[at - 1] == b'\r' => Ok(Some(at + 1)),
+        Some(_) => Err(Reject::BareLf),
     }
-    Ok(None)
+}
+
+/// The first LF that is not simply the end of a line with something on it.
+fn find_odd(input: &[u8], from: usize) -> Option<usize> {
+    let mut start = from.max(2).min(input.len());
+    if let Some(odd) = find_odd_within(input, from, start) {
+        return Some(odd);
+    }
+    while let Some(block) = start.checked_sub(2).and_then(|start| input[start..].first_chunk()) {
+        if has_odd(block) {
+            break;
+        }
+        start += BLOCK;
+    }
+    find_odd_within(input, start, input.len())
+}
+
+fn find_odd_within(input: &[u8], from: usize, to: usize) -> Option<usize> {
+    let is_odd = |at: &usize| matches!(input[..*at], [] | [.., b'\n', b'\r'] | [.., 0..=12 | 14..]);
+    let feeds = input[from..to].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    feeds.map(|(at, _)| from + at).find(is_odd)
+}
+
+/// Whether a block, which two bytes stand before, has such an LF.
+fn has_odd(block: &[u8; BLOCK + 2]) -> bool {
+    let mut odd = 0;
+    for at in 0..BLOCK {
+        let [two_before, before, byte] = [block[at], block[at + 1], block[at + 2]];
+        odd |= u8::from(byte == b'\n') & (u8::from(before != b'\r') | u8::from(two_before == b'\n'));
+    }
+    odd != 0
 }
 
 fn skip_empty_lines(input: &[u8]) -> Result<usize, Reject> {
@@ -83,4 +114,37 @@ fn skip_empty_lines(input: &[u8]) -> Result<usize, Reject> {
         }
     }
     Ok(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same, byte by byte.
+    fn plainly(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
+        for at in (from..input.len()).filter(|at| input[*at] == b'\n') {
+            match input[..at] {
+                [.., b'\n', b'\r'] => return Ok(Some(at + 1)),
+                [.., b'\r'] => {}
+                _ => return Err(Reject::BareLf),
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn ends_are_found_wherever_they_are_in_a_block() {
+        for odd in [&b"\r\n\r\n"[..], b"\n", b"\n\r\n", b"\r\n\n", b"\r", b""] {
+            for before in 0..3 * BLOCK {
+                for after in [0, 1, BLOCK, 2 * BLOCK] {
+                    let line = b"x: y\r\n".iter().cycle().take(before);
+                    let input: Vec<u8> = line.chain(odd).copied().chain(vec![b'b'; after]).collect();
+                    for from in [0, 1, 2, before] {
+                        let from = from.min(input.len());
+                        assert_eq!(find_end(&input, from), plainly(&input, from), "{input:?} from {from}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -76,14 +76,46 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
 /// A registered name or IPv4 address. Of RFC 3986's sub-delimiters `,` is left out: it is how two Host fields look
 /// once merged.
 fn is_name(name: &[u8]) -> bool {
+    name.iter().all(|byte| IN_NAMES[*byte as usize]) || is_encoded_name(name)
+}
+
+fn is_encoded_name(name: &[u8]) -> bool {
     name.iter().enumerate().all(|(at, byte)| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => true,
         b'%' => {
             matches!(name[at + 1..], [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
         }
-        _ => b"~!$&'()*+;=".contains(byte),
+        _ => IN_NAMES[*byte as usize],
     })
 }
+
+/// Which bytes may stand in a name for themselves.
+static IN_NAMES: [bool; 256] = {
+    let mut allowed = [false; 256];
+    let mut byte = 0u8;
+    loop {
+        allowed[byte as usize] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'-' | b'.'
+                    | b'_'
+                    | b'~'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b';'
+                    | b'='
+            );
+        if byte == u8::MAX {
+            break allowed;
+        }
+        byte += 1;
+    }
+};
 
 fn is_ipv6(literal: &[u8]) -> bool {
     str::from_utf8(literal).is_ok_and(|literal| literal.parse::<Ipv6Addr>().is_ok())

@@ -31,8 +31,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) service: &'a CompiledService,
     /// How the request's body goes to the upstream.
     pub(crate) framing: Framing,
-    /// When it has to be over, where the client says so.
-    pub(crate) ends: Option<Instant>,
+    pub(crate) timeouts: Timeouts,
 }
 
 /// What answers, once the response's head is in the exchange.
@@ -67,7 +66,18 @@ struct Lost {
 /// How often a request that an upstream refused over HTTP/2 is sent in all.
 const STREAMS_TRIED: u32 = 3;
 
-impl Ask<'_> {
+impl<'a> Ask<'a> {
+    /// Ends when the client says it has to be over, if it does.
+    pub(crate) fn new(
+        worker: &'a Worker,
+        route: &'a CompiledRoute,
+        service: &'a CompiledService,
+        framing: Framing,
+        ends: Option<Instant>,
+    ) -> Self {
+        Self { worker, route, service, framing, timeouts: timeouts(worker, service, ends) }
+    }
+
     /// Where the response's head has come from. The head is in the exchange.
     pub(crate) async fn forward<C: Client>(
         &self,
@@ -226,7 +236,7 @@ impl Ask<'_> {
             None => Err(Missed::Failed(Failure::ClientGone)),
             Some(Ok(opened)) => opened.map_err(Missed::Unreached),
             // The client's time is over, which says nothing of the target.
-            Some(Err(_)) if self.ends.is_some_and(|ends| ends <= Instant::now()) => {
+            Some(Err(_)) if self.timeouts.ends.is_some_and(|ends| ends <= Instant::now()) => {
                 Err(Missed::Failed(Failure::DeadlineExceeded))
             }
             Some(Err(_)) => {
@@ -238,7 +248,7 @@ impl Ask<'_> {
 
     fn connect_timeout(&self) -> Duration {
         let timeout = Duration::from_millis(self.service.entity.connect_timeout.into());
-        self.timeouts().at_most(Instant::now(), timeout)
+        self.timeouts.at_most(Instant::now(), timeout)
     }
 
     /// Sends the request and waits for the response's head.
@@ -252,7 +262,7 @@ impl Ask<'_> {
         exchange.asked = upstream.address();
         let now = *exchange.timing.upstream_start.get_or_insert_with(Instant::now);
         upstream.begin(exchange, self, &endpoint.authority);
-        let timeouts = self.timeouts();
+        let timeouts = &self.timeouts;
         client.deadline().set(now, timeouts.at_most(now, timeouts.read));
         let mut relay = Relay {
             client,
@@ -285,20 +295,19 @@ impl Ask<'_> {
             }
         }
     }
+}
 
-    /// This service's timeouts once connected.
-    pub(crate) fn timeouts(&self) -> Timeouts {
-        let millis = |ms: u32| Duration::from_millis(ms.into());
-        let read = millis(self.service.entity.read_timeout);
+/// A service's timeouts once connected.
+fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -> Timeouts {
+    let millis = |ms: u32| Duration::from_millis(ms.into());
+    let read = millis(service.entity.read_timeout);
+    Timeouts {
+        write: millis(service.entity.write_timeout),
+        read,
         // Either side of a stream of messages may be silent for as long as the service allows.
-        let is_grpc = self.service.is_grpc();
-        Timeouts {
-            write: millis(self.service.entity.write_timeout),
-            read,
-            client_body: if is_grpc { read } else { self.worker.options.client_body_timeout },
-            client_send: self.worker.options.send_timeout,
-            ends: self.ends,
-        }
+        client_body: if service.is_grpc() { read } else { worker.options.client_body_timeout },
+        client_send: worker.options.send_timeout,
+        ends,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
 
 /// The host that the upstream is asked for: a plugin's, the client's where it is preserved, else the endpoint's.
 pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
-    let preserved = || exchange.request.host().filter(|_| ask.route.entity.preserve_host);
+    let preserved = || if ask.route.entity.preserve_host { exchange.request.host() } else { None };
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
 }
 
@@ -97,7 +97,9 @@ pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<
 /// In lower case, as Kong writes it.
 fn write_host(out: &mut Vec<u8>, host: &str) {
     out.extend_from_slice(b"X-Forwarded-Host: ");
-    out.extend(host.bytes().map(|byte| byte.to_ascii_lowercase()));
+    let start = out.len();
+    out.extend_from_slice(host.as_bytes());
+    out[start..].make_ascii_lowercase();
     out.extend_from_slice(b"\r\n");
 }
 
@@ -145,8 +147,8 @@ fn client_ip<'a>(exchange: &Exchange, connection: &'a Connection) -> Cow<'a, str
 
 /// An authority without its port; IPv6 addresses keep their brackets.
 pub(crate) fn without_port(authority: &str) -> &str {
-    match authority.rfind(':') {
-        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(colon) if authority.as_bytes()[colon] == b':' => &authority[..colon],
         _ => authority,
     }
 }

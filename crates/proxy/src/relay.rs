@@ -15,7 +15,7 @@ pub(crate) struct Relay<'a, C, U> {
     pub(crate) client: &'a mut C,
     pub(crate) upstream: &'a mut U,
     pub(crate) exchange: &'a mut Exchange,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) timeouts: &'a Timeouts,
     pub(crate) limits: &'a Limits,
     /// The most bytes of request body; 0 is any.
     pub(crate) max_body: u64,

@@ -293,7 +293,7 @@ async fn proxy<C: Client>(
     let method = exchange.request.method;
     exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
-    let ask = Ask { worker, route, service, framing, ends };
+    let ask = Ask::new(worker, route, service, framing, ends);
     match ask.forward(client, exchange).await {
         Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &ask);
@@ -323,8 +323,7 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, ask: &Ask<'_>) {
     exchange.source = Source::Service;
     let now = Instant::now();
     exchange.timing.upstream_head = Some(now);
-    let timeouts = ask.timeouts();
-    client.deadline().set(now, timeouts.at_most(now, timeouts.read));
+    client.deadline().set(now, ask.timeouts.at_most(now, ask.timeouts.read));
 }
 
 /// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
@@ -345,7 +344,7 @@ async fn pass_on<C: Client, U: Upstream>(
         client,
         upstream,
         exchange,
-        timeouts: ask.timeouts(),
+        timeouts: &ask.timeouts,
         limits: &worker.options.limits,
         max_body: worker.options.client_max_body_size,
         read_ahead: ask.route.entity.response_buffering,

@@ -70,7 +70,7 @@ impl Tunnel {
         respond::decorate_proxied(&ask.worker.options, exchange);
         exchange.bytes_out += client.begin_tunnel(exchange);
         upstream.wire.begin_tunnel();
-        Self { upstream, timeouts: ask.timeouts() }
+        Self { upstream, timeouts: ask.timeouts }
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not

@@ -45,7 +45,8 @@ impl Name {
 /// Splits `name:port` at the first colon, as Kong does: what isn't followed by a number alone is all name,
 /// IPv6 addresses with it.
 fn split_port(authority: &str) -> (&str, Option<u64>) {
-    match authority.split_once(':') {
+    let colon = memchr::memchr(b':', authority.as_bytes());
+    match colon.map(|at| (&authority[..at], &authority[at + 1..])) {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
             (name, Some(port.parse().unwrap_or(u64::MAX)))
         }
