@@ -31,11 +31,10 @@
 //! | 401 | `Unauthorized` | nobody is known to ask, or the anonymous consumer, who is in no group |
 //! | 403 | `You cannot consume this service` | whoever asks is in no group that is allowed, or in one that is denied |
 
-use super::authentication::AuthenticatedGroups;
-use crate::plugin::{Answer, Build, ConsumerIndex, Define, Exchange, Flow, Hooks, Known, Record, Violation};
+use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Known, Record, Violation};
 use foldhash::fast::RandomState;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::collections::HashSet;
 
 /// Which groups may pass.
 #[derive(Debug, Clone, Record)]
@@ -70,7 +69,6 @@ pub(super) struct Acl {
     denies: bool,
     hide_groups_header: bool,
     always_use_authenticated_groups: bool,
-    members: Arc<Members>,
 }
 
 impl Define for Acl {
@@ -79,56 +77,33 @@ impl Define for Acl {
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
         let (allow, deny) = (config.allow.unwrap_or_default(), config.deny.unwrap_or_default());
         Ok(Self {
             denies: !deny.is_empty(),
             named: if deny.is_empty() { allow } else { deny }.into_iter().collect(),
             hide_groups_header: config.hide_groups_header,
             always_use_authenticated_groups: config.always_use_authenticated_groups,
-            members: build.once(Members::new),
         })
-    }
-}
-
-/// The groups of each consumer that is in one.
-struct Members(HashMap<ConsumerIndex, Groups, RandomState>);
-
-#[derive(Default)]
-struct Groups {
-    names: Vec<String>,
-    /// As the upstream is told them.
-    joined: String,
-}
-
-impl Members {
-    fn new(build: &Build<'_>) -> Self {
-        let mut members = HashMap::<_, Groups, _>::default();
-        for acl in &build.document().acls {
-            let Some(consumer) = build.consumer(acl.consumer) else { continue };
-            members.entry(consumer).or_default().names.push(acl.group.clone());
-        }
-        members.values_mut().for_each(|groups| groups.joined = groups.names.join(", "));
-        Self(members)
     }
 }
 
 impl Hooks for Acl {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let by_credential = exchange.consumer.is_some() && exchange.credential().is_some();
-        if !by_credential || self.always_use_authenticated_groups {
-            if let Some(groups) = exchange.kept::<AuthenticatedGroups>() {
-                let (admits, joined) = (self.admits(&groups.0), groups.0.join(", "));
-                return self.decide(exchange, admits, AUTHENTICATED, &joined);
-            }
+        let has_credential = exchange.credential().is_some();
+        let is_consumer = has_credential && exchange.consumer().is_some();
+        let authenticated = exchange.authenticated_groups();
+        if !authenticated.is_empty() && (!is_consumer || self.always_use_authenticated_groups) {
+            let admitted = self.admitted(authenticated);
+            return self.decide(exchange, AUTHENTICATED, admitted);
         }
-        let declared = exchange.consumer.and_then(|consumer| self.members.0.get(&consumer));
-        match declared {
-            Some(groups) => self.decide(exchange, self.admits(&groups.names), DECLARED, &groups.joined),
-            None if by_credential => self.decide(exchange, self.denies, DECLARED, ""),
-            None if exchange.credential().is_some() => Flow::Respond(refusal()),
-            None => Flow::Respond(Answer::error(401, "Unauthorized")),
+        let declared = exchange.consumer().map_or(&[][..], |consumer| &*consumer.acl_groups);
+        if declared.is_empty() && !is_consumer {
+            let nobody = || Answer::error(401, "Unauthorized");
+            return Flow::Respond(if has_credential { refusal() } else { nobody() });
         }
+        let admitted = self.admitted(declared);
+        self.decide(exchange, DECLARED, admitted)
     }
 }
 
@@ -136,20 +111,15 @@ const DECLARED: (Known, &str) = (Known::XConsumerGroups, "X-Consumer-Groups");
 const AUTHENTICATED: (Known, &str) = (Known::XAuthenticatedGroups, "X-Authenticated-Groups");
 
 impl Acl {
-    fn admits(&self, groups: &[String]) -> bool {
-        groups.iter().any(|group| self.named.contains(group)) != self.denies
+    /// What the upstream is told of whoever is in these groups, if they may pass.
+    fn admitted<G: Borrow<str>>(&self, groups: &[G]) -> Option<String> {
+        let is_named = groups.iter().any(|group| self.named.contains(group.borrow()));
+        let told = || if self.hide_groups_header { String::new() } else { groups.join(", ") };
+        (is_named != self.denies).then(told)
     }
 
-    fn decide(
-        &self,
-        exchange: &mut Exchange,
-        admits: bool,
-        told: (Known, &'static str),
-        groups: &str,
-    ) -> Flow {
-        if !admits {
-            return Flow::Respond(refusal());
-        }
+    fn decide(&self, exchange: &mut Exchange, told: (Known, &'static str), admitted: Option<String>) -> Flow {
+        let Some(groups) = admitted else { return Flow::Respond(refusal()) };
         if !self.hide_groups_header {
             exchange.request.headers.remove_known(told.0);
             exchange.request.headers.append_known(told.0, told.1, groups.as_bytes());

@@ -43,14 +43,13 @@
 //!
 //! With `anonymous`, such requests pass as that consumer instead.
 
-use super::authentication::{AuthenticatedGroups, Fallback};
+use super::authentication::{Consumers, Fallback};
 use crate::plugin::{
-    Answer, Build, ClientAuthorities, ClientCertificate, ConsumerIndex, Credential, Define, Exchange, Flow,
-    Hooks, Known, Record, Uuid,
+    Answer, Build, ClientAuthorities, ClientCertificate, Credential, Define, Exchange, Flow, Hooks, Known,
+    Record, Uuid,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Whose certificates are good, and whom they name.
@@ -102,38 +101,6 @@ impl Define for MtlsAuth {
     }
 }
 
-/// The consumers by the names that certificates may have for them.
-struct Consumers {
-    by_username: HashMap<String, (ConsumerIndex, Uuid)>,
-    by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
-}
-
-impl Consumers {
-    fn new(build: &Build<'_>) -> Self {
-        let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
-        for consumer in &build.document().consumers {
-            let Some(index) = build.consumer(consumer.id) else { continue };
-            let add = |names: &mut HashMap<_, _>, name: &Option<String>| {
-                if let Some(name) = name {
-                    names.insert(name.clone(), (index, consumer.id));
-                }
-            };
-            add(&mut by_username, &consumer.username);
-            add(&mut by_custom_id, &consumer.custom_id);
-        }
-        Self { by_username, by_custom_id }
-    }
-
-    fn find(&self, by: &[String], name: &str) -> Option<(ConsumerIndex, Uuid)> {
-        by.iter()
-            .find_map(|by| match by.as_str() {
-                "username" => self.by_username.get(name),
-                _ => self.by_custom_id.get(name),
-            })
-            .copied()
-    }
-}
-
 impl Hooks for MtlsAuth {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.fallback.is_settled(exchange) {
@@ -170,7 +137,7 @@ impl MtlsAuth {
             let Some(((consumer, id), name)) = found else { return false };
             exchange.authenticate(consumer, Credential { id, identifier: Some(name) });
         } else if let Some(group) = self.group(certificate) {
-            exchange.keep(AuthenticatedGroups(vec![group.to_owned()]));
+            exchange.set_authenticated_groups(vec![group.to_owned()]);
         }
         self.tell_upstream(exchange, certificate);
         true

@@ -1,7 +1,6 @@
 //! acl over exchanges in memory.
 
-use super::*;
-use crate::plugin::{Credential, Json};
+use crate::plugin::{ConsumerIndex, Credential, Json};
 use crate::testing::{Gateway, Outcome, check_cases, entity, id, run};
 use serde_json::json;
 
@@ -39,7 +38,7 @@ fn send(gateway: &Gateway, config: &Json, caller: Caller, groups: &[&str]) -> Ou
         Caller::Guest => exchange.authenticate_anonymous(ConsumerIndex(2)),
     }
     if !groups.is_empty() {
-        exchange.keep(AuthenticatedGroups(groups.iter().map(|group| (*group).to_owned()).collect()));
+        exchange.set_authenticated_groups(groups.iter().map(|group| (*group).to_owned()).collect());
     }
     run(&[&*plugin], exchange)
 }

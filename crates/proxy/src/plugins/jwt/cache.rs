@@ -4,18 +4,26 @@
 //! out under one set is believed under another. Nothing but what was verified comes in, and nobody outside can tell which
 //! slot a token will take.
 
-use crate::plugin::Fingerprint;
+use crate::plugin::{ConsumerIndex, Fingerprint, Uuid};
 use std::cell::RefCell;
 
 /// What is known of a token with a right signature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Verified {
-    /// The place of the credential whose key signed it.
-    pub(super) secret: u32,
+    pub(super) signer: Signer,
     /// None where it is no number.
     pub(super) exp: Option<f64>,
     /// None where it is no number.
     pub(super) nbf: Option<f64>,
+}
+
+/// Whose key signed a token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Signer {
+    /// That of the credential at this place.
+    Secret(u32),
+    /// An issuer's, on behalf of this consumer.
+    Issuer(ConsumerIndex, Uuid),
 }
 
 /// Tokens that each worker keeps at hand; of those that share a slot, the last.

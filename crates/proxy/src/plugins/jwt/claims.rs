@@ -32,6 +32,8 @@ pub(super) struct Members<'a> {
     pub(super) named: Claim<'a>,
     pub(super) exp: Claim<'a>,
     pub(super) nbf: Claim<'a>,
+    /// The id of a key.
+    pub(super) kid: Claim<'a>,
     /// Whether it names extensions that must be understood: there is none that is.
     pub(super) has_critical: bool,
 }
@@ -73,7 +75,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut members = Members { is_object: true, ..Members::default() };
         while let Some(Name(name)) = map.next_key()? {
             let is_named = name == self.0;
-            if !is_named && !matches!(&*name, "alg" | "exp" | "nbf" | "crit") {
+            if !is_named && !matches!(&*name, "alg" | "exp" | "nbf" | "kid" | "crit") {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -85,6 +87,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 "alg" => members.alg = claim,
                 "exp" => members.exp = claim,
                 "nbf" => members.nbf = claim,
+                "kid" => members.kid = claim,
                 "crit" => members.has_critical = true,
                 _ => {}
             }

@@ -24,6 +24,24 @@
 //! itself has no say in that. The algorithms are HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256,
 //! ES384, ES512 and EdDSA (Ed25519). Expiry is checked only if `claims_to_verify` has `exp`.
 //!
+//! ## Keys of an issuer
+//!
+//! With `jwks_uri`, an extension of Weir's, a token whose header names one of the keys published there in `kid` is verified
+//! with that key, and names its consumer, by username or custom id, in the claim `jwks_consumer_claim`. The keys are fetched
+//! when they are first needed and every five minutes from then on. A token with an unknown `kid` waits while they are
+//! fetched anew; if that brought nothing new, not again within ten seconds. While the issuer cannot be reached, the keys
+//! that are known stay in use.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: jwt
+//!     config:
+//!       jwks_uri: https://issuer.example.com/.well-known/jwks.json
+//!       claims_to_verify: [exp]
+//! ```
+//!
+//! ## Speed
+//!
 //! A signature that was found right is remembered by a keyed hash of the whole token, a few thousand on each worker, until
 //! credentials change; `exp` and `nbf` are checked every time.
 //!
@@ -42,6 +60,7 @@
 //! | 401 | `Bad token; invalid …` | JSON, alg, crit, claims or signature, whichever cannot be read |
 //! | 401 | `No mandatory 'iss' in claims`, `Invalid 'iss' in claims` | the token names no key |
 //! | 401 | `No credentials found for given 'iss'` | the key is nobody's |
+//! | 401 | `No consumer found for given 'sub'` | an issuer's token names no consumer |
 //! | 401 | `Invalid algorithm` | the token's is not the credential's |
 //! | 401 | `Invalid key/secret` | the credential's key cannot be used with its algorithm |
 //! | 401 | `Invalid signature` | as it says |
@@ -53,21 +72,25 @@
 
 mod cache;
 mod claims;
+mod jwk;
+mod jwks;
 mod key;
 mod secrets;
 mod token;
+mod verify;
 
-use super::authentication::Fallback;
+use super::authentication::{Consumers, Fallback};
 use crate::plugin::{
-    Answer, Build, Credential, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Method, Record, Violation,
+    Answer, Build, Credential, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Method, Record, Resume,
+    Violation,
 };
-use cache::Verified;
-use claims::{Claim, Members};
-use secrets::{Secret, Secrets};
+use cache::{Signer, Verified};
+use jwks::KeySet;
+use secrets::Secrets;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use token::{Found, Token};
+use token::Found;
 
 /// Where tokens are looked for, and what is asked of them.
 #[derive(Debug, Clone, Record)]
@@ -101,6 +124,15 @@ pub(super) struct Config {
     pub run_on_preflight: bool,
     /// The realm in `WWW-Authenticate`.
     pub realm: Option<String>,
+    /// Where an issuer publishes its keys (RFC 7517), for tokens that name one of them in `kid`. Kong has no such field.
+    #[field(matches = url)]
+    pub jwks_uri: Option<String>,
+    /// Whether the server at `jwks_uri` must have a certificate that `lua_ssl_trusted_certificate` vouches for.
+    #[field(default = true)]
+    pub jwks_ssl_verify: bool,
+    /// The claim that names the consumer, by username or custom id, in tokens signed with a key of `jwks_uri`.
+    #[field(default = "sub")]
+    pub jwks_consumer_claim: String,
 }
 
 fn violations(config: &Config) -> Vec<Violation> {
@@ -117,14 +149,18 @@ impl Config {
     }
 }
 
-/// One configured instance.
-pub(super) struct Jwt {
+/// One configured instance; requests that wait for keys hold on to it.
+pub(super) struct Jwt(Arc<Instance>);
+
+struct Instance {
     verifies_exp: bool,
     verifies_nbf: bool,
     config: Config,
     challenge: String,
     fallback: Fallback,
     secrets: Arc<Secrets>,
+    /// The keys of an issuer, and the consumers that its tokens may name.
+    issuer: Option<(Arc<KeySet>, Arc<Consumers>)>,
     /// Makes the keys of tokens that this instance has verified.
     fingerprinter: Fingerprinter,
 }
@@ -137,16 +173,21 @@ impl Define for Jwt {
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let secrets = build.once(Secrets::new);
-        let realm = config.realm.as_ref();
-        Ok(Self {
+        let (realm, uri) = (config.realm.as_ref(), config.jwks_uri.as_ref());
+        let issuer = uri.map(|uri| {
+            let keys = KeySet::of(uri, config.jwks_ssl_verify, build)?;
+            Ok::<_, String>((keys, build.once(Consumers::new)))
+        });
+        Ok(Self(Arc::new(Instance {
             verifies_exp: config.verifies("exp"),
             verifies_nbf: config.verifies("nbf"),
             challenge: realm.map_or_else(|| "Bearer".to_owned(), |realm| format!("Bearer realm=\"{realm}\"")),
             fallback: Fallback::of(config.anonymous.as_deref(), build),
-            fingerprinter: secrets.fingerprinter(&config.key_claim_name, config.secret_is_base64),
+            fingerprinter: secrets.fingerprinter(&config),
+            issuer: issuer.transpose()?,
             secrets,
             config,
-        })
+        })))
     }
 }
 
@@ -156,6 +197,8 @@ enum Refusal {
     NoToken,
     /// There is something wrong with it.
     Message(Cow<'static, str>),
+    /// It names no credential, and a key that is not known.
+    NoKey(Cow<'static, str>),
     /// There is something wrong with its times.
     Claims { exp: Option<&'static str>, nbf: Option<&'static str> },
 }
@@ -169,100 +212,90 @@ impl From<&'static str> for Refusal {
 impl Hooks for Jwt {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let preflight = exchange.request.method == Method::Options;
-        if preflight && !self.config.run_on_preflight || self.fallback.is_settled(exchange) {
+        if preflight && !self.0.config.run_on_preflight || self.0.fallback.is_settled(exchange) {
             return Flow::Continue;
         }
-        match self.authenticate(exchange) {
-            Ok(secret) => {
-                let credential = Credential { id: secret.id(), identifier: Some(secret.key()) };
-                exchange.authenticate(secret.consumer, credential);
-                Flow::Continue
-            }
-            Err(refusal) => self.fallback.unauthenticated(exchange, || self.answer(refusal)),
-        }
+        let refusal = match self.0.authenticate(exchange) {
+            Ok(()) => return Flow::Continue,
+            Err(refusal) => refusal,
+        };
+        // Perhaps the key is too new to be known here.
+        let fetched = match (&refusal, &self.0.issuer) {
+            (Refusal::NoKey(_), Some((keys, _))) => keys.fetched(),
+            _ => None,
+        };
+        let Some(fetched) = fetched else { return self.0.refuse(exchange, refusal) };
+        let instance = self.0.clone();
+        Flow::Wait(Box::pin(async move {
+            fetched.await;
+            let again = move |exchange: &mut Exchange| match instance.authenticate(exchange) {
+                Ok(()) => Flow::Continue,
+                Err(refusal) => instance.refuse(exchange, refusal),
+            };
+            Box::new(again) as Resume
+        }))
     }
 }
 
-impl Jwt {
+impl Instance {
+    fn refuse(&self, exchange: &mut Exchange, refusal: Refusal) -> Flow {
+        self.fallback.unauthenticated(exchange, || self.answer(refusal))
+    }
+
     fn answer(&self, refusal: Refusal) -> Answer {
         let invalid = || format!("{} error=\"invalid_token\"", self.challenge);
         let (answer, challenge) = match refusal {
             Refusal::NoToken => (Answer::message(401, "Unauthorized"), self.challenge.clone()),
-            Refusal::Message(message) => (Answer::message(401, &message), invalid()),
+            Refusal::Message(message) | Refusal::NoKey(message) => {
+                (Answer::message(401, &message), invalid())
+            }
             Refusal::Claims { exp, nbf } => {
                 let wrong =
                     [("exp", exp), ("nbf", nbf)].into_iter().filter_map(|(name, why)| Some((name, why?)));
                 let body: serde_json::Map<_, _> =
                     wrong.map(|(name, why)| (name.to_owned(), why.into())).collect();
-                (
-                    Answer::raw(401, Some("application/json; charset=utf-8"), Json::Object(body).to_string()),
-                    invalid(),
-                )
+                let content_type = Some("application/json; charset=utf-8");
+                (Answer::raw(401, content_type, Json::Object(body).to_string()), invalid())
             }
         };
         answer.header("WWW-Authenticate", challenge)
     }
 
-    fn authenticate(&self, exchange: &Exchange) -> Result<&Secret, Refusal> {
+    fn authenticate(&self, exchange: &mut Exchange) -> Result<(), Refusal> {
+        let verified = self.verified(exchange)?;
+        self.check_claims(&verified)?;
+        match verified.signer {
+            Signer::Secret(place) => {
+                let secret = self.secrets.at(place);
+                let credential = Credential { id: secret.id(), identifier: Some(secret.key()) };
+                exchange.authenticate(secret.consumer, credential);
+            }
+            Signer::Issuer(consumer, id) => {
+                exchange.authenticate(consumer, Credential { id, identifier: None });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of the request's token, or found out.
+    fn verified(&self, exchange: &Exchange) -> Result<Verified, Refusal> {
         let token = match token::find(exchange, &self.config) {
             Found::Nothing => return Err(Refusal::NoToken),
             Found::Several => return Err("Multiple tokens provided".into()),
             Found::NoText => return Err("Unrecognizable token".into()),
             Found::Token(token) => token,
         };
-        let fingerprint = self.fingerprinter.of(&token);
-        let verified = match cache::get(fingerprint) {
-            Some(verified) => verified,
-            None => {
-                let verified = self.verify(&token)?;
-                cache::put(fingerprint, verified);
-                verified
-            }
+        let keys = self.issuer.as_ref().map(|(keys, _)| keys.keys());
+        let fingerprint = match &keys {
+            Some(keys) => self.fingerprinter.clone().with(&keys.version.to_le_bytes()).of(&token),
+            None => self.fingerprinter.of(&token),
         };
-        self.check_claims(&verified)?;
-        Ok(self.secrets.at(verified.secret))
-    }
-
-    /// Whose key the token is signed with.
-    fn verify(&self, token: &[u8]) -> Result<Verified, Refusal> {
-        let token = Token::decode(token).map_err(bad)?;
-        let header = Members::read(&token.header, &self.config.key_claim_name).map_err(bad)?;
-        let claims = Members::read(&token.claims, &self.config.key_claim_name).map_err(bad)?;
-        let algorithm = match &header.alg {
-            Claim::Text(name) if key::is_known(name) => name,
-            _ => return Err(bad("alg")),
-        };
-        if header.has_critical {
-            return Err(bad("crit"));
+        if let Some(verified) = cache::get(fingerprint) {
+            return Ok(verified);
         }
-        if !claims.is_object {
-            return Err(bad("claims"));
-        }
-        let signature = token.signature.as_deref().ok_or_else(|| bad("signature"))?;
-        let (place, secret) = self.named(&header, &claims)?;
-        // The token does not choose how it is verified.
-        if secret.algorithm() != *algorithm {
-            return Err("Invalid algorithm".into());
-        }
-        let verifier = secret.verifier(self.config.secret_is_base64).ok_or("Invalid key/secret")?;
-        if !verifier.verifies(token.signed, signature) {
-            return Err("Invalid signature".into());
-        }
-        Ok(Verified { secret: place, exp: claims.exp.number(), nbf: claims.nbf.number() })
-    }
-
-    /// The credential that a token names, and its place.
-    fn named(&self, header: &Members<'_>, claims: &Members<'_>) -> Result<(u32, &Secret), Refusal> {
-        let name = &self.config.key_claim_name;
-        let wrong =
-            |before: &str, behind: &str| Refusal::Message(format!("{before} '{name}'{behind}").into());
-        match if claims.named == Claim::Absent { &header.named } else { &claims.named } {
-            Claim::Absent => Err(wrong("No mandatory", " in claims")),
-            Claim::Text(key) if !key.is_empty() => {
-                self.secrets.find(key).ok_or_else(|| wrong("No credentials found for given", ""))
-            }
-            _ => Err(wrong("Invalid", " in claims")),
-        }
+        let verified = self.verify(&token, keys.as_deref().map(|keys| &**keys))?;
+        cache::put(fingerprint, verified);
+        Ok(verified)
     }
 
     fn check_claims(&self, verified: &Verified) -> Result<(), Refusal> {
@@ -286,10 +319,6 @@ impl Jwt {
     fn is_too_far(&self, seconds: f64) -> bool {
         self.config.maximum_expiration > 0.0 && seconds > self.config.maximum_expiration
     }
-}
-
-fn bad(what: &'static str) -> Refusal {
-    Refusal::Message(format!("Bad token; invalid {what}").into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The credentials that tokens name.
 
+use super::Config;
 use super::key::Verifier;
 use crate::plugin::{Build, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
 use base64::Engine;
@@ -50,8 +51,10 @@ impl Secrets {
     }
 
     /// Makes fingerprints of tokens that hold for these credentials and this way to read them alone.
-    pub(super) fn fingerprinter(&self, key_claim_name: &str, secret_is_base64: bool) -> Fingerprinter {
-        self.fingerprinter.clone().with(key_claim_name.as_bytes()).with(&[secret_is_base64.into()])
+    pub(super) fn fingerprinter(&self, config: &Config) -> Fingerprinter {
+        let names = [&config.key_claim_name, &config.jwks_consumer_claim];
+        let own = self.fingerprinter.clone().with(&[config.secret_is_base64.into()]);
+        names.iter().fold(own, |own, name| own.with(name.as_bytes()))
     }
 }
 
