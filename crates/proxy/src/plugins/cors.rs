@@ -66,7 +66,7 @@ fn violations(config: &Config) -> Vec<Violation> {
     let wrong = entries.filter(|(_, entry)| *entry != "*").filter_map(|(index, entry)| {
         let why = rule::regex(entry).err()?;
         let advice = "write `*`, an origin such as https://example.com, or a regex";
-        Some(Violation::new(&format!("origins[{index}]"), format!("{why}; {advice}")))
+        Some(Violation::new(format!("origins[{index}]"), format!("{why}; {advice}")))
     });
     wrong.collect()
 }

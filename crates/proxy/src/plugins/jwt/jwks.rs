@@ -87,7 +87,7 @@ impl KeySet {
     /// For a key that is not there: waits until the set was fetched anew. None if it was just fetched.
     pub(super) fn fetched(self: &Arc<Self>) -> Option<impl Future<Output = ()> + use<>> {
         let mut attempts = self.attempts.subscribe();
-        self.begin().then(|| async move {
+        self.begin().then_some(async move {
             let _ = tokio::time::timeout(PATIENCE, attempts.changed()).await;
         })
     }

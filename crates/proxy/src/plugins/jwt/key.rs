@@ -49,7 +49,7 @@ pub(super) fn is_known(name: &str) -> bool {
 
 /// Verifies signatures of one algorithm with one key.
 pub(super) enum Verifier {
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
     Public(ParsedPublicKey),
 }
 
@@ -57,7 +57,7 @@ impl Verifier {
     /// One that knows a secret.
     pub(super) fn of_secret(name: &str, secret: &[u8]) -> Option<Self> {
         match algorithm(name)? {
-            Algorithm::Hmac(algorithm) => Some(Self::Hmac(hmac::Key::new(algorithm, secret))),
+            Algorithm::Hmac(algorithm) => Some(Self::Hmac(Box::new(hmac::Key::new(algorithm, secret)))),
             Algorithm::Rsa(_) | Algorithm::Curve(..) => None,
         }
     }
