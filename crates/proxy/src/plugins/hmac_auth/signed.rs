@@ -37,6 +37,7 @@ fn request_line(exchange: &Exchange) -> String {
         Version::Http10 => "1.0",
         Version::Http11 => "1.1",
         Version::Http2 => "2.0",
+        Version::Http3 => "3.0",
     };
     format!("{} {} HTTP/{version}", exchange.request.method_str(), target(exchange))
 }
