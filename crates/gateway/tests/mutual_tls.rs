@@ -130,6 +130,38 @@ fn pem_content(identity: &Identity) -> String {
     text.lines().filter(|line| !line.starts_with('-')).collect()
 }
 
+/// Where no consumer is looked up, the certificate itself says what acl asks about.
+#[test]
+fn names_in_certificates_are_groups() {
+    let (cast, upstream) = (Cast::new(), Upstream::echoing());
+    let on = |by: &str, group: &str| {
+        let mtls =
+            format!("{{ca_certificates: [{TWO}], skip_consumer_lookup: true, authenticated_group_by: {by}}}");
+        let acl = format!("{{name: acl, config: {{allow: [{group}]}}}}");
+        format!("hosts: [a.test], plugins: [{{name: mtls-auth, config: {mtls}}}, {acl}]")
+    };
+    let services = [
+        service("/cn", upstream.address, "", &on("CN", "bob.test")),
+        service("/dn", upstream.address, "", &on("DN", "'CN=bob.test'")),
+        service("/others", upstream.address, "", &on("CN", "ann.test")),
+        service("/none", upstream.address, "", &on("null", "bob.test")),
+    ];
+    let gateway = Gateway::start(&document(&services, &cast.beside(&["a.test"])));
+    for (path, status, told) in [
+        ("/cn", 200, "X-Authenticated-Groups: bob.test"),
+        ("/dn", 200, "X-Authenticated-Groups: CN=bob.test"),
+        ("/others", 403, "You cannot consume this service"),
+        ("/none", 401, "Unauthorized"),
+    ] {
+        let forged = ["-H", "X-Authenticated-Groups: ann.test"];
+        let (found, body) = curl(&gateway, &format!("a.test{path}"), Some(&cast.bob), &forged);
+        assert!(
+            found == status && body.contains(told) && !body.contains("ann.test"),
+            "{path}: {found} {body}"
+        );
+    }
+}
+
 #[test]
 fn only_clients_of_the_names_that_want_one_are_asked() {
     let (cast, upstream) = (Cast::new(), Upstream::echoing());

@@ -26,7 +26,7 @@
 //! request has no such header; for `@request-target` the method in small letters, a space, path and query; and for
 //! `request-line` the request's first line itself, without a name. Path and query are as the client sent them.
 //!
-//! `X-Date` or `Date` must be within `clock_skew` of the node's clock. A signature can be used again for as long: sign
+//! `X-Date` or `Date` must be within `clock_skew` of the node's clock, and of two one that is signed. A signature can be used again for as long: sign
 //! `@request-target` and, with `validate_request_body`, `digest` too, which is then compared with the body:
 //! `Digest: SHA-256=…` in base64. A body of more than 1 MiB is not compared, and refused.
 //!
@@ -141,6 +141,9 @@ impl Users {
     }
 }
 
+/// Headers that may say when a request was made.
+const DATES: [&str; 2] = ["X-Date", "Date"];
+
 const NO_DATE: &str =
     "HMAC signature cannot be verified, a valid date or x-date header is required for HMAC Authentication";
 const NOT_VALID: &str = "HMAC signature cannot be verified";
@@ -177,7 +180,7 @@ impl HmacAuth {
         {
             return Err("Unauthorized");
         }
-        if !["X-Date", "Date"].iter().any(|name| headers.get(name).is_some_and(|date| self.is_timely(date))) {
+        if !DATES.iter().any(|name| self.is_timely(exchange, name)) {
             return Err(NO_DATE);
         }
         let of = |known| Parameters::parse(headers.get_known(known)?);
@@ -199,14 +202,23 @@ impl HmacAuth {
         let mut allowed = self.config.algorithms.iter();
         let algorithm = allowed.find(|name| name.as_bytes() == parameters.algorithm).ok_or(NOT_VALID)?;
         let user = self.users.find(parameters.username).filter(|_| all_signed).ok_or(NOT_VALID)?;
+        // Whoever repeats a request must not get by with a date of their own.
+        let is_signed =
+            |date: &&&str| parameters.headers().any(|name| name.eq_ignore_ascii_case(date.as_bytes()));
+        let mut dates = DATES.iter().filter(is_signed).peekable();
+        if dates.peek().is_some() && !dates.any(|name| self.is_timely(exchange, name)) {
+            return Err(NO_DATE);
+        }
         let text = signed::text(exchange, parameters.headers());
         let same = signed::is_by(&user.entity.secret, algorithm, &text, parameters.signature);
         let body_is_same = || !self.config.validate_request_body || signed::digest_is_of_body(exchange);
         if same && body_is_same() { Ok(user) } else { Err(NOT_SAME) }
     }
 
-    fn is_timely(&self, date: &[u8]) -> bool {
-        let date = std::str::from_utf8(date).ok().and_then(|date| httpdate::parse_http_date(date).ok());
+    /// Whether the request has this date, and it is about now.
+    fn is_timely(&self, exchange: &Exchange, name: &str) -> bool {
+        let date = exchange.request.headers.get(name).and_then(|date| std::str::from_utf8(date).ok());
+        let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
         let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         date.is_some_and(|date| {
             seconds(SystemTime::now()).abs_diff(seconds(date)) as f64 <= self.config.clock_skew
