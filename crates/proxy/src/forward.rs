@@ -151,18 +151,17 @@ impl<'a> Ask<'a> {
             return Err(Missed::Failed(Failure::NoTunnel));
         }
         if exchange.upgrade.is_some() || worker.http2.chose_http1(endpoint) {
-            return self.over_http1(pick, client, exchange).await;
+            return Box::pin(self.over_http1(pick, client, exchange)).await;
         }
         request_body::gather(worker, client, exchange).await.map_err(Missed::Failed)?;
         let server_name = self.server_name(endpoint, exchange);
         let mut tries = 0;
         loop {
             tries += 1;
-            let name = server_name.clone();
-            let open = async |trying: &Trying| worker.http2.open(worker, endpoint, name, trying).await;
-            let mut reached = match self.open(endpoint, client, exchange, open).await? {
-                Opened::Http1(upstream) => Reached::Http1(upstream),
-                Opened::Http2(upstream) => Reached::Http2(upstream),
+            let mut reached = match worker.http2.ready(worker, endpoint, server_name.as_deref()) {
+                Some(upstream) => Reached::Http2(upstream),
+                // Boxed, so that a request has no room for what only a new upstream connection needs.
+                None => Box::pin(self.open_http2(endpoint, server_name.clone(), client, exchange)).await?,
             };
             *reached.lease() = pick.lease.take();
             let asked = match &mut reached {
@@ -177,6 +176,22 @@ impl<'a> Ask<'a> {
                 Err(lost) => return Err(Missed::Failed(lost.failure)),
             }
         }
+    }
+
+    /// Waits for room on a shared connection, or opens one.
+    async fn open_http2<C: Client>(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<Rc<str>>,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Result<Reached, Missed> {
+        let worker = self.worker;
+        let open = async |trying: &Trying| worker.http2.open(worker, endpoint, server_name, trying).await;
+        Ok(match self.open(endpoint, client, exchange, open).await? {
+            Opened::Http1(upstream) => Reached::Http1(upstream),
+            Opened::Http2(upstream) => Reached::Http2(upstream),
+        })
     }
 
     /// Whom to ask; once all were tried, they are tried again.

@@ -72,6 +72,21 @@ impl Http2Pool {
         endpoint.speaks == Speaks::Either && self.chose_http1.borrow().contains(&endpoint.id)
     }
 
+    /// A stream to the endpoint on a connection that has room, as most requests find one.
+    pub(crate) fn ready(
+        &self,
+        worker: &Worker,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+    ) -> Option<Box<Http2Stream>> {
+        if endpoint.is_down() {
+            return None;
+        }
+        let shelves = self.shelves.borrow();
+        let shelf = shelves.get(&endpoint.id)?.get(server_name.unwrap_or_default())?;
+        shelf.place(worker, endpoint).map(|place| Box::new(Http2Stream::new(place)))
+    }
+
     /// A stream to the endpoint, on a connection that has room or on a new one; or a connection of its own, where the
     /// endpoint chooses HTTP/1.1.
     pub(crate) async fn open(
