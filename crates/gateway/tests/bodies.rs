@@ -360,7 +360,7 @@ fn halves() -> (Upstream, Receiver<Head>, mpsc::Sender<()>) {
     let upstream = Upstream::start(move |mut peer, _| {
         let Some(head) = peer.head() else { return };
         let _ = seen.send(head);
-        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf");
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\nConnection: close\r\n\r\nhalf");
         let _ = may_go_on.lock().unwrap().recv();
         peer.send("half");
     });

@@ -433,3 +433,19 @@ fn datagrams_are_answered_by_session() {
     assert!(gateway.exit().success());
     assert!(!gateway.log().contains("drain_timeout ended"), "a drain does not wait for what is answered");
 }
+
+/// Without `protocols` of its own the plugin is for sessions too, as in Kong.
+#[test]
+fn sessions_are_let_in_by_the_address_of_their_client() {
+    let upstream = echo("hello ");
+    for (plugin, admitted) in [
+        ("config: {allow: [127.0.0.0/8]}", true),
+        ("config: {deny: [127.0.0.0/8]}", false),
+        ("protocols: [http], config: {deny: [127.0.0.0/8]}", true),
+    ] {
+        let plugins = format!("plugins: [{{name: ip-restriction, {plugin}}}]\n");
+        let gateway = gateway(&(any("tcp", &to(upstream.address)) + &plugins), "127.0.0.1:0").start();
+        let said = exchange(gateway.stream(0), "world");
+        assert_eq!(said, if admitted { "hello world" } else { "" }, "{plugin}");
+    }
+}

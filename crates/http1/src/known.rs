@@ -59,6 +59,7 @@ known! {
     XConsumerCustomId = "x-consumer-custom-id",
     XConsumerUsername = "x-consumer-username",
     XConsumerGroups = "x-consumer-groups",
+    XAuthenticatedGroups = "x-authenticated-groups",
     XCredentialIdentifier = "x-credential-identifier",
     XAnonymousConsumer = "x-anonymous-consumer",
     XClientCertDn = "x-client-cert-dn",
@@ -177,7 +178,7 @@ const fn slot(name: &[u8]) -> usize {
     let middle = (name[length / 2] | 0x20) as usize;
     let before_last = (name[length - 2] | 0x20) as usize;
     let last = (name[length - 1] | 0x20) as usize;
-    (length + first + middle + before_last * 6 + last * 27) % SLOT_COUNT
+    (length + first + middle + before_last * 7 + last * 8) % SLOT_COUNT
 }
 
 /// Whether `name` is `lower` in any case, eight bytes at a time; `lower` holds small letters and hyphens only.

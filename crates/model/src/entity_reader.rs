@@ -1,7 +1,7 @@
 //! What is written of one entity → the entity, with what its declaration alone cannot say.
 use crate::declarative::split_url;
 use crate::entity::*;
-use crate::node::Node;
+use crate::node::{Node, Value};
 use crate::schema::{
     Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Surroundings, Violation,
     did_you_mean, find_plugin, quoted, read_record,
@@ -131,7 +131,13 @@ impl<'i> EntityReader<'i> {
                 message: "without effect in this version: plugins run in their own order".to_owned(),
             });
         }
-        Some(Arc::new(Plugin { config: config?, ..plugin? }))
+        let mut plugin = Plugin { config: config?, ..plugin? };
+        let written =
+            item.node.get("protocols").is_some_and(|protocols| !matches!(protocols.value, Value::Null));
+        if !written && find_plugin(self.plugins, &plugin.name).is_some_and(|schema| schema.for_streams) {
+            plugin.protocols.extend([Protocol::Tcp, Protocol::Tls]);
+        }
+        Some(Arc::new(plugin))
     }
 
     fn plugin_config(&mut self, item: Written<'_, '_>) -> Option<Json> {
@@ -145,7 +151,7 @@ impl<'i> EntityReader<'i> {
         let in_consumer = item.given.iter().any(|(field, _)| *field == "consumer");
         if !plugin.for_consumers && (in_consumer || item.node.get("consumer").is_some()) {
             let message = format!(
-                "{written} finds out who the consumer is, so it cannot be for one; move it to a service, a route or the top level"
+                "{written} runs whoever the consumer is, so it cannot be for one; move it to a service, a route or the top level"
             );
             self.reader.report(item.node.at, message);
         }

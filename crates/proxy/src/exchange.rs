@@ -24,6 +24,7 @@ pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[
     Known::XConsumerCustomId,
     Known::XConsumerUsername,
     Known::XConsumerGroups,
+    Known::XAuthenticatedGroups,
     Known::XCredentialIdentifier,
     Known::XAnonymousConsumer,
 ]);

@@ -94,6 +94,8 @@ pub trait Define: Hooks + Sized {
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
+    /// Whether it runs for sessions of TCP and TLS as well, unless its entity's `protocols` say otherwise.
+    const FOR_STREAMS: bool = false;
     /// Which fields of a valid configuration are accepted but without effect.
     fn not_in_force(_config: &Json) -> Vec<Violation> {
         Vec::new()
@@ -135,6 +137,7 @@ pub const fn define<P: Define>() -> Definition {
 
 const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME).with_not_in_force(P::not_in_force);
+    let schema = if P::FOR_STREAMS { schema.with_streams() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }
 

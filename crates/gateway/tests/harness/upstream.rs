@@ -1,5 +1,6 @@
 //! An upstream that a test scripts.
 use super::http::Peer;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -66,7 +67,12 @@ impl Drop for Upstream {
     }
 }
 
-/// An address that refuses connections.
+/// An address that refuses connections: a socket has it to the end of the test, so that nobody else gets it, and does
+/// not listen.
 pub fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let address = getsockname(&socket).ok().and_then(|address| address.try_into().ok());
+    std::mem::forget(socket);
+    address.expect("an address")
 }

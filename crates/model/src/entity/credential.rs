@@ -1,4 +1,5 @@
 //! Credentials of consumers. Their `Debug` shows the id alone.
+use crate::pem;
 use crate::schema::{Record, Violation};
 use uuid::Uuid;
 
@@ -67,7 +68,7 @@ pub struct HmacAuthCredential {
 
 /// A key that tokens are signed with, for jwt.
 #[derive(Clone, PartialEq, Record)]
-#[record(check = public_key_given)]
+#[record(check = public_key_fits)]
 pub struct JwtSecret {
     #[field(auto)]
     pub id: Uuid,
@@ -93,12 +94,14 @@ pub struct JwtSecret {
     pub created_at: Option<i64>,
 }
 
-fn public_key_given(secret: &JwtSecret) -> Vec<Violation> {
-    if secret.algorithm.starts_with("HS") || secret.rsa_public_key.is_some() {
-        return Vec::new();
-    }
-    let message = format!("required with algorithm {}: set the public key as PEM", secret.algorithm);
-    vec![Violation::new("rsa_public_key", message)]
+fn public_key_fits(secret: &JwtSecret) -> Vec<Violation> {
+    let algorithm = &secret.algorithm;
+    let message = match &secret.rsa_public_key {
+        _ if algorithm.starts_with("HS") => return Vec::new(),
+        None => Err(format!("required with algorithm {algorithm}: set the public key as PEM")),
+        Some(key) => pem::public_key_fits(key, algorithm),
+    };
+    message.err().map(|message| Violation::new("rsa_public_key", message)).into_iter().collect()
 }
 
 /// A group that a consumer is in, for acl.

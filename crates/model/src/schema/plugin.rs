@@ -12,8 +12,10 @@ pub struct PluginSchema {
     pub name: &'static str,
     /// The declaration of its configuration.
     pub config: &'static RecordSchema,
-    /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is.
+    /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is, or asks about that.
     pub for_consumers: bool,
+    /// Whether it runs for sessions of TCP and TLS too where no `protocols` are written.
+    pub for_streams: bool,
     /// Whether configurations may use it.
     pub available: bool,
     /// Which fields of a valid configuration are accepted but without effect.
@@ -28,6 +30,7 @@ impl PluginSchema {
             name,
             config: C::SCHEMA,
             for_consumers: true,
+            for_streams: false,
             available: true,
             not_in_force: |_| Vec::new(),
             read: read::<C>,
@@ -37,6 +40,12 @@ impl PluginSchema {
     /// The same plugin, which may not be configured for one consumer.
     pub const fn without_consumer(mut self) -> Self {
         self.for_consumers = false;
+        self
+    }
+
+    /// The same plugin, which runs for sessions of TCP and TLS too.
+    pub const fn with_streams(mut self) -> Self {
+        self.for_streams = true;
         self
     }
 
@@ -79,6 +88,11 @@ impl PluginSchema {
             // Kong's way to say that a field must be null.
             let consumer = fields.iter_mut().find_map(|field| field.get_mut("consumer"));
             consumer.into_iter().for_each(|consumer| consumer["eq"] = Json::Null);
+        }
+        if self.for_streams {
+            let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));
+            let default = protocols.and_then(|field| field.get_mut("default")).and_then(Json::as_array_mut);
+            default.into_iter().for_each(|default| default.extend(["tcp".into(), "tls".into()]));
         }
         let mut description = json::kind(&config);
         description["required"] = true.into();

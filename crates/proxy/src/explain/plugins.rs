@@ -91,7 +91,7 @@ pub(super) fn walk(
     (steps, refusal)
 }
 
-/// A plugin that cannot be for one consumer is one that finds out who the consumer is.
+/// A plugin that cannot be for one consumer is one that finds out who the consumer is, or asks about that alone.
 fn authenticates(plugin: &Plugin) -> bool {
     PLUGINS.iter().any(|definition| definition.name == plugin.name && !definition.schema.for_consumers)
 }

@@ -24,13 +24,16 @@ struct Scripted {
     told: Mutex<Option<Sender<String>>>,
 }
 
-const IDLE: Scripted = Scripted {
-    access: |_| Flow::Continue,
-    response: |_| {},
-    body: |_, body| body,
-    log: |_| String::new(),
-    told: Mutex::new(None),
-};
+/// One that does nothing.
+fn idle() -> Scripted {
+    Scripted {
+        access: |_| Flow::Continue,
+        response: |_| {},
+        body: |_, body| body,
+        log: |_| String::new(),
+        told: Mutex::new(None),
+    }
+}
 
 impl Hooks for Scripted {
     fn access(&self, exchange: &mut Exchange) -> Flow {
@@ -153,7 +156,7 @@ fn an_access_hook_changes_what_the_upstream_is_asked() {
         Flow::Continue
     };
     let log = |exchange: &Exchange| String::from_utf8(exchange.upstream_uri().unwrap()).unwrap();
-    let bench = Bench::new(Scripted { access, log, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { access, log, ..idle() }, HI);
     let response = bench.send("GET /old?x=y HTTP/1.1\r\n\r\n");
     assert!(response.ends_with("\r\n\r\nhi"), "{response}");
     let asked = bench.asked();
@@ -170,7 +173,7 @@ fn a_body_that_streams_is_not_replaced() {
         assert!(!exchange.set_body(b"other".to_vec()));
         Flow::Continue
     };
-    let bench = Bench::new(Scripted { access, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { access, ..idle() }, HI);
     bench.send("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nown");
     assert!(bench.asked().ends_with("\r\n\r\nown"));
 }
@@ -181,7 +184,7 @@ fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
         exchange.set_method("GET");
         Flow::Continue
     };
-    let bench = Bench::new(Scripted { access, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { access, ..idle() }, HI);
     let response = bench.send("HEAD / HTTP/1.1\r\n\r\n");
     assert!(bench.asked().starts_with("GET / "));
     assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("\r\n\r\n"), "{response}");
@@ -189,7 +192,7 @@ fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
         exchange.set_method("GET");
         Flow::Respond(Answer::message(403, "no"))
     };
-    let response = Bench::new(Scripted { access, ..IDLE }, HI).send("HEAD / HTTP/1.1\r\n\r\n");
+    let response = Bench::new(Scripted { access, ..idle() }, HI).send("HEAD / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 403") && response.ends_with("\r\n\r\n"), "{response}");
 }
 
@@ -203,7 +206,7 @@ fn a_response_body_is_replaced_with_its_length() {
         body.to_ascii_uppercase()
     };
     for (answer, length, text) in [(HI, 2, "HI"), (CHUNKS, 9, "HI THERE!")] {
-        let bench = Bench::new(Scripted { response, body, ..IDLE }, answer);
+        let bench = Bench::new(Scripted { response, body, ..idle() }, answer);
         let response = bench.send("GET / HTTP/1.1\r\n\r\n");
         let has = |line: String| response.contains(&line);
         assert!(
@@ -213,14 +216,14 @@ fn a_response_body_is_replaced_with_its_length() {
         assert!(!has("chunked".into()) && response.ends_with(&format!("\r\n\r\n{text}")), "{response}");
     }
     let access = |_: &mut Exchange| Flow::Respond(Answer::raw(403, None, "gone"));
-    let bench = Bench::new(Scripted { access, response, body, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { access, response, body, ..idle() }, HI);
     assert!(bench.send("GET / HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nGONE"), "the gateway's own answers too");
 }
 
 #[test]
 fn a_response_that_breaks_off_while_it_is_held_is_answered_for() {
     let response = |exchange: &mut Exchange| exchange.hold_response_body();
-    let bench = Bench::new(Scripted { response, ..IDLE }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");
+    let bench = Bench::new(Scripted { response, ..idle() }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");
     let response = bench.send("GET / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 502"), "{response}");
 }
@@ -237,7 +240,7 @@ fn at_most_three(exchange: &mut Exchange) -> Flow {
 
 #[test]
 fn a_request_body_is_refused_on_its_way() {
-    let bench = Bench::new(Scripted { access: at_most_three, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { access: at_most_three, ..idle() }, HI);
     assert!(bench.send("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").ends_with("hi"));
     assert!(bench.asked().ends_with("\r\n\r\nabc"));
     for request in [
@@ -279,7 +282,7 @@ fn a_response_is_seen_as_it_passes_and_its_end_if_it_is_whole() {
     };
     let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhi";
     for (answer, expected) in [(HI, "true hi"), (cut, "false hi")] {
-        Bench::new(Scripted { response, ..IDLE }, answer).send("GET / HTTP/1.1\r\n\r\n");
+        Bench::new(Scripted { response, ..idle() }, answer).send("GET / HTTP/1.1\r\n\r\n");
         assert_eq!(captured.recv_timeout(PATIENCE).unwrap(), expected);
     }
 }
@@ -293,7 +296,7 @@ fn a_kept_response_is_answered_with_its_own_headers() {
         let body = Bytes::from_static(b"kept");
         Flow::Respond(Answer::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
     };
-    let response = Bench::new(Scripted { access, ..IDLE }, HI).send("GET / HTTP/1.1\r\n\r\n");
+    let response = Bench::new(Scripted { access, ..idle() }, HI).send("GET / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\nkept"), "{response}");
     assert_eq!(response.matches("Date: ").count(), 1, "{response}");
     assert!(response.contains("X-Kept: yes\r\nAge: 7\r\n"), "{response}");
@@ -308,11 +311,11 @@ fn the_log_hook_is_told_where_time_went_and_which_tries_failed() {
         let addresses: Vec<_> = tries.iter().map(|failed| failed.address.is_some()).collect();
         format!("{addresses:?} {status:?} {}", exchange.upstream_address().is_some())
     };
-    let bench = Bench::new(Scripted { log, ..IDLE }, HI);
+    let bench = Bench::new(Scripted { log, ..idle() }, HI);
     bench.send("GET / HTTP/1.1\r\n\r\n");
     assert_eq!(bench.logged(), "[] Some(200) true");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let bench = Bench::before(Scripted { log, ..IDLE }, nobody);
+    let bench = Bench::before(Scripted { log, ..idle() }, nobody);
     assert!(bench.send("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 502"));
     assert_eq!(bench.logged(), "[true, true] None false", "one try and one more");
 }

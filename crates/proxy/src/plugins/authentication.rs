@@ -1,6 +1,7 @@
-//! What the authentication plugins share: whom a request without a valid credential passes as.
+//! What the authentication plugins share: whom a request without a valid credential passes as, and who is meant by a name.
 
-use crate::plugin::{Answer, Build, ConsumerIndex, Exchange, Flow};
+use crate::plugin::{Answer, Build, ConsumerIndex, Exchange, Flow, Uuid};
+use std::collections::HashMap;
 
 /// What becomes of requests that could not be authenticated.
 pub(super) enum Fallback {
@@ -37,5 +38,38 @@ impl Fallback {
                 Flow::Respond(Answer::error(500, &message))
             }
         }
+    }
+}
+
+/// The consumers by the names that others have for them.
+pub(super) struct Consumers {
+    by_username: HashMap<String, (ConsumerIndex, Uuid)>,
+    by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
+}
+
+impl Consumers {
+    pub(super) fn new(build: &Build<'_>) -> Self {
+        let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
+        for consumer in &build.document().consumers {
+            let Some(index) = build.consumer(consumer.id) else { continue };
+            let add = |names: &mut HashMap<_, _>, name: &Option<String>| {
+                if let Some(name) = name {
+                    names.insert(name.clone(), (index, consumer.id));
+                }
+            };
+            add(&mut by_username, &consumer.username);
+            add(&mut by_custom_id, &consumer.custom_id);
+        }
+        Self { by_username, by_custom_id }
+    }
+
+    /// The consumer whose username, or custom id, is this; `by` says in which order they are compared.
+    pub(super) fn find(&self, by: &[impl AsRef<str>], name: &str) -> Option<(ConsumerIndex, Uuid)> {
+        by.iter()
+            .find_map(|by| match by.as_ref() {
+                "username" => self.by_username.get(name),
+                _ => self.by_custom_id.get(name),
+            })
+            .copied()
     }
 }

@@ -2,14 +2,19 @@
 
 use crate::plugin::{Definition, define};
 
+mod acl;
 mod authentication;
 mod basic_auth;
 mod bot_detection;
 mod correlation_id;
+mod cors;
 mod counters;
 #[cfg(test)]
 mod docs;
 pub(crate) mod form;
+mod hmac_auth;
+mod ip_restriction;
+mod jwt;
 mod key_auth;
 mod limit_count;
 mod members;
@@ -30,11 +35,16 @@ pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<request_id::RequestId>(),
     define::<bot_detection::BotDetection>(),
+    define::<cors::Cors>(),
     define::<mtls_auth::MtlsAuth>(),
+    define::<jwt::Jwt>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
+    define::<hmac_auth::HmacAuth>(),
     define::<limit_count::LimitCount>(),
+    define::<ip_restriction::IpRestriction>(),
     define::<request_size_limiting::RequestSizeLimiting>(),
+    define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),

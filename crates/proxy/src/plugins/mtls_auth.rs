@@ -43,14 +43,13 @@
 //!
 //! With `anonymous`, such requests pass as that consumer instead.
 
-use super::authentication::Fallback;
+use super::authentication::{Consumers, Fallback};
 use crate::plugin::{
-    Answer, Build, ClientAuthorities, ClientCertificate, ConsumerIndex, Credential, Define, Exchange, Flow,
-    Hooks, Known, Record, Uuid,
+    Answer, Build, ClientAuthorities, ClientCertificate, Credential, Define, Exchange, Flow, Hooks, Known,
+    Record, Uuid,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Whose certificates are good, and whom they name.
@@ -67,6 +66,9 @@ pub(super) struct Config {
     /// Lets every valid certificate pass, whether or not there is a consumer for it.
     #[field(default = false)]
     pub skip_consumer_lookup: bool,
+    /// Where no consumer is looked up, which name in the certificate is the group that acl asks about.
+    #[field(default = "CN", one_of = ["CN", "DN"])]
+    pub authenticated_group_by: Option<String>,
     /// Whether it is asked if certificates were revoked: it is not.
     #[field(default = "SKIP", one_of = ["SKIP"])]
     pub revocation_check_mode: String,
@@ -96,38 +98,6 @@ impl Define for MtlsAuth {
             consumers: build.once(Consumers::new),
             config,
         })
-    }
-}
-
-/// The consumers by the names that certificates may have for them.
-struct Consumers {
-    by_username: HashMap<String, (ConsumerIndex, Uuid)>,
-    by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
-}
-
-impl Consumers {
-    fn new(build: &Build<'_>) -> Self {
-        let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
-        for consumer in &build.document().consumers {
-            let Some(index) = build.consumer(consumer.id) else { continue };
-            let add = |names: &mut HashMap<_, _>, name: &Option<String>| {
-                if let Some(name) = name {
-                    names.insert(name.clone(), (index, consumer.id));
-                }
-            };
-            add(&mut by_username, &consumer.username);
-            add(&mut by_custom_id, &consumer.custom_id);
-        }
-        Self { by_username, by_custom_id }
-    }
-
-    fn find(&self, by: &[String], name: &str) -> Option<(ConsumerIndex, Uuid)> {
-        by.iter()
-            .find_map(|by| match by.as_str() {
-                "username" => self.by_username.get(name),
-                _ => self.by_custom_id.get(name),
-            })
-            .copied()
     }
 }
 
@@ -166,9 +136,18 @@ impl MtlsAuth {
                 .find_map(|name| Some((self.consumers.find(&self.config.consumer_by, name)?, name)));
             let Some(((consumer, id), name)) = found else { return false };
             exchange.authenticate(consumer, Credential { id, identifier: Some(name) });
+        } else if let Some(group) = self.group(certificate) {
+            exchange.set_authenticated_groups(vec![group.to_owned()]);
         }
         self.tell_upstream(exchange, certificate);
         true
+    }
+
+    fn group<'a>(&self, certificate: &'a ClientCertificate) -> Option<&'a str> {
+        match self.config.authenticated_group_by.as_deref()? {
+            "DN" => Some(certificate.subject()),
+            _ => certificate.common_name(),
+        }
     }
 
     fn tell_upstream(&self, exchange: &mut Exchange, certificate: &ClientCertificate) {

@@ -1,0 +1,61 @@
+//! hmac-auth over exchanges in memory. What is signed, and how, is said by the cases that run against the real binary.
+
+use crate::plugin::Json;
+use crate::testing::{Gateway, entity, id};
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use std::time::{Duration, SystemTime};
+
+fn gateway() -> Gateway {
+    let mut gateway = Gateway::new();
+    let credential = json!({ "id": id(0xe1), "consumer": id(1), "username": "alice", "secret": "secret" });
+    gateway.document.hmacauth_credentials = vec![entity(credential)];
+    gateway
+}
+
+/// A request signed at this time.
+fn signed(header: &str, time: SystemTime) -> String {
+    let date = httpdate::fmt_http_date(time);
+    let text = format!("{}: {date}", header.to_lowercase());
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"secret"), text.as_bytes());
+    format!(
+        "GET /\n{header}: {date}\nAuthorization: hmac username=\"alice\", algorithm=\"hmac-sha256\", headers=\"{}\", signature=\"{}\"",
+        header.to_lowercase(),
+        STANDARD.encode(tag.as_ref())
+    )
+}
+
+#[test]
+fn a_signature_is_good_for_as_long_as_its_date() {
+    let gateway = gateway();
+    let status = |config: Json, request: &str| {
+        let plugin = gateway.plugin("hmac-auth", config).unwrap();
+        gateway.send(&[&*plugin], request).status()
+    };
+    let (now, minute) = (SystemTime::now(), Duration::from_secs(60));
+    for header in ["Date", "X-Date"] {
+        for (config, time, expected) in [
+            (json!({}), now, 200),
+            (json!({}), now - 4 * minute, 200),
+            (json!({}), now + 4 * minute, 200),
+            (json!({}), now - 6 * minute, 401),
+            (json!({}), now + 6 * minute, 401),
+            (json!({ "clock_skew": 600 }), now - 6 * minute, 200),
+            (json!({ "clock_skew": 0.5 }), now - minute, 401),
+        ] {
+            assert_eq!(status(config.clone(), &signed(header, time)), expected, "{config} {header}");
+        }
+    }
+}
+
+#[test]
+fn one_timely_date_of_two_is_enough() {
+    let gateway = gateway();
+    let plugin = gateway.plugin("hmac-auth", json!({})).unwrap();
+    let request = signed("Date", SystemTime::now());
+    for (more, expected) in [("X-Date: Thu, 01 Jan 1970 00:00:00 GMT", 200), ("X-Date: soon", 200)] {
+        assert_eq!(gateway.send(&[&*plugin], &format!("{request}\n{more}")).status(), expected, "{more}");
+    }
+}

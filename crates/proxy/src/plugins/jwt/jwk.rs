@@ -1,0 +1,104 @@
+//! Keys as JSON (RFC 7517), and sets of them.
+
+use super::key::{self, Verifier};
+use crate::plugin::Bytes;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One key, as far as it is looked at.
+#[derive(Deserialize)]
+pub(super) struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    alg: Option<String>,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+fn number(text: Option<&String>) -> Option<Vec<u8>> {
+    BASE64.decode(text?).ok()
+}
+
+impl Jwk {
+    /// Modulus and exponent.
+    pub(super) fn rsa(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        (self.kty == "RSA").then_some(())?;
+        Some((number(self.n.as_ref())?, number(self.e.as_ref())?))
+    }
+
+    /// The point on this curve, as it is written down outside JSON.
+    pub(super) fn point(&self, curve: &str) -> Option<Vec<u8>> {
+        (self.crv.as_deref() == Some(curve)).then_some(())?;
+        let x = number(self.x.as_ref())?;
+        match self.kty.as_str() {
+            "OKP" => Some(x),
+            "EC" => {
+                let y = number(self.y.as_ref()).filter(|y| y.len() == x.len())?;
+                Some([&[4], &*x, &*y].concat())
+            }
+            _ => None,
+        }
+    }
+
+    /// What verifies signatures with it, for each algorithm that it may be used with.
+    fn verifiers(&self) -> Vec<(&'static str, Verifier)> {
+        let for_this = |name: &&str| self.alg.as_deref().is_none_or(|alg| alg == *name);
+        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+            return Vec::new();
+        }
+        key::names().filter(for_this).filter_map(|name| Some((name, Verifier::of_jwk(name, self)?))).collect()
+    }
+}
+
+/// The keys of a set by their ids.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// Differs from that of every other set of keys in this process; 0 while none were fetched.
+    pub(super) version: u64,
+    text: Bytes,
+    by_id: HashMap<String, Vec<(&'static str, Verifier)>>,
+}
+
+/// More keys than any issuer has in use.
+const MOST: usize = 256;
+
+impl Keys {
+    /// Reads a set. A key without an id, or of a kind that is not known, is left out.
+    pub(super) fn read(text: Bytes) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Set {
+            keys: Vec<serde_json::Value>,
+        }
+        static VERSIONS: AtomicU64 = AtomicU64::new(1);
+        let set: Set =
+            serde_json::from_slice(&text).map_err(|error| format!("it is no set of keys: {error}"))?;
+        let mut by_id = HashMap::<_, Vec<_>>::new();
+        let keys = set.keys.into_iter().take(MOST).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        for (id, key) in keys.filter_map(|key| Some((key.kid.clone()?, key))) {
+            by_id.entry(id).or_default().extend(key.verifiers());
+        }
+        by_id.retain(|_, verifiers| !verifiers.is_empty());
+        Ok(Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), text, by_id })
+    }
+
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        self.version != 0 && self.text == other.text
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// What verifies the signatures of a key, by algorithm; none if there is no such key.
+    pub(super) fn find(&self, id: &str) -> Option<&[(&'static str, Verifier)]> {
+        self.by_id.get(id).map(|verifiers| &**verifiers)
+    }
+}

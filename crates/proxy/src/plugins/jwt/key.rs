@@ -1,0 +1,102 @@
+//! Keys that signatures are verified with. A key is of one algorithm, whatever a token says.
+
+use super::jwk::Jwk;
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    self as sign, ParsedPublicKey, RsaParameters, RsaPublicKeyComponents, VerificationAlgorithm,
+};
+use x509_parser::pem::Pem;
+
+/// The algorithm of a credential.
+#[derive(Clone, Copy)]
+enum Algorithm {
+    Hmac(hmac::Algorithm),
+    Rsa(&'static RsaParameters),
+    /// With the curve's name in a JWK.
+    Curve(&'static dyn VerificationAlgorithm, &'static str),
+}
+
+/// The names of RFC 7518, and of RFC 8037 for Ed25519.
+static ALGORITHMS: &[(&str, Algorithm)] = &[
+    ("HS256", Algorithm::Hmac(hmac::HMAC_SHA256)),
+    ("HS384", Algorithm::Hmac(hmac::HMAC_SHA384)),
+    ("HS512", Algorithm::Hmac(hmac::HMAC_SHA512)),
+    ("RS256", Algorithm::Rsa(&sign::RSA_PKCS1_2048_8192_SHA256)),
+    ("RS384", Algorithm::Rsa(&sign::RSA_PKCS1_2048_8192_SHA384)),
+    ("RS512", Algorithm::Rsa(&sign::RSA_PKCS1_2048_8192_SHA512)),
+    ("PS256", Algorithm::Rsa(&sign::RSA_PSS_2048_8192_SHA256)),
+    ("PS384", Algorithm::Rsa(&sign::RSA_PSS_2048_8192_SHA384)),
+    ("PS512", Algorithm::Rsa(&sign::RSA_PSS_2048_8192_SHA512)),
+    ("ES256", Algorithm::Curve(&sign::ECDSA_P256_SHA256_FIXED, "P-256")),
+    ("ES384", Algorithm::Curve(&sign::ECDSA_P384_SHA384_FIXED, "P-384")),
+    ("ES512", Algorithm::Curve(&sign::ECDSA_P521_SHA512_FIXED, "P-521")),
+    ("EdDSA", Algorithm::Curve(&sign::ED25519, "Ed25519")),
+];
+
+/// The names of all algorithms.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.iter().map(|(name, _)| *name)
+}
+
+fn algorithm(name: &str) -> Option<Algorithm> {
+    ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
+}
+
+/// Whether there is an algorithm of this name.
+pub(super) fn is_known(name: &str) -> bool {
+    algorithm(name).is_some()
+}
+
+/// Verifies signatures of one algorithm with one key.
+pub(super) enum Verifier {
+    Hmac(hmac::Key),
+    Public(ParsedPublicKey),
+}
+
+impl Verifier {
+    /// One that knows a secret.
+    pub(super) fn of_secret(name: &str, secret: &[u8]) -> Option<Self> {
+        match algorithm(name)? {
+            Algorithm::Hmac(algorithm) => Some(Self::Hmac(hmac::Key::new(algorithm, secret))),
+            Algorithm::Rsa(_) | Algorithm::Curve(..) => None,
+        }
+    }
+
+    /// One that knows a public key, given as PEM or as a SubjectPublicKeyInfo.
+    pub(super) fn of_public_key(name: &str, key: &[u8]) -> Option<Self> {
+        let algorithm: &'static dyn VerificationAlgorithm = match algorithm(name)? {
+            Algorithm::Hmac(_) => return None,
+            Algorithm::Rsa(algorithm) => algorithm,
+            Algorithm::Curve(algorithm, _) => algorithm,
+        };
+        let Some(Ok(block)) = Pem::iter_from_buffer(key).next() else {
+            return ParsedPublicKey::new(algorithm, key).ok().map(Self::Public);
+        };
+        let parsed = match block.label.as_str() {
+            "CERTIFICATE" => ParsedPublicKey::new(algorithm, block.parse_x509().ok()?.public_key().raw),
+            _ => ParsedPublicKey::new(algorithm, &block.contents),
+        };
+        parsed.ok().map(Self::Public)
+    }
+
+    /// One that knows the public key of a JWK, if that is of the algorithm.
+    pub(super) fn of_jwk(name: &str, jwk: &Jwk) -> Option<Self> {
+        let parsed = match algorithm(name)? {
+            Algorithm::Hmac(_) => return None,
+            Algorithm::Rsa(algorithm) => {
+                let (n, e) = jwk.rsa()?;
+                RsaPublicKeyComponents { n, e }.to_parsed_public_key(algorithm)
+            }
+            Algorithm::Curve(algorithm, curve) => ParsedPublicKey::new(algorithm, jwk.point(curve)?),
+        };
+        parsed.ok().map(Self::Public)
+    }
+
+    /// Whether the signature is of this key; secrets are compared in constant time.
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
+            Self::Public(key) => key.verify_sig(message, signature).is_ok(),
+        }
+    }
+}
