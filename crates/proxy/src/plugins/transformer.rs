@@ -70,3 +70,20 @@ pub(super) fn rename(headers: &mut Headers, old: &str, new: &str, values: &[Vec<
 pub(super) fn values(headers: &Headers, name: &str) -> Vec<Vec<u8>> {
     headers.get_all(name).map(<[u8]>::to_vec).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::not_in_force;
+    use serde_json::json;
+
+    #[test]
+    fn headers_of_the_connection_are_named() {
+        let config = json!({
+            "remove": { "headers": ["connection"] },
+            "rename": { "headers": ["te:x", "x:TE"] },
+            "add": { "headers": ["x:1", "Transfer-Encoding:chunked"] },
+        });
+        let paths: Vec<String> = not_in_force(&config).into_iter().map(|violation| violation.path).collect();
+        assert_eq!(paths, ["rename.headers[1]", "add.headers[1]"]);
+    }
+}
