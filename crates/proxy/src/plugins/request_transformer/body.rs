@@ -84,12 +84,14 @@ impl Fields for Members<'_> {
     }
 }
 
+/// The name of a part, its value, and all of it with the delimiter before it.
+type Part<'b> = (Cow<'b, str>, Cow<'b, [u8]>, Cow<'b, [u8]>);
+
 /// A multipart form, in pieces.
 struct Parts<'b> {
     boundary: &'b str,
     preamble: &'b [u8],
-    /// Each with its name, its value, and all of it with the delimiter before it.
-    parts: Vec<(Cow<'b, str>, Cow<'b, [u8]>, Cow<'b, [u8]>)>,
+    parts: Vec<Part<'b>>,
     /// From the closing delimiter on.
     rest: Cow<'b, [u8]>,
 }
