@@ -31,11 +31,27 @@ struct Case {
     consumers: usize,
     rate_limiting: bool,
     auth: Auth,
+    /// More plugins, as a declarative file lists them.
+    plugins: &'static str,
 }
 
 const fn case(name: &'static str, routes: usize, consumers: usize, rate_limiting: bool, auth: Auth) -> Case {
-    Case { name, routes, consumers, rate_limiting, auth }
+    Case { name, routes, consumers, rate_limiting, auth, plugins: "" }
 }
+
+/// One route and these plugins.
+const fn with(name: &'static str, plugins: &'static str) -> Case {
+    Case { plugins, ..case(name, 1, 1, false, Auth::None) }
+}
+
+/// Every operation on headers.
+const TRANSFORMED: &str = "- {name: request-transformer, config: {remove: {headers: [accept]}, rename: {headers: ['user-agent:x-agent']}, \
+                           replace: {headers: ['x-agent:replaced']}, add: {headers: ['x-a:1']}, append: {headers: ['x-a:2']}}}\n";
+
+/// What Supabase's file does to nearly every request.
+const TEMPLATES: &str = "- name: request-transformer\n  config:\n    replace: &authorization {headers: [\"Authorization: \
+                         $((headers.authorization ~= nil and headers.authorization:sub(1, 10) ~= 'Bearer sb_' and \
+                         headers.authorization) or headers.apikey)\"]}\n    add: *authorization\n";
 
 const CASES: &[Case] = &[
     case("plain-1", 1, 1, false, Auth::None),
@@ -47,6 +63,8 @@ const CASES: &[Case] = &[
     case("rate-limiting-key-auth-100", 100, 100, true, Auth::Key),
     case("rate-limiting-basic-auth-1", 1, 1, true, Auth::Basic),
     case("rate-limiting-basic-auth-100", 100, 100, true, Auth::Basic),
+    with("request-transformer-1", TRANSFORMED),
+    with("request-transformer-templates-1", TEMPLATES),
 ];
 
 const ROUNDS: usize = 31;
@@ -132,6 +150,7 @@ impl Case {
             Auth::Key => yaml.push_str("- name: key-auth\n"),
             Auth::Basic => yaml.push_str("- name: basic-auth\n"),
         }
+        yaml.push_str(self.plugins);
         yaml.push_str("consumers:\n");
         for consumer in 0..self.consumers {
             let _ = write!(

@@ -7,7 +7,8 @@ use crate::entity::*;
 use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
 use crate::schema::{
-    Choice, PluginSchema, Problem, Reader, Record, Surroundings, path_text, read_record, readable,
+    Choice, PluginSchema, Problem, Reader, Record, Surroundings, find_plugin, path_text, read_record,
+    readable,
 };
 
 /// The version of the declarative format.
@@ -88,12 +89,34 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
 
     /// Reads one entity into its collection.
     fn entity(&mut self, item: &Item<'_, '_>) -> Option<()> {
+        if self.leaves_out(item) {
+            return None;
+        }
         let given = self.items.given(item);
         let written = Written { kind: item.kind, node: item.node, given: &given };
         self.document.push(self.entities.entity(written)?);
         Some(())
     }
+
+    /// Whether it is a plugin that files are served without.
+    fn leaves_out(&mut self, item: &Item<'_, '_>) -> bool {
+        let named = item.node.get("name").filter(|name| name.as_str() == Some(LATER));
+        let Some(name) = named.filter(|_| item.kind == EntityKind::Plugins) else { return false };
+        let is_missing = find_plugin(self.entities.plugins, LATER).is_none();
+        if is_missing {
+            self.entities.not_in_force.push(Problem {
+                at: name.at,
+                path: self.entities.reader.path_of("name"),
+                message: "without effect in this version: Lua does not run yet, and requests pass without it"
+                    .to_owned(),
+            });
+        }
+        is_missing
+    }
 }
+
+/// Kong's plugin that comes later, and that widely used files have.
+const LATER: &str = "post-function";
 
 /// Whether a finding follows from another: two entities of one name have one id, unless they give theirs.
 fn follows(finding: &Finding, places: &[Vec<&Item<'_, '_>>]) -> bool {

@@ -4,17 +4,44 @@ use std::borrow::Cow;
 
 /// One pair, as written and decoded.
 pub(crate) struct Pair<'a> {
-    raw: &'a str,
+    pub(crate) raw: Cow<'a, str>,
     pub(crate) name: Cow<'a, [u8]>,
     /// None where there is no `=`.
     pub(crate) value: Option<Cow<'a, [u8]>>,
 }
 
+impl<'a> Pair<'a> {
+    /// A pair that nobody has written yet.
+    pub(crate) fn new(name: &str, value: Option<Cow<'a, [u8]>>) -> Self {
+        let mut raw = String::new();
+        encode(name.as_bytes(), &mut raw);
+        if let Some(value) = &value {
+            raw.push('=');
+            encode(value, &mut raw);
+        }
+        Self { raw: raw.into(), name: name.as_bytes().to_vec().into(), value }
+    }
+}
+
+/// Escapes all but what RFC 3986 leaves unreserved.
+fn encode(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            out.push('%');
+            out.extend(
+                [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789ABCDEF"[usize::from(digit)])),
+            );
+        }
+    }
+}
+
 /// The pairs of a query string or form, in order.
 pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
     text.split('&').filter(|raw| !raw.is_empty()).map(|raw| match raw.split_once('=') {
-        Some((name, value)) => Pair { raw, name: decode(name), value: Some(decode(value)) },
-        None => Pair { raw, name: decode(raw), value: None },
+        Some((name, value)) => Pair { raw: raw.into(), name: decode(name), value: Some(decode(value)) },
+        None => Pair { raw: raw.into(), name: decode(raw), value: None },
     })
 }
 
@@ -60,6 +87,13 @@ mod tests {
             format!("{}={value:?}", String::from_utf8_lossy(&pair.name))
         };
         assert_eq!(pairs(text).map(show).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn new_pairs_are_escaped() {
+        let raw = |name, value: Option<&'static str>| Pair::new(name, value.map(|v| v.as_bytes().into())).raw;
+        assert_eq!(raw("a b", Some("1&2=\u{e9}~")), "a%20b=1%262%3D%C3%A9~");
+        assert_eq!((raw("flag", None), raw("none", Some(""))), ("flag".into(), "none=".into()));
     }
 
     #[test]

@@ -1,0 +1,162 @@
+//! JSON objects whose members are changed: those that are not stay as they were written.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+/// The members of an object in their order, with their values as JSON text.
+#[derive(Default)]
+pub(crate) struct Members<'t>(Vec<(String, Cow<'t, str>)>);
+
+impl<'t> Members<'t> {
+    /// None if the text is no JSON object.
+    pub(crate) fn read(text: &'t [u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|(found, _)| found != name);
+    }
+
+    /// Gives a member another name, in the place of the one that had it.
+    pub(crate) fn rename(&mut self, old: &str, new: &str) {
+        if let Some(value) = self.get(old).map(|value| value.to_owned()).filter(|_| old != new) {
+            self.remove(new);
+            self.set(old, value);
+            self.0.iter_mut().filter(|(name, _)| name == old).for_each(|(name, _)| *name = new.to_owned());
+        }
+    }
+
+    /// Gives a name one value, which is JSON text.
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        let Some(first) = self.0.iter().position(|(found, _)| found == name) else {
+            return self.0.push((name.to_owned(), value.into()));
+        };
+        self.0[first].1 = value.into();
+        let mut at = 0;
+        self.0.retain(|(found, _)| {
+            at += 1;
+            at - 1 == first || found != name
+        });
+    }
+
+    /// Adds a value to the list, or to the text that becomes the first of a list. Other values give way to a list of
+    /// this one; an object stays as it is.
+    pub(crate) fn append(&mut self, name: &str, value: &str) {
+        let list = match self.get(name).map(|found| (found.as_bytes().first(), found)) {
+            Some((Some(b'{'), _)) => return,
+            Some((Some(b'"'), text)) => format!("[{text},{value}]"),
+            Some((Some(b'['), list)) => {
+                let items = list[1..list.len() - 1].trim();
+                format!("[{items}{}{value}]", if items.is_empty() { "" } else { "," })
+            }
+            _ => format!("[{value}]"),
+        };
+        self.set(name, list);
+    }
+
+    /// The object as JSON text.
+    pub(crate) fn written(&self) -> Vec<u8> {
+        let mut out = String::from("{");
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            out.push_str(&quoted(name.as_bytes()));
+            out.push(':');
+            out.push_str(value);
+        }
+        out.push('}');
+        out.into_bytes()
+    }
+}
+
+/// A text as JSON.
+pub(crate) fn quoted(text: &[u8]) -> String {
+    serde_json::Value::from(&*String::from_utf8_lossy(text)).to_string()
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    members.push((name, Cow::Borrowed(value.get())));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(text: &str, change: impl FnOnce(&mut Members<'_>)) -> String {
+        let mut members = Members::read(text.as_bytes()).unwrap();
+        change(&mut members);
+        String::from_utf8(members.written()).unwrap()
+    }
+
+    #[test]
+    fn members_that_are_not_named_stay_as_they_were_written() {
+        let text = r#"{"z" : 12345678901234567890123, "a":1.50, "deep":{ "x": [1, 2] }}"#;
+        let kept = changed(text, |members| members.set("b", quoted(b"1")));
+        assert_eq!(kept, r#"{"z":12345678901234567890123,"a":1.50,"deep":{ "x": [1, 2] },"b":"1"}"#);
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_is_one_once_it_is_changed() {
+        let text = r#"{"a":1,"b":2,"a":3}"#;
+        assert_eq!(changed(text, |members| members.set("a", "9".into())), r#"{"a":9,"b":2}"#);
+        assert_eq!(changed(text, |members| members.rename("a", "c")), r#"{"c":1,"b":2}"#);
+        assert_eq!(changed(text, |members| members.rename("b", "a")), r#"{"a":2}"#);
+        assert_eq!(changed(text, |members| members.remove("a")), r#"{"b":2}"#);
+    }
+
+    #[test]
+    fn values_are_appended_as_to_tables_of_lua() {
+        let cases = [
+            (r#"{"a":"x"}"#, r#"{"a":["x",1]}"#),
+            (r#"{"a":[ ]}"#, r#"{"a":[1]}"#),
+            (r#"{"a":[2]}"#, r#"{"a":[2,1]}"#),
+            (r#"{"a":null}"#, r#"{"a":[1]}"#),
+            (r#"{"a":{}}"#, r#"{"a":{}}"#),
+            ("{}", r#"{"a":[1]}"#),
+        ];
+        for (before, after) in cases {
+            assert_eq!(changed(before, |members| members.append("a", "1")), after, "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_not_read() {
+        for text in ["", "[]", "\"a\"", "1", "null", "{", "{\"a\":}", "{} x", "{\"a\":\"\u{7f}", "\u{feff}{}"]
+        {
+            assert!(Members::read(text.as_bytes()).is_none(), "{text}");
+        }
+        assert!(Members::read(b"{\"a\":\"\xff\"}").is_none());
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(changed(&deep, |_| {}), deep);
+    }
+}
