@@ -28,6 +28,7 @@ mod head;
 mod http2;
 mod http_client;
 mod io;
+mod json_text;
 mod options;
 mod own;
 mod proxy;
