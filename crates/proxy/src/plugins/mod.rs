@@ -6,17 +6,25 @@ mod authentication;
 mod basic_auth;
 mod correlation_id;
 mod counters;
+mod datagrams;
 #[cfg(test)]
 mod docs;
+mod file_log;
 pub(crate) mod form;
+mod http_log;
 mod key_auth;
 mod limit_count;
+mod log_record;
 mod mtls_auth;
 pub mod prometheus;
 mod rate_limiting;
 mod redirect;
 mod request_id;
 mod request_termination;
+mod statsd;
+mod syslog;
+mod tcp_log;
+mod udp_log;
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[
@@ -29,5 +37,11 @@ pub static PLUGINS: &[Definition] = &[
     define::<rate_limiting::RateLimiting>(),
     define::<redirect::Redirect>(),
     define::<prometheus::Prometheus>(),
+    define::<http_log::HttpLog>(),
+    define::<statsd::Statsd>(),
+    define::<file_log::FileLog>(),
+    define::<udp_log::UdpLog>(),
+    define::<tcp_log::TcpLog>(),
+    define::<syslog::Syslog>(),
     define::<request_termination::RequestTermination>(),
 ];
