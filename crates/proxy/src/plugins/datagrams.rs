@@ -27,7 +27,7 @@ pub(super) enum Socket {
 impl Peer {
     /// The server at this host, whose address may take so many milliseconds to be found.
     pub(super) fn new(host: &str, port: u16, milliseconds: f64) -> Self {
-        let patience = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or(Duration::MAX);
+        let patience = Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0));
         Self { host: host.trim_matches(['[', ']']).to_owned(), port, patience }
     }
 

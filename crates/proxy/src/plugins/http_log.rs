@@ -105,7 +105,7 @@ impl Define for HttpLog {
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
         let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
-        let message = "has no effect; use queue.max_retry_time";
+        let message = "use queue.max_retry_time";
         is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
     }
 
@@ -207,6 +207,7 @@ fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
+/// At most a day: clocks cannot tell of times that are too far away.
 fn milliseconds(milliseconds: f64) -> Duration {
-    Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or(Duration::MAX)
+    Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
 }

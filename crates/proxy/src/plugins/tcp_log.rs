@@ -167,6 +167,7 @@ async fn is_open(stream: &mut dyn Duplex) -> bool {
     .await
 }
 
+/// At most a day: clocks cannot tell of times that are too far away.
 fn milliseconds(milliseconds: f64) -> Duration {
-    Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or(Duration::MAX)
+    Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
 }

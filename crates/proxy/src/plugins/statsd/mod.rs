@@ -158,7 +158,7 @@ impl Define for Statsd {
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
         let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
-        let message = "has no effect; use queue.max_retry_time";
+        let message = "use queue.max_retry_time";
         is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
     }
 
