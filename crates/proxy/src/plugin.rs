@@ -30,7 +30,7 @@ pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use bytes::Bytes;
-pub use weir_http1::{Headers, Known, Method};
+pub use weir_http1::{Headers, Known, Method, Version};
 pub use weir_model::schema::{Json, Record, Secret, Violation};
 pub use weir_model::{Document, Uuid};
 

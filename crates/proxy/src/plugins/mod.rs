@@ -16,6 +16,7 @@ mod key_auth;
 mod limit_count;
 mod log_record;
 mod mtls_auth;
+mod opentelemetry;
 pub mod prometheus;
 mod rate_limiting;
 mod redirect;
@@ -24,6 +25,7 @@ mod request_termination;
 mod statsd;
 mod syslog;
 mod tcp_log;
+mod trace_context;
 mod udp_log;
 
 /// Every plugin this gateway has, the one list of them.
@@ -36,6 +38,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
     define::<redirect::Redirect>(),
+    define::<opentelemetry::OpenTelemetry>(),
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),
     define::<statsd::Statsd>(),
