@@ -22,8 +22,8 @@ use tower::Service;
 /// The longest response body that is read.
 const LONGEST: usize = 1024 * 1024;
 
-/// How long an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(60);
+/// How long an idle connection is kept, where nothing else is said.
+pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
 /// A client for HTTP/1.1 in clear and over TLS, which keeps its connections. Clones share them.
 #[derive(Clone)]
@@ -53,9 +53,9 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 impl HttpClient {
-    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> Self {
+    pub(crate) fn new(tls: Arc<rustls::ClientConfig>, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
-        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
         Self(builder.build(Connector(TlsConnector::from(tls))))
     }
 

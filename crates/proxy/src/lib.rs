@@ -29,6 +29,7 @@ mod http2;
 mod http3;
 mod http_client;
 mod io;
+mod json_text;
 mod multiplex;
 mod options;
 mod own;

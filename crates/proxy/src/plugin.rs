@@ -6,6 +6,7 @@
 //! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
 //! only such a plugin pays for waiting.
 
+use crate::http_client;
 use crate::tls::{self, Subject, TlsError};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
@@ -14,13 +15,16 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
-pub use crate::background::{Background, Queue, QueueConfig};
+pub use crate::background::{Background, Delivered, Lines, Queue, QueueConfig, Undelivered};
+pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::http_client::{HttpClient, HttpError};
+pub(crate) use crate::json_text;
 pub use crate::retained::Retained;
 pub use crate::route::Captures;
 pub use crate::stream::Session;
@@ -238,16 +242,39 @@ impl<'a> Build<'a> {
         T: Send + Sync + 'static,
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let name = format!("{}.{}", self.entity.name, self.entity.id);
-        Queue::new(name, config, self.background(), deliver)
+        Queue::new(self.sender(), config, deliver)
+    }
+
+    /// Lines of text that are to be delivered off the request path, some at a time, named after the plugin's entity.
+    pub fn lines<F>(&self, deliver: impl Fn(Vec<u8>) -> F + Send + Sync + 'static) -> Lines
+    where
+        F: Future<Output = Delivered> + Send + 'static,
+    {
+        Lines::new(self.sender(), deliver)
+    }
+
+    fn sender(&self) -> Sender {
+        let (plugin, id) = (&*self.entity.name, self.entity.id);
+        let dropped = self.retained.get::<Dropped>().of(plugin, id);
+        Sender { name: format!("{plugin}.{id}"), background: self.background(), dropped }
     }
 
     /// A client for asking other servers over HTTP; certificates are verified against the node's
     /// `lua_ssl_trusted_certificate` if `verify` says so.
     pub fn http_client(&self, verify: bool) -> Result<HttpClient, String> {
+        self.http_client_keeping(verify, http_client::IDLE)
+    }
+
+    /// The same, with connections that are kept for so long while they are idle.
+    pub fn http_client_keeping(&self, verify: bool, idle: Duration) -> Result<HttpClient, String> {
+        Ok(HttpClient::new(self.tls_client(verify)?, idle))
+    }
+
+    /// What connections to other servers over TLS begin with, verified likewise.
+    pub fn tls_client(&self, verify: bool) -> Result<Arc<rustls::ClientConfig>, String> {
         let roots = self.shared.trusted.clone();
         let config = tls::client_config(verify.then_some(tls::Verify { roots, depth: None }), None);
-        Ok(HttpClient::new(config.map_err(|error| error.to_string())?))
+        config.map_err(|error| error.to_string())
     }
 
     /// The authorities of these CA certificates; the same for the same certificates, over configurations too.

@@ -88,10 +88,14 @@ impl Gateway {
             found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
         };
         Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;
+        self.build_with(&entity, |build| (definition.build)(&entity.config, build))
+    }
+
+    /// What is made of a plugin entity.
+    pub(crate) fn build_with<T>(&self, entity: &Plugin, make: impl FnOnce(&Build<'_>) -> T) -> T {
         let consumers =
             self.document.consumers.iter().zip(0..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
-        let build = Build::new(&self.document, &self.retained, &entity, &consumers, &self.shared);
-        (definition.build)(&entity.config, &build)
+        make(&Build::new(&self.document, &self.retained, entity, &consumers, &self.shared))
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -2,8 +2,8 @@
 
 use super::date::{Dates, since_epoch};
 use super::record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
+use crate::json_text::{Object, array, integer, string};
 use std::io::Write;
-use std::time::Duration;
 
 /// How many query arguments a JSON record names one by one, as many as Kong does.
 const ARGUMENTS: usize = 100;
@@ -64,10 +64,6 @@ fn escaped(out: &mut Vec<u8>, value: &[u8]) {
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
-}
-
-fn integer(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// One JSON object with Kong's keys. Latencies are milliseconds with three decimals.
@@ -142,10 +138,10 @@ fn query_string(out: &mut Vec<u8>, query: &[u8]) {
             continue;
         }
         let values: Vec<_> = arguments[at..].iter().filter(same).map(|(_, value)| value.as_deref()).collect();
-        object.name(name);
+        let out = object.name(name);
         match values[..] {
-            [value] => argument(object.out, value),
-            _ => array(object.out, &values, |out, value| argument(out, *value)),
+            [value] => argument(out, value),
+            _ => array(out, values, argument),
         }
     }
     object.close();
@@ -202,7 +198,7 @@ fn tries(out: &mut Vec<u8>, upstream: Option<&Upstream<'_>>) {
     });
 }
 
-fn entity(object: &mut Object<'_>, key: &str, entity: Option<&Entity<'_>>) {
+fn entity(object: &mut Object<'_>, key: &'static str, entity: Option<&Entity<'_>>) {
     let Some(entity) = entity else { return };
     let mut inner = Object::open(object.key(key));
     inner.text("id", entity.id.to_string().as_bytes());
@@ -216,90 +212,4 @@ fn consumer(out: &mut Vec<u8>, consumer: &Consumer<'_>) {
     object.some("username", consumer.username);
     object.some("custom_id", consumer.custom_id);
     object.close();
-}
-
-/// An object being written.
-struct Object<'a> {
-    out: &'a mut Vec<u8>,
-    empty: bool,
-}
-
-impl<'a> Object<'a> {
-    fn open(out: &'a mut Vec<u8>) -> Self {
-        out.push(b'{');
-        Self { out, empty: true }
-    }
-
-    fn name(&mut self, name: &[u8]) {
-        if !std::mem::take(&mut self.empty) {
-            self.out.push(b',');
-        }
-        string(self.out, name);
-        self.out.push(b':');
-    }
-
-    /// Writes a key and hands out the place for its value.
-    fn key(&mut self, key: &str) -> &mut Vec<u8> {
-        self.name(key.as_bytes());
-        self.out
-    }
-
-    fn text(&mut self, key: &str, value: &[u8]) {
-        string(self.key(key), value);
-    }
-
-    fn some(&mut self, key: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.text(key, value.as_bytes());
-        }
-    }
-
-    fn number(&mut self, key: &str, value: u64) {
-        integer(self.key(key), value);
-    }
-
-    fn milliseconds(&mut self, key: &str, value: Duration) {
-        let micros = value.as_micros();
-        // Writing to a Vec cannot fail.
-        let _ = write!(self.key(key), "{}.{:03}", micros / 1000, micros % 1000);
-    }
-
-    fn close(self) {
-        self.out.push(b'}');
-    }
-}
-
-fn array<T>(out: &mut Vec<u8>, values: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
-    out.push(b'[');
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(out, value);
-    }
-    out.push(b']');
-}
-
-/// A JSON string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
-fn string(out: &mut Vec<u8>, value: &[u8]) {
-    out.push(b'"');
-    for chunk in value.utf8_chunks() {
-        chunk.valid().chars().for_each(|character| string_char(out, character));
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{fffd}".as_bytes());
-        }
-    }
-    out.push(b'"');
-}
-
-fn string_char(out: &mut Vec<u8>, character: char) {
-    match character {
-        '"' => out.extend_from_slice(b"\\\""),
-        '\\' => out.extend_from_slice(b"\\\\"),
-        character if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
-            // Writing to a Vec cannot fail.
-            let _ = write!(out, "\\u{:04x}", u32::from(character));
-        }
-        character => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-    }
 }

@@ -1,10 +1,14 @@
 //! What plugins do off the request path: one thread for all of them, started when one first needs it. It outlives
 //! configurations.
 
+mod dropped;
+mod lines;
 mod queue;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use dropped::{Dropped, Sender};
+pub use lines::{Delivered, Lines, Undelivered};
 pub use queue::{Queue, QueueConfig};
 
 use std::future::Future;

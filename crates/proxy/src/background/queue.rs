@@ -1,10 +1,10 @@
 //! What is to be delivered somewhere else: bounded, in batches, tried again; requests never wait for it.
 
-use super::Background;
+use super::dropped::Sender;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -49,14 +49,12 @@ type Delivery = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 pub struct Queue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
-    name: String,
+    sender: Sender,
     config: QueueConfig,
-    background: Arc<Background>,
     deliver: Box<dyn Fn(Arc<[T]>) -> Delivery + Send + Sync>,
     waiting: Mutex<Waiting<T>>,
     /// There are as many entries as a batch may have.
     batch: Notify,
-    dropped: AtomicU64,
 }
 
 struct Waiting<T> {
@@ -70,9 +68,8 @@ struct Waiting<T> {
 
 impl<T: Send + Sync + 'static> Queue<T> {
     pub(crate) fn new<F>(
-        name: String,
+        sender: Sender,
         config: QueueConfig,
-        background: Arc<Background>,
         deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,
     ) -> Self
     where
@@ -80,13 +77,11 @@ impl<T: Send + Sync + 'static> Queue<T> {
     {
         let waiting = Waiting { entries: VecDeque::new(), bytes: 0, served: false, full: false };
         Self(Arc::new(Inner {
-            name,
+            sender,
             config,
-            background,
             deliver: Box::new(move |batch| Box::pin(deliver(batch))),
             waiting: Mutex::new(waiting),
             batch: Notify::new(),
-            dropped: AtomicU64::new(0),
         }))
     }
 
@@ -96,7 +91,7 @@ impl<T: Send + Sync + 'static> Queue<T> {
         let most =
             inner.config.max_bytes.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         if bytes > most {
-            return inner.lose(1, "an entry is larger than max_bytes");
+            return inner.sender.lose(1, "an entry is larger than max_bytes");
         }
         let mut waiting = inner.waiting();
         let mut dropped = 0;
@@ -113,16 +108,16 @@ impl<T: Send + Sync + 'static> Queue<T> {
         let begins = !std::mem::replace(&mut waiting.served, true);
         let fills = dropped > 0 && !std::mem::replace(&mut waiting.full, true);
         drop(waiting);
-        inner.dropped.fetch_add(dropped, Ordering::Relaxed);
+        inner.sender.dropped.fetch_add(dropped, Ordering::Relaxed);
         if fills {
             tracing::error!(
-                queue = inner.name,
+                queue = inner.sender.name,
                 "the queue is full: the oldest entries are dropped until some are delivered"
             );
         }
         if begins {
-            inner.background.begin();
-            inner.background.spawn(serve(inner.clone()));
+            inner.sender.background.begin();
+            inner.sender.background.spawn(serve(inner.clone()));
         } else if has_batch {
             inner.batch.notify_one();
         }
@@ -130,18 +125,13 @@ impl<T: Send + Sync + 'static> Queue<T> {
 
     /// How many entries were dropped so far.
     pub fn dropped(&self) -> u64 {
-        self.0.dropped.load(Ordering::Relaxed)
+        self.0.sender.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl<T> Inner<T> {
     fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lose(&self, entries: u64, why: &str) {
-        self.dropped.fetch_add(entries, Ordering::Relaxed);
-        tracing::error!(queue = self.name, entries, "entries are dropped: {why}");
     }
 
     /// The oldest entries, as many as a batch may have.
@@ -183,9 +173,12 @@ impl<T> Inner<T> {
                 return;
             };
             if start.elapsed().as_secs_f64() >= self.config.max_retry_time {
-                return self.lose(batch.len() as u64, &why);
+                return self.sender.lose(batch.len() as u64, &why);
             }
-            tracing::warn!(queue = self.name, "entries could not be delivered, which is tried again: {why}");
+            tracing::warn!(
+                queue = self.sender.name,
+                "entries could not be delivered, which is tried again: {why}"
+            );
             sleep(delay.min(seconds(self.config.max_retry_delay))).await;
             delay *= 2;
         }
@@ -199,17 +192,17 @@ async fn serve<T: Send + Sync + 'static>(inner: Arc<Inner<T>>) {
         match inner.take() {
             Some(batch) if inner.config.concurrency_limit == 1 => inner.deliver(batch).await,
             Some(batch) => {
-                let (inner, background) = (inner.clone(), inner.background.clone());
+                let (inner, background) = (inner.clone(), inner.sender.background.clone());
                 background.begin();
                 background.spawn(async move {
                     inner.deliver(batch).await;
-                    inner.background.end();
+                    inner.sender.background.end();
                 });
             }
             None => {
                 sleep(LINGER).await;
                 if inner.may_end() {
-                    return inner.background.end();
+                    return inner.sender.background.end();
                 }
             }
         }

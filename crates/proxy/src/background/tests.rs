@@ -9,6 +9,10 @@ fn config(json: serde_json::Value) -> QueueConfig {
     QueueConfig::from_value(&json).unwrap()
 }
 
+fn sender(background: &Arc<Background>) -> Sender {
+    Sender { name: "q".into(), background: background.clone(), dropped: Arc::default() }
+}
+
 /// A queue whose deliveries a test decides on: it is told of each batch, and says what becomes of it.
 struct Scripted {
     queue: Queue<u32>,
@@ -28,7 +32,7 @@ fn scripted(background: &Arc<Background>, json: serde_json::Value) -> Scripted {
             tokio::task::spawn_blocking(wait).await.unwrap()
         }
     };
-    let queue = Queue::new("q".into(), config(json), background.clone(), deliver);
+    let queue = Queue::new(sender(background), config(json), deliver);
     Scripted { queue, delivered, outcomes }
 }
 
@@ -112,4 +116,64 @@ fn batches_are_delivered_side_by_side_where_that_is_wanted() {
     assert_eq!([it.batch(), it.batch()], [[0], [1]]);
     (0..2).for_each(|_| it.outcomes.send(Ok(())).unwrap());
     assert!(background.finish(PATIENCE));
+}
+
+#[test]
+fn lines_of_all_workers_arrive_whole_in_the_order_of_each_and_after_the_last_handle_is_gone() {
+    let background = Arc::new(Background::default());
+    let (told, delivered) = mpsc::channel();
+    let deliver = move |text: Vec<u8>| {
+        told.send(String::from_utf8(text.clone()).unwrap()).unwrap();
+        async move { (text, Ok(())) }
+    };
+    let lines = Lines::new(sender(&background), deliver);
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let lines = &lines;
+            scope.spawn(move || {
+                for number in 0..5_000 {
+                    lines.write(worker, |out| out.extend_from_slice(format!("{worker} {number}").as_bytes()));
+                }
+            });
+        }
+    });
+    drop(lines);
+    assert!(background.finish(PATIENCE));
+    let text: String = delivered.try_iter().collect();
+    for worker in 0..4 {
+        let of_worker = text.lines().filter(|line| line.starts_with(&worker.to_string()));
+        let expected = (0..5_000).map(|number| format!("{worker} {number}"));
+        assert!(of_worker.eq(expected), "worker {worker}");
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_delivered_or_kept_are_counted() {
+    let background = Arc::new(Background::default());
+    let sender = sender(&background);
+    let dropped = sender.dropped.clone();
+    let (begun, begins) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let lines = Lines::new(sender, move |text: Vec<u8>| {
+        begun.send(()).unwrap();
+        let wait = wait.clone();
+        async move {
+            let blocked = move || wait.lock().unwrap().recv().is_ok();
+            let _ = tokio::task::spawn_blocking(blocked).await;
+            let lost = Undelivered::all(&text, "no");
+            (text, Err(lost))
+        }
+    });
+    let kilobyte = |out: &mut Vec<u8>| out.resize(out.len() + 1023, b'x');
+    lines.write(0, kilobyte);
+    begins.recv_timeout(PATIENCE).unwrap();
+    // One is under way, and this is as much as is kept.
+    (0..2 * 1024).for_each(|_| lines.write(0, kilobyte));
+    assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 0);
+    (0..3).for_each(|_| lines.write(0, kilobyte));
+    assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 3);
+    drop(go_on);
+    assert!(background.finish(PATIENCE));
+    assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 3 + 1 + 2 * 1024);
 }

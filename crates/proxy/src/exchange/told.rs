@@ -49,11 +49,17 @@ impl Exchange {
 
     /// The path and query that the upstream is asked for; none where there is no service.
     pub fn upstream_uri(&self) -> Option<Vec<u8>> {
-        let route = self.route()?;
-        let service = route.service.as_deref()?;
         let mut uri = Vec::new();
-        head::write_target(&mut uri, self, &route.entity, &service.entity);
-        Some(uri)
+        self.write_upstream_uri(&mut uri);
+        (!uri.is_empty()).then_some(uri)
+    }
+
+    /// Appends the same; nothing where there is no service.
+    pub fn write_upstream_uri(&self, out: &mut Vec<u8>) {
+        let Some(route) = self.route() else { return };
+        if let Some(service) = &route.service {
+            head::write_target(out, self, &route.entity, &service.entity);
+        }
     }
 
     /// The TLS version and cipher suite that the client came with.

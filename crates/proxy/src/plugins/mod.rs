@@ -9,17 +9,22 @@ mod bot_detection;
 mod correlation_id;
 mod cors;
 mod counters;
+mod datagrams;
 #[cfg(test)]
 mod docs;
+mod file_log;
 pub(crate) mod form;
 mod hmac_auth;
+mod http_log;
 mod ip_restriction;
 mod jwt;
 mod key_auth;
 mod limit_count;
+mod log_record;
 mod members;
 mod mtls_auth;
 mod multipart;
+mod opentelemetry;
 pub mod prometheus;
 mod rate_limiting;
 mod redirect;
@@ -28,7 +33,12 @@ mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
 mod response_transformer;
+mod statsd;
+mod syslog;
+mod tcp_log;
+mod trace_context;
 mod transformer;
+mod udp_log;
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[
@@ -49,6 +59,13 @@ pub static PLUGINS: &[Definition] = &[
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<opentelemetry::OpenTelemetry>(),
     define::<prometheus::Prometheus>(),
+    define::<http_log::HttpLog>(),
+    define::<statsd::Statsd>(),
+    define::<file_log::FileLog>(),
+    define::<udp_log::UdpLog>(),
+    define::<tcp_log::TcpLog>(),
+    define::<syslog::Syslog>(),
     define::<request_termination::RequestTermination>(),
 ];

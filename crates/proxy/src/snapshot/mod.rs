@@ -92,7 +92,7 @@ pub struct CompiledRoute {
 pub(crate) struct EntityJson(OnceLock<Box<str>>);
 
 impl EntityJson {
-    fn of(&self, entity: &impl Record) -> &str {
+    pub(crate) fn of(&self, entity: &impl Record) -> &str {
         self.0.get_or_init(|| {
             let mut json = entity.to_value();
             if let Json::Object(members) = &mut json {

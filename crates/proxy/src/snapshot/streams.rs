@@ -1,5 +1,6 @@
 //! The stream routes of a document.
 
+use super::EntityJson;
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
@@ -23,6 +24,7 @@ impl Compilation<'_> {
                     entity: route.clone(),
                     service: service.cloned(),
                     chain: plugins.scopes.chain(Some(route.id), route.service),
+                    json: EntityJson::default(),
                 })
             })
         });

@@ -26,7 +26,7 @@ use crate::io::Io;
 use crate::listen::Accepted;
 use crate::plugin::Admission;
 use crate::proxy_protocol;
-use crate::snapshot::CompiledService;
+use crate::snapshot::{CompiledService, EntityJson};
 use crate::socket::Socket;
 use crate::worker::{Load, Worker};
 use hello::NoHello;
@@ -54,6 +54,7 @@ pub(crate) struct StreamRoute {
     pub(crate) entity: Arc<Route>,
     pub(crate) service: Option<Arc<CompiledService>>,
     pub(crate) chain: Chain,
+    pub(crate) json: EntityJson,
 }
 
 impl StreamRoute {

@@ -66,6 +66,21 @@ impl Session {
         self.duration.unwrap_or_default()
     }
 
+    /// When it began, by the wall clock.
+    pub fn started_at(&self) -> SystemTime {
+        self.started.1
+    }
+
+    /// The route that it took as JSON without what is unset.
+    pub fn route_json(&self) -> Option<&str> {
+        self.route.as_ref().map(|route| route.json.of(&*route.entity))
+    }
+
+    /// The service of that, likewise.
+    pub fn service_json(&self) -> Option<&str> {
+        self.route.as_ref()?.service.as_ref().map(|service| service.json())
+    }
+
     /// Its line in the log.
     pub(super) fn record(&self) -> SessionRecord {
         SessionRecord {

@@ -2,7 +2,7 @@
 
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
 use super::sessions;
-use crate::plugin::{Document, Retained, Source, Uuid};
+use crate::plugin::{Document, Dropped, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
@@ -104,6 +104,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let of_streams = Totals::of(&retained.get::<Sessions>().0, node.document, &names);
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
+    write_dropped(&mut text, &retained.get::<Dropped>());
     write_requests(&mut text, &totals);
     sessions::write(&mut text, &of_streams);
     write_bandwidth(&mut text, &[&totals, &of_streams]);
@@ -242,6 +243,19 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     }
     text.metric("kong_node_info", "gauge", "The node's id and version");
     text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
+}
+
+/// Where a plugin has a queue.
+fn write_dropped(text: &mut Text, dropped: &Dropped) {
+    let counts = dropped.counts();
+    if counts.is_empty() {
+        return;
+    }
+    let name = "weir_plugin_dropped_total";
+    text.metric(name, "counter", "Entries that a plugin could not deliver");
+    for (plugin, id, count) in counts {
+        text.line(format_args!("{name}{{plugin=\"{}\",id=\"{id}\"}} {count}", escaped(&plugin)));
+    }
 }
 
 fn write_connections(text: &mut Text, id: &str, subsystem: &str, connections: Connections) {

@@ -19,6 +19,7 @@
 //! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
 //! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1 or 2) |
 //! | `kong_datastore_reachable` | |
+//! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
 //!
 //! ## By flag
 //!

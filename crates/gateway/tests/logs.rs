@@ -1,0 +1,244 @@
+//! Log plugins, and who gets what they tell.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{Gateway, Identity, Upstream, document, eventually, service};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A gateway with one plugin, and an upstream that answers.
+fn gateway(plugin: &str, config: &str) -> (Gateway, Upstream) {
+    let upstream = Upstream::answering(OK);
+    let plugins = format!("plugins: [{{name: {plugin}, config: {{{config}}}}}]");
+    let document = document(&[service("/", upstream.address, "", &plugins)], "");
+    (Gateway::builder(&document).set("workers", "2").start(), upstream)
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+fn dropped(gateway: &Gateway, plugin: &str) -> Option<u64> {
+    let metrics = gateway.status("/metrics").text().to_owned();
+    let name = format!("weir_plugin_dropped_total{{plugin=\"{plugin}\"");
+    let line = metrics.lines().find(|line| line.starts_with(&name))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[test]
+fn a_file_gets_a_line_for_each_request_of_every_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let (gateway, _upstream) = gateway("file-log", &format!("path: {}", path.display()));
+    thread::scope(|scope| {
+        for client in 0..8 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let mut peer = gateway.connect();
+                for number in 0..50 {
+                    let request = format!("GET /{client}/{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+                    assert_eq!(peer.send(request).response().status, 200);
+                }
+            });
+        }
+    });
+    eventually("all lines are there", || {
+        fs::read_to_string(&path).unwrap_or_default().lines().count() == 400
+    });
+    let text = fs::read_to_string(&path).unwrap();
+    let mut uris: Vec<_> =
+        text.lines().map(|line| json(line)["request"]["uri"].as_str().unwrap().to_owned()).collect();
+    uris.sort();
+    uris.dedup();
+    assert_eq!(uris.len(), 400);
+    assert_eq!(dropped(&gateway, "file-log"), Some(0));
+}
+
+#[test]
+fn a_file_that_was_moved_is_written_anew_where_that_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("log"), folder.path().join("old"));
+    let (gateway, _upstream) = gateway("file-log", &format!("path: {}, reopen: true", path.display()));
+    gateway.get("/1");
+    eventually("the first line is there", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
+    });
+    fs::rename(&path, &moved).unwrap();
+    gateway.get("/2");
+    eventually("the second line is there", || {
+        fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
+    });
+    let uri = |path| json(&fs::read_to_string(path).unwrap())["request"]["uri"].clone();
+    assert_eq!((uri(&moved), uri(&path)), ("/1".into(), "/2".into()));
+}
+
+#[test]
+fn lines_that_cannot_be_written_are_counted_and_explained() {
+    let (gateway, _upstream) = gateway("file-log", "path: /nowhere/to/be/found");
+    assert_eq!(gateway.get("/").status, 200);
+    eventually("a line is dropped", || dropped(&gateway, "file-log") == Some(1));
+    assert!(gateway.log().contains("/nowhere/to/be/found"), "{}", gateway.log());
+}
+
+#[test]
+fn what_was_told_before_the_end_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let (mut gateway, _upstream) = gateway("file-log", &format!("path: {}", path.display()));
+    gateway.get("/last");
+    gateway.signal(Signal::TERM);
+    gateway.exit();
+    assert_eq!(json(&fs::read_to_string(&path).unwrap())["request"]["uri"], "/last");
+}
+
+#[test]
+fn a_tcp_server_gets_lines_over_a_connection_that_is_kept_and_made_anew() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (gateway, _upstream) = gateway("tcp-log", &format!("host: 127.0.0.1, port: {port}"));
+    gateway.get("/1");
+    let (connection, _) = listener.accept().unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut reader = BufReader::new(connection);
+    let line = |reader: &mut BufReader<_>| {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        json(&line)["request"]["uri"].clone()
+    };
+    assert_eq!(line(&mut reader), "/1");
+    gateway.get("/2");
+    assert_eq!(line(&mut reader), "/2");
+    drop(reader);
+    gateway.get("/3");
+    let (connection, _) = listener.accept().unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(line(&mut BufReader::new(connection)), "/3");
+    drop(listener);
+    eventually("lines are dropped without a server", || {
+        gateway.get("/4");
+        dropped(&gateway, "tcp-log").is_some_and(|dropped| dropped > 0)
+    });
+}
+
+#[test]
+fn a_tcp_server_may_speak_tls() {
+    let identity = Identity::new("logs.test");
+    // Free now; the listener is closed before the server takes its place.
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-quiet", "-accept", &address.to_string(), "-cert"])
+        .arg(identity.cert())
+        .arg("-key")
+        .arg(identity.key())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("openssl runs");
+    eventually("openssl listens", || TcpStream::connect(address).is_ok());
+    let fields = "custom_fields_by_lua: {sent: \"return 'over-tls'\"}";
+    let port = address.port();
+    let (gateway, _upstream) = gateway(
+        "tcp-log",
+        &format!("host: 127.0.0.1, port: {port}, tls: true, tls_sni: logs.test, {fields}"),
+    );
+    gateway.get("/");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(json(&line)["sent"], "over-tls");
+}
+
+#[test]
+fn a_udp_server_gets_a_datagram_for_each_request() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let (gateway, _upstream) = gateway("udp-log", &format!("host: 127.0.0.1, port: {port}"));
+    let mut datagram = vec![0; 65_536];
+    for uri in ["/1", "/2"] {
+        gateway.get(uri);
+        let length = server.recv(&mut datagram).unwrap();
+        assert_eq!(json(std::str::from_utf8(&datagram[..length]).unwrap())["request"]["uri"], uri);
+    }
+    let long = format!("X-Long: {}\r\n", "x".repeat(32_500));
+    assert_eq!(gateway.get_with("/3", &format!("{long}{}", long.replace("Long", "Longer"))).status, 200);
+    eventually("what no datagram holds is dropped", || dropped(&gateway, "udp-log") == Some(1));
+}
+
+#[test]
+fn a_statsd_server_gets_metrics_in_datagrams_or_over_tcp() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let metrics = "metrics: [{name: request_count, stat_type: counter, sample_rate: 1}, \
+                   {name: status_count, stat_type: counter, sample_rate: 1}], service_identifier_default: service_host";
+    let to = |port: u16, more: &str| format!("host: localhost, port: {port}, {metrics}{more}");
+    let (gateway, _upstream) = gateway("statsd", &to(server.local_addr().unwrap().port(), ""));
+    gateway.get("/");
+    let received = || {
+        let mut datagram = [0; 1000];
+        let length = server.recv(&mut datagram).unwrap();
+        String::from_utf8_lossy(&datagram[..length]).into_owned()
+    };
+    assert_eq!(received(), "kong.service.127_0_0_1.request.count:1|c");
+    assert_eq!(received(), "kong.service.127_0_0_1.status.200:1|c");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config =
+        to(listener.local_addr().unwrap().port(), ", use_tcp: true, allow_status_codes: [200-299, 404-404]");
+    let (over_tcp, _upstream) = self::gateway("statsd", &config);
+    over_tcp.get("/");
+    let mut text = String::new();
+    listener.accept().unwrap().0.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "kong.service.127_0_0_1.request.count:1|c\nkong.service.127_0_0_1.status.200:1|c\n");
+}
+
+#[test]
+fn an_http_server_that_fails_is_asked_again_with_the_same() {
+    let (asked, requests) = mpsc::channel();
+    let collector = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            asked.send(request.json()["request"]["uri"].clone()).unwrap();
+            peer.send("HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno");
+        }
+    });
+    let (gateway, _upstream) =
+        gateway("http-log", &format!("http_endpoint: \"http://{}/\"", collector.address));
+    gateway.get("/once");
+    for _ in 0..3 {
+        assert_eq!(requests.recv_timeout(PATIENCE).unwrap(), "/once");
+    }
+}
+
+#[test]
+fn sessions_are_told_of_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let upstream = Upstream::start(|mut peer, _| {
+        let _ = peer.try_send(b"bye");
+    });
+    let document = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{}\n  routes:\n  - name: all\n    \
+         protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: file-log\n  protocols: [tcp]\n  \
+         config: {{path: {}}}\n",
+        upstream.address,
+        path.display()
+    );
+    let gateway = Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start();
+    let mut text = String::new();
+    TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "bye");
+    eventually("the line is there", || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')));
+    let record = json(&fs::read_to_string(&path).unwrap());
+    assert_eq!((&record["session"]["sent"], &record["session"]["status"]), (&3.into(), &200.into()));
+    assert_eq!((&record["service"]["name"], &record["route"]["name"]), (&"raw".into(), &"all".into()));
+}

@@ -1,0 +1,167 @@
+//! Lines of text that are to be delivered somewhere else. Each worker writes into a buffer of its own, so that none waits
+//! for another, and one task delivers them all.
+
+use super::dropped::Sender;
+use std::fmt::Display;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Workers beyond share a buffer with others.
+const BUFFERS: usize = 16;
+
+/// A buffer of this size is delivered at once.
+const FULL: usize = 64 * 1024;
+
+/// What waits at most in one buffer; beyond, lines are dropped.
+const MOST: usize = 2 * 1024 * 1024;
+
+/// How old a line gets before it is delivered.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What became of lines, and their buffer, to be used again.
+pub type Delivered = (Vec<u8>, Result<(), Undelivered>);
+
+/// Lines that could not be delivered.
+#[derive(Debug)]
+pub struct Undelivered {
+    /// How many.
+    pub lines: u64,
+    /// Why not.
+    pub why: String,
+}
+
+impl Undelivered {
+    /// Every line of a text.
+    pub fn all(text: &[u8], why: impl Display) -> Self {
+        Self { lines: memchr::memchr_iter(b'\n', text).count() as u64, why: why.to_string() }
+    }
+}
+
+type Delivery = Pin<Box<dyn Future<Output = Delivered> + Send>>;
+
+/// Lines on their way. When it is dropped, those that wait are still delivered.
+pub struct Lines(Arc<Inner>);
+
+struct Inner {
+    sender: Sender,
+    deliver: Box<dyn Fn(Vec<u8>) -> Delivery + Send + Sync>,
+    buffers: [Buffer; BUFFERS],
+    /// A task delivers.
+    served: AtomicBool,
+    /// There is a full buffer.
+    full: Notify,
+    /// Lines were dropped since some were last delivered.
+    overflown: AtomicBool,
+}
+
+/// A worker's own: no two in one line of the processor's cache, nor in the pair of lines that it fetches.
+#[derive(Default)]
+#[repr(align(128))]
+struct Buffer(Mutex<Vec<u8>>);
+
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lines {
+    pub(crate) fn new<F>(sender: Sender, deliver: impl Fn(Vec<u8>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Delivered> + Send + 'static,
+    {
+        Self(Arc::new(Inner {
+            sender,
+            deliver: Box::new(move |text| Box::pin(deliver(text))),
+            buffers: Default::default(),
+            served: AtomicBool::new(false),
+            full: Notify::new(),
+            overflown: AtomicBool::new(false),
+        }))
+    }
+
+    /// Adds the line that `write` appends; its end is added. Never waits: where there is no room, it is dropped.
+    pub fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let inner = &self.0;
+        let mut text = inner.buffers[worker % BUFFERS].lock();
+        let before = text.len();
+        if before >= MOST {
+            drop(text);
+            return inner.overflow();
+        }
+        write(&mut text);
+        text.push(b'\n');
+        let fills = before < FULL && text.len() >= FULL;
+        drop(text);
+        if !inner.served.load(Ordering::Relaxed) {
+            self.begin();
+        } else if fills {
+            inner.full.notify_one();
+        }
+    }
+
+    /// Has a task deliver, unless one does.
+    #[cold]
+    fn begin(&self) {
+        if !self.0.served.swap(true, Ordering::Relaxed) {
+            self.0.sender.background.begin();
+            self.0.sender.background.spawn(serve(self.0.clone()));
+        }
+    }
+}
+
+impl Inner {
+    #[cold]
+    fn overflow(&self) {
+        self.sender.dropped.fetch_add(1, Ordering::Relaxed);
+        if !self.overflown.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                queue = self.sender.name,
+                "lines come faster than they can be delivered: they are dropped until some are"
+            );
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.buffers.iter().all(|buffer| buffer.lock().is_empty())
+    }
+
+    /// Delivers what waits, buffer by buffer, and returns the last of them for use.
+    async fn deliver_all(&self, mut room: Vec<u8>) -> Vec<u8> {
+        for buffer in &self.buffers {
+            if buffer.lock().is_empty() {
+                continue;
+            }
+            let text = std::mem::replace(&mut *buffer.lock(), room);
+            let result;
+            (room, result) = (self.deliver)(text).await;
+            room.clear();
+            match result {
+                Ok(()) => self.overflown.store(false, Ordering::Relaxed),
+                Err(lost) => self.sender.lose(lost.lines, &lost.why),
+            }
+        }
+        room
+    }
+}
+
+/// Delivers until nothing comes any more.
+async fn serve(inner: Arc<Inner>) {
+    let mut room = Vec::new();
+    loop {
+        room = inner.deliver_all(room).await;
+        let _ = timeout(PAUSE, inner.full.notified()).await;
+        if inner.is_empty() {
+            inner.served.store(false, Ordering::Relaxed);
+            // A line that was written before that may have relied on this task. The buffers' locks order the two.
+            if inner.is_empty() || inner.served.swap(true, Ordering::Relaxed) {
+                return inner.sender.background.end();
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! JSON as text, written into a buffer piece by piece, without a tree of values.
+
+use std::io::Write;
+use std::time::Duration;
+
+/// An object being written.
+pub(crate) struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    /// Begins an object.
+    pub(crate) fn open(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, empty: true }
+    }
+
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+    }
+
+    /// Writes a name, whatever it holds, and hands out the place for its value.
+    pub(crate) fn name(&mut self, name: &[u8]) -> &mut Vec<u8> {
+        self.separate();
+        string(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
+    /// Writes a name in small letters, and hands out the place for its value.
+    pub(crate) fn lower_name(&mut self, name: &[u8]) -> &mut Vec<u8> {
+        self.separate();
+        let start = self.out.len();
+        string(self.out, name);
+        self.out[start..].make_ascii_lowercase();
+        self.out.push(b':');
+        self.out
+    }
+
+    /// Writes a key that needs no escapes, and hands out the place for its value.
+    pub(crate) fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
+        self.separate();
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    /// A member that is text.
+    pub(crate) fn text(&mut self, key: &'static str, value: &[u8]) {
+        string(self.key(key), value);
+    }
+
+    /// A member that is text, if there is any.
+    pub(crate) fn some(&mut self, key: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(key, value.as_bytes());
+        }
+    }
+
+    /// A member that is a number.
+    pub(crate) fn number(&mut self, key: &'static str, value: u64) {
+        integer(self.key(key), value);
+    }
+
+    /// A member that is JSON already.
+    pub(crate) fn raw(&mut self, key: &'static str, json: &str) {
+        self.key(key).extend_from_slice(json.as_bytes());
+    }
+
+    /// A member that is a duration in milliseconds, with three decimals.
+    pub(crate) fn milliseconds(&mut self, key: &'static str, value: Duration) {
+        let micros = value.as_micros();
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.key(key), "{}.{:03}", micros / 1000, micros % 1000);
+    }
+
+    /// Ends the object.
+    pub(crate) fn close(self) {
+        self.out.push(b'}');
+    }
+}
+
+/// A list of values, each written by `write`.
+pub(crate) fn array<T>(
+    out: &mut Vec<u8>,
+    values: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
+    out.push(b'[');
+    for (at, value) in values.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(out, value);
+    }
+    out.push(b']');
+}
+
+/// A number.
+pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// A string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
+pub(crate) fn string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(b'"');
+    if is_plain(value) {
+        out.extend_from_slice(value);
+    } else {
+        escape(out, value);
+    }
+    out.push(b'"');
+}
+
+/// A string that `write` appends as it is. What has to be escaped is, afterwards: nearly always that is nothing.
+pub(crate) fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    let start = out.len();
+    write(out);
+    if !is_plain(&out[start..]) {
+        let value = out.split_off(start);
+        escape(out, &value);
+    }
+    out.push(b'"');
+}
+
+/// Whether nothing has to be escaped, found eight bytes at a time: printable ASCII without quotes and backslashes.
+fn is_plain(value: &[u8]) -> bool {
+    let Some(last) = value.last_chunk() else {
+        return value.iter().all(|byte| suspects(u64::from(*byte)) & 0x80 == 0);
+    };
+    let words = value.as_chunks().0.iter().chain([last]);
+    words.fold(0, |found, word| found | suspects(u64::from_le_bytes(*word))) == 0
+}
+
+/// The high bits of bytes that have to be escaped. A byte that has not to be may be among them, but only behind one
+/// that has.
+#[inline]
+fn suspects(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let below = |word: u64, bound: u64| word.wrapping_sub(bound * ONES) & !word;
+    let is = |byte: u64| below(word ^ (byte * ONES), 1);
+    (word | below(word, 0x20) | is(b'"'.into()) | is(b'\\'.into()) | is(0x7f)) & HIGH
+}
+
+fn escape(out: &mut Vec<u8>, value: &[u8]) {
+    for chunk in value.utf8_chunks() {
+        chunk.valid().chars().for_each(|character| escape_char(out, character));
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+fn escape_char(out: &mut Vec<u8>, character: char) {
+    match character {
+        '"' => out.extend_from_slice(b"\\\""),
+        '\\' => out.extend_from_slice(b"\\\\"),
+        character if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
+            // Writing to a Vec cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+        }
+        character => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &[u8]) -> String {
+        let mut out = Vec::new();
+        string(&mut out, value);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_byte_in_every_place_comes_back() {
+        for byte in 0..=127u8 {
+            for (length, at) in (1..20).flat_map(|length| (0..length).map(move |at| (length, at))) {
+                let mut value = vec![b'x'; length];
+                value[at] = byte;
+                let text = of(&value);
+                let read: String = serde_json::from_str(&text).unwrap();
+                assert_eq!(read.as_bytes(), value, "{byte:#x} at {at} of {length}: {text}");
+                assert!(text.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_utf8_is_replaced_and_the_rest_stays() {
+        assert_eq!(of("ä – \u{2028}".as_bytes()), "\"ä – \\u2028\"");
+        assert_eq!(of(b"plain and \xff\xc3"), "\"plain and \u{fffd}\u{fffd}\"");
+    }
+
+    #[test]
+    fn what_is_written_in_place_is_escaped_too() {
+        let mut out = b"before ".to_vec();
+        string_with(&mut out, |out| out.extend_from_slice(b"/a\"b\\"));
+        string_with(&mut out, |out| out.extend_from_slice(b"/plain"));
+        assert_eq!(out, b"before \"/a\\\"b\\\\\"\"/plain\"");
+    }
+}

@@ -1,0 +1,116 @@
+//! The messages of OTLP that tell of spans: `opentelemetry/proto/collector/trace/v1`.
+
+/// What is sent to a collector.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ExportTraceServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_spans: Vec<ResourceSpans>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ResourceSpans {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_spans: Vec<ScopeSpans>,
+}
+
+/// Who tells.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) attributes: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ScopeSpans {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) spans: Vec<Span>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct InstrumentationScope {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(super) parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub(super) name: String,
+    #[prost(int32, tag = "6")]
+    pub(super) kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(super) start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "8")]
+    pub(super) end_time_unix_nano: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(message, optional, tag = "15")]
+    pub(super) status: Option<Status>,
+}
+
+/// Of [`Span::kind`].
+pub(super) const SERVER: i32 = 2;
+/// Of [`Span::kind`].
+pub(super) const CLIENT: i32 = 3;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Status {
+    #[prost(int32, tag = "3")]
+    pub(super) code: i32,
+}
+
+/// Of [`Status::code`].
+pub(super) const ERROR: i32 = 2;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub(super) key: String,
+    #[prost(message, optional, tag = "2")]
+    pub(super) value: Option<AnyValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct AnyValue {
+    #[prost(oneof = "Value", tags = "1, 3, 4")]
+    pub(super) value: Option<Value>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum Value {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(int64, tag = "3")]
+    Integer(i64),
+    #[prost(double, tag = "4")]
+    Number(f64),
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+/// An attribute.
+pub(super) fn attribute(key: &str, value: impl Into<Value>) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
+}
