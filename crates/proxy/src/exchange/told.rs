@@ -2,6 +2,7 @@
 
 use super::{Exchange, Source};
 use crate::head;
+use crate::route::push_encoded;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,6 +55,17 @@ impl Exchange {
         let mut uri = Vec::new();
         head::write_target(&mut uri, self, &route.entity, &service.entity);
         Some(uri)
+    }
+
+    /// The path that routes are found by, escaped, and the query.
+    pub fn normal_target(&self) -> Vec<u8> {
+        let mut target = Vec::new();
+        push_encoded(&mut target, self.path());
+        if let Some(query) = self.query() {
+            target.push(b'?');
+            target.extend_from_slice(query.as_bytes());
+        }
+        target
     }
 
     /// The TLS version and cipher suite that the client came with.
