@@ -188,7 +188,6 @@ const PLUGINS_OF_KONG: &[&str] = &[
     "opentelemetry",
     "post-function",
     "pre-function",
-    "proxy-cache",
     "redirect",
     "request-size-limiting",
     "request-transformer",

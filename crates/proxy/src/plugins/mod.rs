@@ -13,6 +13,7 @@ mod key_auth;
 mod limit_count;
 mod mtls_auth;
 pub mod prometheus;
+pub mod proxy_cache;
 mod rate_limiting;
 mod redirect;
 mod request_id;
@@ -28,6 +29,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
     define::<redirect::Redirect>(),
+    define::<proxy_cache::ProxyCache>(),
     define::<prometheus::Prometheus>(),
     define::<request_termination::RequestTermination>(),
 ];
