@@ -191,7 +191,6 @@ const PLUGINS_OF_KONG: &[&str] = &[
     "redirect",
     "request-size-limiting",
     "request-transformer",
-    "response-ratelimiting",
     "response-transformer",
     "session",
     "standard-webhooks",

@@ -18,6 +18,7 @@ mod rate_limiting;
 mod redirect;
 mod request_id;
 mod request_termination;
+mod response_ratelimiting;
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[
@@ -28,6 +29,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<basic_auth::BasicAuth>(),
     define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
+    define::<response_ratelimiting::ResponseRateLimiting>(),
     define::<redirect::Redirect>(),
     define::<proxy_cache::ProxyCache>(),
     define::<prometheus::Prometheus>(),
