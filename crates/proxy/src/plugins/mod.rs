@@ -9,6 +9,7 @@ mod counters;
 #[cfg(test)]
 mod docs;
 pub(crate) mod form;
+mod forward_auth;
 mod key_auth;
 mod limit_count;
 mod mtls_auth;
@@ -27,6 +28,7 @@ pub static PLUGINS: &[Definition] = &[
     define::<mtls_auth::MtlsAuth>(),
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
+    define::<forward_auth::ForwardAuth>(),
     define::<limit_count::LimitCount>(),
     define::<rate_limiting::RateLimiting>(),
     define::<response_ratelimiting::ResponseRateLimiting>(),
