@@ -102,6 +102,11 @@ impl Control {
         &self.registry
     }
 
+    /// What outlives configurations.
+    pub(crate) fn retained(&self) -> &Retained {
+        &self.plane.compiler.retained
+    }
+
     /// The plugins that may be configured.
     pub(crate) fn plugins(&self) -> &[PluginSchema] {
         &self.source.plugins

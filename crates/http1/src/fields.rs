@@ -353,7 +353,7 @@ impl Clone for Headers {
     fn clone_from(&mut self, source: &Self) {
         self.bytes.clone_from(&source.bytes);
         self.fields.clone_from(&source.fields);
-        (self.live, self.present) = (source.live, source.present);
+        (self.live, self.present, self.repeated) = (source.live, source.present, source.repeated);
     }
 }
 

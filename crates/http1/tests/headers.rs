@@ -187,3 +187,12 @@ fn a_head_that_comes_in_pieces_is_checked_as_a_parsed_one() {
         assert_eq!(assemble("GET", "/", authority).unwrap_err(), Reject::Authority, "{authority}");
     }
 }
+
+#[test]
+fn a_clone_knows_what_there_is_several_times() {
+    let original = headers(&[("Connection", "keep-alive"), ("X-One", "1"), ("Connection", "x-one")]);
+    let mut clone = Headers::new();
+    clone.clone_from(&original);
+    clone.remove_hop_by_hop();
+    assert!(clone.is_empty());
+}

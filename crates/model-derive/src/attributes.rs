@@ -2,11 +2,13 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
-use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, Path, UnOp};
+use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, UnOp};
 
 /// The schema members that the attributes of one field set, as `name: value` tokens.
 #[derive(Default)]
 pub(crate) struct FieldAttributes {
+    /// The name in configurations, where it is none for Rust.
+    pub(crate) name: Option<String>,
     pub(crate) members: Vec<TokenStream>,
 }
 
@@ -21,6 +23,10 @@ impl FieldAttributes {
 
     fn member(&mut self, meta: &ParseNestedMeta<'_>) -> syn::Result<()> {
         let name = meta.path.require_ident()?.clone();
+        if name == "name" {
+            self.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            return Ok(());
+        }
         let member = match name.to_string().as_str() {
             "set" | "secret" | "auto" | "unique" => quote!(#name: true),
             "uuid" => quote!(check: Some(::weir_model::rule::uuid)),

@@ -12,7 +12,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let record_doc = doc(&input.attrs);
     let schemas = fields.iter().map(|f| field_schema(f)).collect::<syn::Result<Vec<_>>>()?;
     let idents: Vec<_> = fields.iter().filter_map(|f| f.ident.as_ref()).collect();
-    let names: Vec<_> = idents.iter().map(|i| i.unraw().to_string()).collect();
+    let names = fields.iter().map(|f| name_of(f)).collect::<syn::Result<Vec<_>>>()?;
     let positions = 0..idents.len();
     let RecordAttributes { checks, old_names } = RecordAttributes::parse(input)?;
     Ok(quote! {
@@ -74,8 +74,14 @@ fn named_fields(input: &DeriveInput) -> syn::Result<Vec<&Field>> {
     }
 }
 
+/// The field's name in configurations.
+fn name_of(field: &Field) -> syn::Result<String> {
+    let ident = || field.ident.as_ref().map(|i| i.unraw().to_string()).unwrap_or_default();
+    Ok(FieldAttributes::parse(&field.attrs)?.name.unwrap_or_else(ident))
+}
+
 fn field_schema(field: &Field) -> syn::Result<TokenStream> {
-    let name = field.ident.as_ref().map(|i| i.unraw().to_string()).unwrap_or_default();
+    let name = name_of(field)?;
     let (kind, text) = (&field.ty, doc(&field.attrs));
     let members = FieldAttributes::parse(&field.attrs)?.members;
     Ok(quote! {

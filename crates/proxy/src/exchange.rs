@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
-use weir_http1::{Known, KnownSet, RequestHead, ResponseHead};
+use weir_http1::{Framing, Known, KnownSet, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
 
@@ -365,6 +365,11 @@ impl Exchange {
     /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref().filter(|_| self.body_is_whole)
+    }
+
+    /// Whether the request has a body, which is not empty as far as its head says.
+    pub fn has_body(&self) -> bool {
+        !matches!(self.request.framing, Framing::None | Framing::Length(0))
     }
 
     /// The request's path, normalised, without query.

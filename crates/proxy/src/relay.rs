@@ -253,6 +253,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             let data = self.upstream.body().map_err(Broken::Garbage)?;
             let n = data.len();
             held.extend_from_slice(data);
+            self.exchange.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
                 return Poll::Ready(Ok(self.upstream.body_is_done()));
@@ -288,6 +289,17 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends a response whose body was left out.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.client.end(None).map_err(Broken::Client)?;
+        if let Poll::Ready(flushed) = self.client.poll_flush(cx).map_err(Broken::Client)? {
+            return Poll::Ready(Ok(flushed));
+        }
+        self.await_now(Awaited::Send, false);
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(Broken::Timeout))
+    }
+
     /// One step of the response's body; true at its end.
     fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         let data = self.upstream.body().map_err(Broken::Garbage)?;
@@ -297,6 +309,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Pending => return self.read_ahead(cx),
             };
             self.exchange.response_passes(&data[..sent]);
+            self.exchange.upstream_passes(&data[..sent]);
             // The client takes the response: it may pause anew.
             self.await_now(Awaited::Response, false);
             self.upstream.consume_body(sent);

@@ -339,6 +339,7 @@ async fn pass_on<C: Client, U: Upstream>(
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
+    exchange.upstream_answers();
     ask.route.chain.response(exchange);
     let mut relay = Relay {
         client,
@@ -352,7 +353,8 @@ async fn pass_on<C: Client, U: Upstream>(
         awaited: Awaited::Response,
         lost: false,
     };
-    let held = if relay.exchange.holds_response() && framing != Framing::None {
+    let holds = relay.exchange.holds_response() || relay.exchange.drops_response();
+    let held = if holds && framing != Framing::None {
         match Box::pin(response_body::hold(&mut relay, &ask.route.chain)).await {
             Ok(held) => Some(held),
             Err(broken) => {
@@ -363,6 +365,7 @@ async fn pass_on<C: Client, U: Upstream>(
     } else {
         None
     };
+    let reusable = reusable && held.as_ref().is_none_or(|held| !held.is_cut);
     let framing = held.as_ref().map_or(framing, |held| held.framing);
     respond::decorate_proxied(worker, relay.exchange);
     if !relay.upload.done || worker.draining.get() {
@@ -432,6 +435,8 @@ async fn answer<C: Client>(
         exchange.response.status = answer.status;
         return client.abort();
     }
+    // What was kept tells its own length, if it is known.
+    let is_kept = answer.kept_headers.is_some();
     let mut body = answer.write(exchange);
     chain.response(exchange);
     if exchange.holds_response() {
@@ -439,7 +444,7 @@ async fn answer<C: Client>(
     }
     respond::decorate_own(worker, exchange);
     skip_request_body(client);
-    if client.is_head() {
+    if client.is_head() && !is_kept {
         exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());
     }
     if worker.draining.get() {

@@ -6,8 +6,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use weir_http1::Framing;
 
-/// Sees a response's body as it passes. Dropped without [`Observer::end`], it has not seen all of it.
+/// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
 pub trait Observer: 'static {
+    /// The upstream's head, where the upstream is observed: as it has come, but for what concerned that connection alone.
+    /// Whether the rest is to be seen too.
+    fn head(&mut self, _exchange: &Exchange) -> bool {
+        true
+    }
     /// Some of the body, in order.
     fn data(&mut self, data: &[u8]);
     /// The body has passed whole.
@@ -37,7 +42,10 @@ pub(crate) struct Rare {
     host: Option<String>,
     request: Vec<RequestObserver>,
     response: Vec<Box<dyn Observer>>,
+    upstream: Vec<Box<dyn Observer>>,
     hold_response: bool,
+    drop_response: bool,
+    caller: Vec<u8>,
     groups: Vec<String>,
     failed_tries: Vec<FailedTry>,
 }
@@ -104,6 +112,30 @@ impl Exchange {
         self.rare().response.push(Box::new(observer));
     }
 
+    /// Has the upstream's response seen as it comes: before response hooks change its head, and others its body. Nothing
+    /// of the gateway's own responses is seen. For access hooks.
+    pub fn observe_upstream(&mut self, observer: impl Observer) {
+        self.rare().upstream.push(Box::new(observer));
+    }
+
+    /// Leaves the body of the upstream's response out: the client gets none. For response hooks.
+    pub fn drop_response_body(&mut self) {
+        self.rare().drop_response = true;
+    }
+
+    /// Says what the upstream is told of the caller, beyond the consumer: who answers several callers with one response
+    /// tells them apart by it.
+    pub fn describe_caller(&mut self, by: &[u8]) {
+        let caller = &mut self.rare().caller;
+        caller.extend_from_slice(&by.len().to_le_bytes());
+        caller.extend_from_slice(by);
+    }
+
+    /// What the upstream is told of the caller, beyond the consumer.
+    pub fn caller(&self) -> &[u8] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.caller)
+    }
+
     /// Has the response's body held until it is whole, so that it can be replaced by
     /// [`Hooks::response_body`](crate::plugin::Hooks::response_body). For response hooks.
     pub fn hold_response_body(&mut self) {
@@ -137,6 +169,29 @@ impl Exchange {
         self.rare.as_mut().is_some_and(asked) && !crate::grpc::is_call(self)
     }
 
+    /// Whether the response's body is to be left out.
+    pub(crate) fn drops_response(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.drop_response) && !crate::grpc::is_call(self)
+    }
+
+    /// The head of the upstream's response has come.
+    #[inline]
+    pub(crate) fn upstream_answers(&mut self) {
+        if self.rare.is_some() {
+            let mut observers = std::mem::take(&mut self.rare().upstream);
+            observers.retain_mut(|observer| observer.head(self));
+            self.rare().upstream = observers;
+        }
+    }
+
+    /// Some of the upstream's response has come.
+    #[inline]
+    pub(crate) fn upstream_passes(&mut self, data: &[u8]) {
+        if let Some(rare) = &mut self.rare {
+            rare.upstream.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
     /// Some of the request's body is on its way.
     #[inline]
     pub(crate) fn request_passes(&mut self, data: &[u8]) -> Result<(), Failure> {
@@ -167,9 +222,9 @@ impl Exchange {
     /// The response's body has passed, whole or not.
     pub(crate) fn response_passed(&mut self, is_whole: bool) {
         let Some(rare) = &mut self.rare else { return };
-        let observers = std::mem::take(&mut rare.response);
+        let (response, upstream) = (std::mem::take(&mut rare.response), std::mem::take(&mut rare.upstream));
         if is_whole {
-            observers.into_iter().for_each(|observer| observer.end());
+            response.into_iter().chain(upstream).for_each(|observer| observer.end());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Exchange, Source};
 use crate::head;
+use crate::route::push_encoded;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,6 +61,17 @@ impl Exchange {
         if let Some(service) = &route.service {
             head::write_target(out, self, &route.entity, &service.entity);
         }
+    }
+
+    /// The path that routes are found by, escaped, and the query.
+    pub fn normal_target(&self) -> Vec<u8> {
+        let mut target = Vec::new();
+        push_encoded(&mut target, self.path());
+        if let Some(query) = self.query() {
+            target.push(b'?');
+            target.extend_from_slice(query.as_bytes());
+        }
+        target
     }
 
     /// The TLS version and cipher suite that the client came with.

@@ -287,6 +287,72 @@ fn a_response_is_seen_as_it_passes_and_its_end_if_it_is_whole() {
     }
 }
 
+/// Tells the status that it saw, and what it saw, whole or not.
+struct Witness(u16, Capture);
+
+impl Observer for Witness {
+    fn head(&mut self, exchange: &Exchange) -> bool {
+        self.0 = exchange.response.status;
+        exchange.response.headers.get("X-Unseen").is_none()
+    }
+    fn data(&mut self, data: &[u8]) {
+        self.1.data(data);
+    }
+    fn end(self: Box<Self>) {
+        assert_eq!(self.0, 200, "the head came first, and as it was");
+        Box::new(self.1).end();
+    }
+}
+
+static WITNESSED: Mutex<Option<Sender<String>>> = Mutex::new(None);
+
+#[test]
+fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
+    let (sender, witnessed) = mpsc::channel();
+    *WITNESSED.lock().unwrap() = Some(sender);
+    let access = |exchange: &mut Exchange| {
+        let told = WITNESSED.lock().unwrap().clone().unwrap();
+        exchange.observe_upstream(Witness(0, Capture(Vec::new(), false, told)));
+        if exchange.path() == "/own" { Flow::Respond(Answer::message(403, "no")) } else { Flow::Continue }
+    };
+    let replace = |exchange: &mut Exchange| {
+        exchange.response.status = 201;
+        exchange.hold_response_body();
+    };
+    let body = |_: &mut Exchange, _: Vec<u8>| b"another".to_vec();
+    let unseen = "HTTP/1.1 200 OK\r\nX-Unseen: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+    let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhi";
+    let plain = Scripted { access, ..idle() };
+    let replaced = Scripted { access, response: replace, body, ..idle() };
+    let dropped = Scripted { access, response: |exchange| exchange.drop_response_body(), ..idle() };
+    for (plugin, path, answer, expected) in [
+        (plain, "/", HI, "true hi"),
+        (replaced, "/", HI, "true hi"),
+        (dropped, "/", HI, "true hi"),
+        (Scripted { access, ..idle() }, "/", unseen, "false "),
+        (Scripted { access, ..idle() }, "/", cut, "false hi"),
+        (Scripted { access, ..idle() }, "/own", HI, "false "),
+    ] {
+        Bench::new(plugin, answer).send(&format!("GET {path} HTTP/1.1\r\n\r\n"));
+        assert_eq!(witnessed.recv_timeout(PATIENCE).unwrap(), expected, "{path} {answer}");
+    }
+}
+
+#[test]
+fn a_response_body_is_left_out_however_long_it_is() {
+    let response = |exchange: &mut Exchange| {
+        exchange.response.status = 429;
+        exchange.drop_response_body();
+    };
+    let endless: &str =
+        Box::leak(format!("HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n{}", "x".repeat(200_000)).into());
+    for answer in [HI, endless] {
+        let response = Bench::new(Scripted { response, ..idle() }, answer).send("GET / HTTP/1.1\r\n\r\n");
+        assert!(response.starts_with("HTTP/1.1 429") && response.ends_with("\r\n\r\n"), "{}", response.len());
+        assert!(response.contains("Content-Length: 0\r\n"), "{response}");
+    }
+}
+
 #[test]
 fn a_kept_response_is_answered_with_its_own_headers() {
     let access = |_: &mut Exchange| {

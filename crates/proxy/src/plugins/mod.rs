@@ -14,6 +14,7 @@ mod datagrams;
 mod docs;
 mod file_log;
 pub(crate) mod form;
+mod forward_auth;
 mod hmac_auth;
 mod http_log;
 mod ip_restriction;
@@ -26,12 +27,14 @@ mod mtls_auth;
 mod multipart;
 mod opentelemetry;
 pub mod prometheus;
+pub mod proxy_cache;
 mod rate_limiting;
 mod redirect;
 mod request_id;
 mod request_size_limiting;
 mod request_termination;
 mod request_transformer;
+mod response_ratelimiting;
 mod response_transformer;
 mod statsd;
 mod syslog;
@@ -51,14 +54,17 @@ pub static PLUGINS: &[Definition] = &[
     define::<key_auth::KeyAuth>(),
     define::<basic_auth::BasicAuth>(),
     define::<hmac_auth::HmacAuth>(),
+    define::<forward_auth::ForwardAuth>(),
     define::<limit_count::LimitCount>(),
     define::<ip_restriction::IpRestriction>(),
     define::<request_size_limiting::RequestSizeLimiting>(),
     define::<acl::Acl>(),
     define::<rate_limiting::RateLimiting>(),
+    define::<response_ratelimiting::ResponseRateLimiting>(),
     define::<request_transformer::RequestTransformer>(),
     define::<response_transformer::ResponseTransformer>(),
     define::<redirect::Redirect>(),
+    define::<proxy_cache::ProxyCache>(),
     define::<opentelemetry::OpenTelemetry>(),
     define::<prometheus::Prometheus>(),
     define::<http_log::HttpLog>(),

@@ -1,4 +1,5 @@
 //! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
+mod cache;
 mod config;
 mod endpoints;
 mod explain;
@@ -36,6 +37,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/tags", get(tags::list))
         .route("/tags/{tag}", get(tags::list_one))
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
+        .merge(cache::router())
         .merge(health::of_targets())
         .method_not_allowed_fallback(|| async { Denied::Method })
 }

@@ -73,9 +73,10 @@ fn of_request(exchange: &Exchange) -> Vec<KeyValue> {
         _ => host,
     };
     let flavor = match request.version {
-        crate::plugin::Version::Http10 => "1.0",
-        crate::plugin::Version::Http11 => "1.1",
-        crate::plugin::Version::Http2 => "2.0",
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+        Version::Http2 => "2.0",
+        Version::Http3 => "3.0",
     };
     let paths = exchange.route().and_then(|route| route.entity.paths.as_ref());
     let route = paths.and_then(|paths| paths.first()).map_or("", String::as_str);

@@ -129,7 +129,19 @@ impl Counters {
         Usage { admitted: false, now, used }
     }
 
-    fn used(&self, period: Period, now: u64) -> u64 {
+    /// Counts so many, whatever the limit.
+    pub(crate) fn add(&self, period: Period, amount: u64, now: u64) {
+        let window = period.window(now);
+        let more = |packed: u64| {
+            let count = if same_window(packed, window) { packed & COUNT_MASK } else { 0 };
+            // One that has moved on to the next window meanwhile is left alone.
+            (!is_later(packed, window)).then(|| pack(window, count.saturating_add(amount).min(COUNT_MASK)))
+        };
+        let _ = self.0[period as usize].fetch_update(Relaxed, Relaxed, more);
+    }
+
+    /// How many were counted in the window of a moment.
+    pub(crate) fn used(&self, period: Period, now: u64) -> u64 {
         let packed = self.0[period as usize].load(Relaxed);
         if same_window(packed, period.window(now)) { packed & COUNT_MASK } else { 0 }
     }

@@ -38,8 +38,8 @@
 //! `local` counts on this node, in memory, up to a million clients at a time; beyond that the counts of some are
 //! forgotten early. `cluster` and `redis`, which share counts between nodes, are refused.
 
-mod counter;
-mod window;
+pub(super) mod counter;
+pub(super) mod window;
 
 use super::counters::Table;
 use crate::plugin::{
@@ -231,7 +231,7 @@ fn violations(config: &Config) -> Vec<Violation> {
 }
 
 /// A longer period must not have a lower limit than a shorter one.
-fn order_violations(limits: &[Limit]) -> Vec<Violation> {
+pub(super) fn order_violations(limits: &[Limit]) -> Vec<Violation> {
     let lower = limits.windows(2).filter(|pair| pair[1].value < pair[0].value);
     let violation = |pair: &[Limit]| {
         let (short, long) = (pair[0], pair[1]);

@@ -15,6 +15,8 @@ const ASKED: &[Row] = &[
     ("/openapi.json", "get", "openapi", "This document"),
     ("/plugins/enabled", "get", "list-enabled-plugins", "The plugins that may be configured"),
     ("/plugins/schema/{name}", "get", "get-plugin-config-schema", "The fields of a plugin's configuration"),
+    ("/proxy-cache/{cache_key}", "get", "get-cached", "A response that is kept"),
+    ("/proxy-cache/{plugins}/caches/{cache_key}", "get", "get-cached-by-plugin", "A response that is kept"),
     ("/schemas/{entity}", "get", "get-schema", "The fields of a kind of entity"),
     ("/schemas/plugins/{name}", "get", "get-plugin-schema", "The fields of a plugin"),
     ("/status", "get", "status", "How the node fares"),
@@ -28,6 +30,12 @@ const MARKED: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/unhealthy",
     "/upstreams/{upstreams}/targets/{targets}/{address}/healthy",
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
+];
+
+const PURGED: &[(&str, &str, &str)] = &[
+    ("/proxy-cache", "purge", "Remove every response that is kept"),
+    ("/proxy-cache/{cache_key}", "purge-cached", "Remove a response that is kept"),
+    ("/proxy-cache/{plugins}/caches/{cache_key}", "purge-cached-by-plugin", "Remove a response that is kept"),
 ];
 
 /// Every path that is about no entity.
@@ -53,6 +61,13 @@ pub(super) fn paths() -> JsonMap {
             let id = format!("{verb}-{health}-{whose}");
             add(&mut paths, path, verb, operation(&id, &format!("Call it {health}"), responses.clone()));
         }
+    }
+    for (path, id, summary) in PURGED {
+        let mut responses = json!({ "204": { "description": "It is gone, from this node" } });
+        if path.contains('{') {
+            responses["404"] = response_ref("NotFound");
+        }
+        add(&mut paths, path, "delete", operation(id, summary, responses));
     }
     add(&mut paths, "/config", "post", load());
     add(&mut paths, "/explain", "post", explain());

@@ -1,0 +1,148 @@
+//! Kept responses where one request is not enough to tell: herds, reloads, the Admin API, and what is too much.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+mod harness;
+
+use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+const CACHED: &str = "plugins: [{name: proxy-cache, config: {strategy: memory}}]";
+const TEXT: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi";
+
+/// The status of the cache, and the body.
+fn get(client: &mut Peer, path: &str) -> (String, String) {
+    let response = client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
+    let status = response.header("x-cache-status").unwrap_or_default().to_owned();
+    (status, response.text().to_owned())
+}
+
+/// An upstream that counts its requests, and answers the first as it is told, once it is told to.
+fn counting(first: &'static str) -> (Upstream, Arc<AtomicUsize>, mpsc::Sender<()>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (answer, may_answer) = mpsc::channel::<()>();
+    let (counted, may_answer) = (asked.clone(), Mutex::new(may_answer));
+    let upstream = Upstream::start(move |mut peer, _| {
+        while peer.request().is_some() {
+            if counted.fetch_add(1, SeqCst) == 0 {
+                let _ = may_answer.lock().unwrap().recv_timeout(PATIENCE);
+                peer.send(first);
+                if first.is_empty() {
+                    return;
+                }
+            } else {
+                peer.send(TEXT);
+            }
+        }
+    });
+    (upstream, asked, answer)
+}
+
+/// Sends the same request on many connections, spread over workers, before the first is answered.
+fn herd(first: &'static str) -> (Vec<(String, String)>, usize) {
+    let (upstream, asked, answer) = counting(first);
+    let services = [service("/", upstream.address, "retries: 0", CACHED)];
+    let gateway = Gateway::builder(&document(&services, "")).set("workers", "4").start();
+    let active = || gateway.status("/status").json()["server"]["connections_active"].as_u64().unwrap();
+    let mut clients: Vec<_> = (0..16).map(|_| gateway.connect()).collect();
+    eventually("all are accepted", || active() == 16);
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    eventually("the upstream is asked", || asked.load(SeqCst) > 0);
+    // Time for those that do not wait to show it.
+    thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(asked.load(SeqCst), 1, "the others wait");
+    answer.send(()).unwrap();
+    let answers = clients.iter_mut().map(|client| {
+        let response = client.response();
+        let status = response.header("x-cache-status").unwrap_or_default().to_owned();
+        (format!("{} {status}", response.status), response.text().to_owned())
+    });
+    (answers.collect(), asked.load(SeqCst))
+}
+
+#[test]
+fn one_of_a_herd_is_passed_on() {
+    let (answers, asked) = herd(TEXT);
+    let of = |status: &str| answers.iter().filter(|answer| answer.0 == status && answer.1 == "hi").count();
+    assert_eq!((of("200 Miss"), of("200 Hit"), asked), (1, 15, 1), "{answers:?}");
+}
+
+#[test]
+fn where_the_first_fails_the_others_are_passed_on() {
+    let (answers, asked) = herd("");
+    let of = |status: &str| answers.iter().filter(|answer| answer.0 == status).count();
+    assert_eq!((of("502 Miss"), of("200 Miss") + of("200 Hit")), (1, 15), "{answers:?}");
+    assert!(asked > 1, "{asked}");
+}
+
+#[test]
+fn where_the_first_is_not_kept_the_others_are_passed_on_and_nobody_waits_again() {
+    let (answers, asked) = herd("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: text/html\r\n\r\nown");
+    assert_eq!(answers.iter().filter(|answer| answer.1 == "own").count(), 1, "{answers:?}");
+    assert!(answers.iter().all(|answer| answer.0.starts_with("200")) && asked > 1, "{answers:?}");
+}
+
+#[test]
+fn what_is_kept_outlives_reloads_and_is_shown_and_removed_by_the_admin_api() {
+    let upstream = Upstream::answering(TEXT);
+    let configuration = document(&[service("/", upstream.address, "", CACHED)], "");
+    let gateway = Gateway::start(&configuration);
+    let mut client = gateway.connect();
+    let hit = ("Hit".to_owned(), "hi".to_owned());
+    assert_eq!(get(&mut client, "/").0, "Miss");
+    let more = document(&[service("/", upstream.address, "", CACHED)], "tags: []\n");
+    let changed = more.replace("tags: []\n", "consumers: [{username: alice}]\n");
+    assert!(gateway.reload(&changed).status.success());
+    assert_eq!(get(&mut client, "/"), hit);
+
+    let response = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+    let key = response.header("x-cache-key").unwrap().to_owned();
+    let kept = gateway.admin(&format!("/proxy-cache/{key}"));
+    assert_eq!((kept.status, &kept.json()["body"], &kept.json()["status"]), (200, &"hi".into(), &200.into()));
+    assert_eq!(kept.json()["headers"]["Content-Type"], "text/plain");
+    let plugins = gateway.admin("/plugins").json();
+    let plugin = plugins["data"][0]["id"].as_str().unwrap();
+    let by_plugin = format!("/proxy-cache/{plugin}/caches/{key}");
+    assert_eq!(gateway.admin(&by_plugin).status, 200);
+    assert_eq!(gateway.admin(&by_plugin.replace(plugin, "00000000-0000-4000-8000-000000000000")).status, 404);
+    assert_eq!(gateway.admin("/proxy-cache/none").status, 404);
+
+    let delete = |path: &str| {
+        let mut admin = Peer::connect(gateway.admin_addresses()[0]);
+        admin.send(format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).response().status
+    };
+    assert_eq!([delete(&by_plugin), delete(&by_plugin)], [204, 404]);
+    assert_eq!(get(&mut client, "/").0, "Miss");
+    assert_eq!([delete(&format!("/proxy-cache/{key}")), delete("/proxy-cache/none")], [204, 404]);
+    assert_eq!(get(&mut client, "/").0, "Miss");
+    assert_eq!([delete("/proxy-cache"), delete("/proxy-cache")], [204, 204]);
+    assert_eq!(get(&mut client, "/").0, "Miss");
+    assert_eq!(get(&mut client, "/"), hit);
+}
+
+#[test]
+fn what_breaks_off_or_is_too_long_is_not_kept() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
+            if request.head.start.contains("/cut") {
+                peer.send(format!("{head}Content-Length: 5\r\n\r\nhi"));
+                return;
+            }
+            let piece = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
+            peer.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", piece.repeat(9)));
+        }
+    });
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", CACHED)], ""));
+    for _ in 0..2 {
+        gateway.connect().send("GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").rest();
+    }
+    assert_eq!(upstream.connections(), 2, "each request was passed on");
+    let mut client = gateway.connect();
+    for _ in 0..2 {
+        let (status, body) = get(&mut client, "/long");
+        assert_eq!((status.as_str(), body.len()), ("Miss", 9 << 20));
+    }
+}
