@@ -1,7 +1,8 @@
 //! What passes of a client's stream to the `h3` crate: it would hold whole frames however long they are, and take empty
-//! ones, or a stream that ends within one, for the end of a body.
+//! ones, or a stream that ends within one, for the end of a body. Whenever a piece of a head comes, it would count all
+//! that came before, and each piece would keep the datagram that it came in.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 
 const DATA: u64 = 0x0;
@@ -17,11 +18,13 @@ pub(super) struct Frames {
     at: At,
     /// Received, and not looked at yet.
     rest: Bytes,
+    /// The beginning of a frame that passes when it is whole.
+    begun: BytesMut,
     /// The longest frame, but for DATA.
     longest: u64,
     /// Bytes of bodies that passed.
     body: u64,
-    /// Bytes of other frames that passed.
+    /// Bytes of other frames that came.
     heads: usize,
 }
 
@@ -67,7 +70,14 @@ pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 impl Frames {
     /// The frames of a stream whose heads may be so long.
     pub(super) fn new(longest: u64) -> Self {
-        Self { at: At::Begin(Prefix::default()), rest: Bytes::new(), longest, body: 0, heads: 0 }
+        Self {
+            at: At::Begin(Prefix::default()),
+            rest: Bytes::new(),
+            begun: BytesMut::new(),
+            longest,
+            body: 0,
+            heads: 0,
+        }
     }
 
     /// What was received, once all before it has passed.
@@ -85,7 +95,7 @@ impl Frames {
         self.body
     }
 
-    /// Bytes of other frames that passed.
+    /// Bytes of other frames that came.
     pub(super) fn heads(&self) -> usize {
         self.heads
     }
@@ -135,15 +145,27 @@ impl Frames {
         let here = self.rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
         let (piece, fate) = (self.rest.split_to(here), *fate);
         *left -= here as u64;
-        if *left == 0 {
+        let is_whole = *left == 0;
+        if is_whole {
             self.at = At::Begin(Prefix::default());
         }
         match fate {
             Fate::Body => self.body += here as u64,
-            Fate::Head => self.heads += here,
+            Fate::Head => {
+                self.heads += here;
+                return self.gather(piece, is_whole);
+            }
             Fate::Skipped => return None,
         }
         Some(piece)
+    }
+
+    fn gather(&mut self, piece: Bytes, is_whole: bool) -> Option<Bytes> {
+        if is_whole && self.begun.is_empty() {
+            return Some(piece);
+        }
+        self.begun.extend_from_slice(&piece);
+        is_whole.then(|| std::mem::take(&mut self.begun).freeze())
     }
 }
 
@@ -180,6 +202,19 @@ mod tests {
                 assert_eq!(passed(stream, size), Ok((expected.to_vec(), may_end)), "{stream:?} by {size}");
             }
         }
+    }
+
+    #[test]
+    fn a_head_passes_in_one_piece_however_it_is_cut() {
+        let (mut frames, mut pieces) = (Frames::new(100), Vec::new());
+        for byte in b"\x01\x05heads\x00\x02ab\x01\x02zz" {
+            frames.receive(Bytes::copy_from_slice(&[*byte]));
+            while let Some(piece) = frames.next().unwrap() {
+                pieces.push(piece);
+            }
+        }
+        let expected: [&[u8]; 7] = [b"\x01\x05", b"heads", b"\x00\x02", b"a", b"b", b"\x01\x02", b"zz"];
+        assert_eq!((pieces.as_slice(), frames.heads()), (expected.map(Bytes::from_static).as_slice(), 7));
     }
 
     #[test]

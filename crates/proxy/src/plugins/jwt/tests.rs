@@ -378,6 +378,20 @@ fn what_one_instance_found_out_another_does_not_believe() {
     );
 }
 
+/// An argument of the query may have any byte, those of the version of an issuer's keys too.
+#[test]
+fn a_token_behind_a_version_of_keys_is_not_the_one_found_out_with_them() {
+    let gateway = gateway();
+    let with_keys = json!({ "jwks_uri": "https://issuer.test/keys", "jwks_ssl_verify": false });
+    let plugins = [with_keys, json!({})].map(|config| gateway.plugin("jwt", config).unwrap());
+    let token = token(&json!({ "iss": KEY }));
+    let [with_keys, without] = [&plugins[0], &plugins[1]];
+    assert_eq!(said(&gateway.send(&[&**with_keys], &format!("GET /?jwt={token}"))), "passed");
+    let version = format!("%08{}", "%00".repeat(15));
+    let behind = format!("GET /?jwt={version}{token}");
+    assert_eq!(said(&gateway.send(&[&**without], &behind)), "401 Bad token; invalid JSON");
+}
+
 #[test]
 fn a_key_that_does_not_fit_its_algorithm_opens_nothing() {
     let bobs = pair();
