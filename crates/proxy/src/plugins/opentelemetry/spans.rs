@@ -2,7 +2,7 @@
 
 use super::Trace;
 use super::otlp::{self, CLIENT, ERROR, KeyValue, SERVER, Span, Status, Value, attribute};
-use crate::plugin::Exchange;
+use crate::plugin::{Exchange, Version};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
