@@ -51,7 +51,7 @@ fn herd(first: &'static str) -> (Vec<(String, String)>, usize) {
     }
     eventually("the upstream is asked", || asked.load(SeqCst) > 0);
     // Time for those that do not wait to show it.
-    thread::sleep(std::time::Duration::from_millis(300));
+    thread::park_timeout(std::time::Duration::from_millis(300));
     assert_eq!(asked.load(SeqCst), 1, "the others wait");
     answer.send(()).unwrap();
     let answers = clients.iter_mut().map(|client| {
