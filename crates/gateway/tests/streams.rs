@@ -454,3 +454,13 @@ fn sessions_are_let_in_by_the_address_of_their_client() {
         assert_eq!(said, if admitted { "hello world" } else { "" }, "{plugin}");
     }
 }
+
+#[test]
+fn datagrams_of_another_node_are_not_shared() {
+    let first = gateway("_format_version: \"3.0\"", "127.0.0.1:0 udp").start();
+    let address = first.stream(0);
+    let (status, said) = gateway("_format_version: \"3.0\"", &format!("{address} udp")).fail();
+    assert_eq!(status.code(), Some(1));
+    let mend = format!("{address} is in use: stop what listens there, or set another stream_listen");
+    assert!(said.contains(&mend), "{said}");
+}
