@@ -464,3 +464,14 @@ fn datagrams_of_another_node_are_not_shared() {
     let mend = format!("{address} is in use: stop what listens there, or set another stream_listen");
     assert!(said.contains(&mend), "{said}");
 }
+
+#[test]
+fn stream_routes_that_nobody_reaches_are_told_of() {
+    let told = |log: &str| log.matches("nobody reaches routes of tcp").count();
+    let configuration = any("tcp", &to(nobody()));
+    let gateway = Gateway::builder(&configuration).start();
+    eventually("it is told at the start", || told(&gateway.log()) == 1);
+    gateway.reload("_format_version: \"3.0\"");
+    gateway.reload(&configuration);
+    eventually("it is told at a reload", || told(&gateway.log()) == 2);
+}
