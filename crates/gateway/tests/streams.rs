@@ -475,3 +475,12 @@ fn stream_routes_that_nobody_reaches_are_told_of() {
     gateway.reload(&configuration);
     eventually("it is told at a reload", || told(&gateway.log()) == 2);
 }
+
+#[test]
+fn the_log_tells_the_end_of_a_session_that_reached_nobody() {
+    let configuration = any("tcp", &format!("{}\n  retries: 2", to(nobody())));
+    let gateway = gateway(&configuration, "127.0.0.1:0").start();
+    assert_eq!(exchange(gateway.stream(0), ""), "");
+    eventually("its end is told", || gateway.log().contains("the session is closed: "));
+    assert_eq!(gateway.log().matches("it is tried again or passed over").count(), 1);
+}
