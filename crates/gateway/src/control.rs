@@ -2,7 +2,7 @@
 //! through [`Control`].
 use crate::aside::aside;
 use crate::configuration::{self, Configuration, Origin, Source};
-use crate::data_plane::{DataPlane, compiler};
+use crate::data_plane::{DataPlane, Unreached, compiler};
 use crate::node::StartError;
 use crate::options::{access_logs, options};
 use crate::registry::Registry;
@@ -312,7 +312,9 @@ fn serve(
     let snapshot =
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
     let proxy = Proxy::start(options, access_logs(settings)?, snapshot).map_err(StartError::Proxy)?;
-    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current() }))
+    let unreached = Unreached::new(settings);
+    unreached.tell(document);
+    Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), unreached }))
 }
 
 /// The warning of declared fields without effect.

@@ -6,8 +6,9 @@ use crate::registry;
 use crate::settings::{KeyFile, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
-use weir_model::entity::Entity;
+use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_proxy::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
@@ -18,6 +19,34 @@ pub(crate) struct DataPlane {
     pub(crate) compiler: Compiler,
     /// Where workers are waited for.
     pub(crate) runtime: Handle,
+    pub(crate) unreached: Unreached,
+}
+
+/// Tells of stream routes that nobody reaches: once for as long as that stays so.
+pub(crate) struct Unreached {
+    streams_are_on: bool,
+    told: AtomicBool,
+}
+
+impl Unreached {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { streams_are_on: !settings.stream_listen.0.is_empty(), told: AtomicBool::new(false) }
+    }
+
+    /// Looks at a configuration that is in force.
+    pub(crate) fn tell(&self, document: &Document) {
+        let is_stream = |route: &&Arc<Route>| route.protocols.iter().all(|protocol| protocol.is_stream());
+        let route = document.routes.iter().find(is_stream).filter(|_| !self.streams_are_on);
+        let told = self.told.swap(route.is_some(), Ordering::Relaxed);
+        if let Some(route) = route.filter(|_| !told) {
+            let route = route.name.clone().unwrap_or_else(|| route.id.to_string());
+            tracing::warn!(
+                route,
+                "nobody reaches routes of tcp, tls, tls_passthrough and udp: stream_listen is off; set it, as in \
+                 `--set stream_listen=0.0.0.0:9000`"
+            );
+        }
+    }
 }
 
 impl registry::DataPlane for DataPlane {
@@ -28,6 +57,7 @@ impl registry::DataPlane for DataPlane {
     fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
         let snapshot = self.compiler.compile(document)?;
         self.runtime.block_on(self.proxy.publish(snapshot));
+        self.unreached.tell(document);
         Ok(())
     }
 }

@@ -111,6 +111,7 @@ fn what_proves_nothing_is_not_shown() {
         let stand = Stand::new(says);
         let gateway = Gateway::builder(&stand.configuration("")).set("ssl_stapling", "on").start();
         eventually("the answer is refused", || gateway.log().contains("does not say that it stands"));
+        assert!(gateway.log().contains("CN=a.test"), "{}", gateway.log());
         assert_eq!(stand.asked.load(Ordering::SeqCst), 1, "{says:?}");
         assert!(stapled(&gateway).contains("OCSPresponse:noresponsesent"), "{says:?}");
     }
@@ -121,5 +122,16 @@ fn nobody_is_asked_unless_it_is_on() {
     let stand = Stand::new(Says::Good);
     let gateway = Gateway::start(&stand.configuration(""));
     assert!(stapled(&gateway).contains("OCSPresponse:noresponsesent"));
+    assert_eq!(stand.asked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_certificate_without_its_issuer_is_told_of() {
+    let stand = Stand::new(Says::Good);
+    let issuer = format!("{:?}", std::fs::read_to_string(stand.authority.cert()).unwrap());
+    let alone = stand.configuration("").replace(issuer.trim_matches('"'), "");
+    let gateway = Gateway::builder(&alone).set("ssl_stapling", "on").start();
+    eventually("it is told", || gateway.log().contains("append the issuer's to its chain"));
+    assert!(gateway.log().contains("CN=a.test"), "{}", gateway.log());
     assert_eq!(stand.asked.load(Ordering::SeqCst), 0);
 }

@@ -454,3 +454,33 @@ fn sessions_are_let_in_by_the_address_of_their_client() {
         assert_eq!(said, if admitted { "hello world" } else { "" }, "{plugin}");
     }
 }
+
+#[test]
+fn datagrams_of_another_node_are_not_shared() {
+    let first = gateway("_format_version: \"3.0\"", "127.0.0.1:0 udp").start();
+    let address = first.stream(0);
+    let (status, said) = gateway("_format_version: \"3.0\"", &format!("{address} udp")).fail();
+    assert_eq!(status.code(), Some(1));
+    let mend = format!("{address} is in use: stop what listens there, or set another stream_listen");
+    assert!(said.contains(&mend), "{said}");
+}
+
+#[test]
+fn stream_routes_that_nobody_reaches_are_told_of() {
+    let told = |log: &str| log.matches("nobody reaches routes of tcp").count();
+    let configuration = any("tcp", &to(nobody()));
+    let gateway = Gateway::builder(&configuration).start();
+    eventually("it is told at the start", || told(&gateway.log()) == 1);
+    gateway.reload("_format_version: \"3.0\"");
+    gateway.reload(&configuration);
+    eventually("it is told at a reload", || told(&gateway.log()) == 2);
+}
+
+#[test]
+fn the_log_tells_the_end_of_a_session_that_reached_nobody() {
+    let configuration = any("tcp", &format!("{}\n  retries: 2", to(nobody())));
+    let gateway = gateway(&configuration, "127.0.0.1:0").start();
+    assert_eq!(exchange(gateway.stream(0), ""), "");
+    eventually("its end is told", || gateway.log().contains("the session is closed: "));
+    assert_eq!(gateway.log().matches("it is tried again or passed over").count(), 1);
+}

@@ -1,6 +1,7 @@
 //! Rules across entities: every violation at once.
 use crate::document::Document;
 use crate::entity::EntityKind::{self, *};
+use crate::entity::{Plugin, Route};
 use crate::schema::quoted;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -33,6 +34,7 @@ pub fn check(document: &Document) -> Vec<Finding> {
     names(document, &mut found);
     credentials(document, &mut found);
     plugins(document, &mut found);
+    protocols(document, &mut found);
     found
 }
 
@@ -177,4 +179,44 @@ fn plugins(document: &Document, found: &mut Vec<Finding>) {
         format!("the plugin `{name}` is here twice for the same scope; remove one")
     };
     unique(Plugins, "name", scopes, describe, found);
+}
+
+/// Plugins that share no protocol with the routes they are for would never run.
+fn protocols(document: &Document, found: &mut Vec<Finding>) {
+    let routes: HashMap<Uuid, &Route> = document.routes.iter().map(|route| (route.id, &**route)).collect();
+    let mut of_service: HashMap<Uuid, Vec<&Route>> = HashMap::new();
+    for route in &document.routes {
+        if let Some(service) = route.service {
+            of_service.entry(service).or_default().push(route);
+        }
+    }
+    for (index, plugin) in document.plugins.iter().enumerate() {
+        let route = plugin.route.and_then(|id| routes.get(&id).copied());
+        let others = plugin.service.and_then(|id| of_service.get(&id)).into_iter().flatten().copied();
+        found.extend(
+            protocols_match(plugin, route, others)
+                .err()
+                .map(|message| Finding::new((Plugins, index), "protocols", message)),
+        );
+    }
+}
+
+/// Whether a plugin runs for its route, and for one of its service's routes at least, where it has any.
+///
+/// # Errors
+/// What its `protocols` must be.
+pub fn protocols_match<'r>(
+    plugin: &Plugin,
+    route: Option<&Route>,
+    of_service: impl IntoIterator<Item = &'r Route>,
+) -> Result<(), &'static str> {
+    let shared = |route: &Route| route.protocols.iter().any(|it| plugin.protocols.contains(it));
+    if route.is_some_and(|route| !shared(route)) {
+        return Err("must match the associated route's protocols");
+    }
+    let mut of_service = of_service.into_iter().peekable();
+    if of_service.peek().is_some() && !of_service.any(shared) {
+        return Err("must match the protocols of at least one route pointing to this Plugin's service");
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@ use crate::declarative::split_url;
 use crate::entity::*;
 use crate::node::{Node, Value};
 use crate::schema::{
-    Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Surroundings, Violation,
+    Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Streams, Surroundings, Violation,
     did_you_mean, find_plugin, quoted, read_record,
 };
 use sha1::{Digest, Sha1};
@@ -132,12 +132,23 @@ impl<'i> EntityReader<'i> {
             });
         }
         let mut plugin = Plugin { config: config?, ..plugin? };
-        let written =
-            item.node.get("protocols").is_some_and(|protocols| !matches!(protocols.value, Value::Null));
-        if !written && find_plugin(self.plugins, &plugin.name).is_some_and(|schema| schema.for_streams) {
-            plugin.protocols.extend([Protocol::Tcp, Protocol::Tls]);
-        }
+        self.settle_protocols(&mut plugin, item.node);
         Some(Arc::new(plugin))
+    }
+
+    /// Refuses protocols that the plugin does not run for, and fills in those it runs for.
+    fn settle_protocols(&mut self, plugin: &mut Plugin, node: &Node<'_>) {
+        let Some(schema) = find_plugin(self.plugins, &plugin.name) else { return };
+        let written = node.get("protocols").filter(|protocols| !matches!(protocols.value, Value::Null));
+        match (written, schema.refuses(&plugin.protocols)) {
+            (Some(written), Some(message)) => {
+                self.reader.within(Step::Field("protocols"), |reader| reader.report(written.at, message));
+            }
+            (None, _) if schema.streams == Streams::ByDefault => {
+                plugin.protocols.extend([Protocol::Tcp, Protocol::Tls]);
+            }
+            _ => {}
+        }
     }
 
     fn plugin_config(&mut self, item: Written<'_, '_>) -> Option<Json> {

@@ -31,7 +31,7 @@ pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use bytes::Bytes;
 pub use weir_http1::{Framing, Headers, Known, Method, Version};
-pub use weir_model::schema::{Json, Record, Secret, Violation};
+pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};
 pub use weir_model::{Document, Uuid};
 
 /// What the exchange does after a hook.
@@ -98,8 +98,8 @@ pub trait Define: Hooks + Sized {
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
-    /// Whether it runs for sessions of TCP and TLS as well, unless its entity's `protocols` say otherwise.
-    const FOR_STREAMS: bool = false;
+    /// Whether it runs for sessions of streams as well.
+    const STREAMS: Streams = Streams::Never;
     /// Which fields of a valid configuration are accepted but without effect.
     fn not_in_force(_config: &Json) -> Vec<Violation> {
         Vec::new()
@@ -140,8 +140,8 @@ pub const fn define<P: Define>() -> Definition {
 }
 
 const fn schema<P: Define>() -> PluginSchema {
-    let schema = PluginSchema::of::<P::Config>(P::NAME).with_not_in_force(P::not_in_force);
-    let schema = if P::FOR_STREAMS { schema.with_streams() } else { schema };
+    let schema = PluginSchema::of::<P::Config>(P::NAME);
+    let schema = schema.with_not_in_force(P::not_in_force).with_streams(P::STREAMS);
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }
 

@@ -11,7 +11,8 @@ use crate::registry::Op;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_model::entity::{Entity, EntityKind};
+use weir_model::check::protocols_match;
+use weir_model::entity::{Entity, EntityKind, Plugin, Route};
 use weir_model::schema::{Choice, Json, JsonMap, Kind, References, Violation, find_plugin, quoted};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 use weir_proxy::tls::ca_certificates;
@@ -202,7 +203,11 @@ impl Writer<'_> {
         }
         let references = &ByIdOrName(entities);
         let reading = Reading { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
-        Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)
+        let entity = Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)?;
+        if let Entity::Plugins(plugin) = &entity {
+            runs_for_its_routes(plugin, entities)?;
+        }
+        Ok(entity)
     }
 
     fn stamp(&self, kind: EntityKind, written: &mut JsonMap) {
@@ -217,6 +222,22 @@ impl Writer<'_> {
         if written.get("created_at").is_none_or(Json::is_null) {
             written.insert("created_at".to_owned(), now);
         }
+    }
+}
+
+/// Only a write of the plugin is refused: a route may change its protocols later on.
+fn runs_for_its_routes(plugin: &Plugin, entities: &Entities) -> Result<(), Denied> {
+    let route = plugin.route.and_then(|id| entities.get(EntityKind::Routes, id)).and_then(as_route);
+    let named = plugin.service.map(|id| (EntityKind::Services, id));
+    let of_service = named.into_iter().flat_map(|named| entities.naming(named, EntityKind::Routes, None));
+    protocols_match(plugin, route, of_service.filter_map(as_route))
+        .map_err(|message| Denied::Schema(vec![Violation::new("protocols", message)]))
+}
+
+fn as_route(entity: &Entity) -> Option<&Route> {
+    match entity {
+        Entity::Routes(route) => Some(route),
+        _ => None,
     }
 }
 

@@ -38,7 +38,7 @@ mod suggest;
 mod types;
 
 pub use json_schema::Side;
-pub use plugin::{PluginSchema, find_plugin};
+pub use plugin::{PluginSchema, Streams, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};
 pub(crate) use suggest::readable;

@@ -2,8 +2,19 @@
 use super::{
     FieldSchema, Json, Kind, Reader, Record, RecordSchema, Surroundings, Violation, json, read_record,
 };
-use crate::entity::Plugin;
+use crate::entity::{Plugin, Protocol};
 use crate::node::{Node, Position, Value};
+
+/// Whether a plugin runs for sessions of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// It runs for requests alone, and may name no other protocols.
+    Never,
+    /// Where its `protocols` name one of the streams'.
+    IfNamed,
+    /// Also for TCP and TLS where no `protocols` are written.
+    ByDefault,
+}
 
 /// A plugin that can be configured.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +25,8 @@ pub struct PluginSchema {
     pub config: &'static RecordSchema,
     /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is, or asks about that.
     pub for_consumers: bool,
-    /// Whether it runs for sessions of TCP and TLS too where no `protocols` are written.
-    pub for_streams: bool,
+    /// Whether it runs for sessions of streams too.
+    pub streams: Streams,
     /// Whether configurations may use it.
     pub available: bool,
     /// Which fields of a valid configuration are accepted but without effect.
@@ -30,7 +41,7 @@ impl PluginSchema {
             name,
             config: C::SCHEMA,
             for_consumers: true,
-            for_streams: false,
+            streams: Streams::Never,
             available: true,
             not_in_force: |_| Vec::new(),
             read: read::<C>,
@@ -43,10 +54,19 @@ impl PluginSchema {
         self
     }
 
-    /// The same plugin, which runs for sessions of TCP and TLS too.
-    pub const fn with_streams(mut self) -> Self {
-        self.for_streams = true;
+    /// The same plugin, which runs for sessions of streams as well.
+    pub const fn with_streams(mut self, streams: Streams) -> Self {
+        self.streams = streams;
         self
+    }
+
+    /// Why an entity of this plugin may not have these protocols, if it may not.
+    pub(crate) fn refuses(&self, protocols: &[Protocol]) -> Option<String> {
+        let refused = self.streams == Streams::Never && protocols.iter().any(|it| it.is_stream());
+        refused.then(|| {
+            let name = self.name;
+            format!("{name} runs for requests alone: expected one of: grpc, grpcs, http, https; it cannot protect streams")
+        })
     }
 
     /// The same plugin, which no configuration may use.
@@ -89,7 +109,7 @@ impl PluginSchema {
             let consumer = fields.iter_mut().find_map(|field| field.get_mut("consumer"));
             consumer.into_iter().for_each(|consumer| consumer["eq"] = Json::Null);
         }
-        if self.for_streams {
+        if self.streams == Streams::ByDefault {
             let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));
             let default = protocols.and_then(|field| field.get_mut("default")).and_then(Json::as_array_mut);
             default.into_iter().for_each(|default| default.extend(["tcp".into(), "tls".into()]));

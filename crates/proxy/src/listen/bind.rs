@@ -4,7 +4,7 @@ use super::{Address, Listen, UnixFile};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -83,19 +83,24 @@ pub(crate) fn bind_datagrams(address: &Address, workers: usize) -> io::Result<Ve
     let Address::Ip(address) = address else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "datagrams come over IP alone"));
     };
+    // Sockets that share a port share it with another process's as well: only one that does not share finds that out.
+    let mut address = datagrams(*address, false)?.local_addr()?;
     let mut sockets = Vec::with_capacity(workers);
-    let mut address = *address;
     for _ in 0..workers {
-        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        sockopt::set_socket_reuseport(&socket, true)?;
-        only_v6(&socket, address.is_ipv6())?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        let socket = UdpSocket::from(socket);
+        let socket = datagrams(address, true)?;
         address = socket.local_addr()?;
         sockets.push(socket);
     }
     Ok(sockets)
+}
+
+fn datagrams(address: SocketAddr, is_shared: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    sockopt::set_socket_reuseport(&socket, is_shared)?;
+    only_v6(&socket, address.is_ipv6())?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 fn only_v6(socket: &Socket, is_v6: bool) -> io::Result<()> {

@@ -20,7 +20,9 @@
 //!
 //! Status 403 with the message `IP address not allowed: …`, or those of `status` and `message`.
 
-use crate::plugin::{Admission, Answer, Build, Define, Exchange, Flow, Hooks, Record, Session, Violation};
+use crate::plugin::{
+    Admission, Answer, Build, Define, Exchange, Flow, Hooks, Record, Session, Streams, Violation,
+};
 use std::net::IpAddr;
 
 /// Who may pass.
@@ -59,7 +61,7 @@ pub(super) struct IpRestriction {
 impl Define for IpRestriction {
     const NAME: &'static str = "ip-restriction";
     const PRIORITY: i32 = 990;
-    const FOR_STREAMS: bool = true;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

@@ -161,8 +161,8 @@ impl Drop for Counted<'_> {
 
 fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
     session.status = refusal.status();
-    // Of these two it is said elsewhere.
-    if !matches!(refusal, Refusal::Header | Refusal::NotAdmitted) && worker.may_warn() {
+    let is_said_elsewhere = matches!(refusal, Refusal::Header | Refusal::NotAdmitted);
+    if !is_said_elsewhere && (session.is_told_of.get() || worker.may_warn()) {
         tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");
     }
 }

@@ -3,6 +3,7 @@
 use super::{StreamRoute, Transport};
 use crate::access_log::SessionRecord;
 use crate::exchange::Source;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -28,6 +29,8 @@ pub struct Session {
     pub(crate) route: Option<Arc<StreamRoute>>,
     started: (Instant, SystemTime),
     duration: Option<Duration>,
+    /// Whether a target that was passed over was warned of: then its end is told as well.
+    pub(super) is_told_of: Cell<bool>,
 }
 
 impl Session {
@@ -44,6 +47,7 @@ impl Session {
             route: None,
             started: (Instant::now(), SystemTime::now()),
             duration: None,
+            is_told_of: Cell::new(false),
         }
     }
 

@@ -56,6 +56,7 @@ pub(super) async fn connect(
             }
             Err(failure) if retries > 0 => {
                 if worker.may_warn() {
+                    session.is_told_of.set(true);
                     passed_over(service, endpoint, &failure);
                 }
                 retries -= 1;

@@ -5,6 +5,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use sha1::{Digest, Sha1};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
@@ -35,23 +36,38 @@ pub(super) struct Good {
     pub(super) until: Option<SystemTime>,
 }
 
+/// Who is to be asked about a certificate, as it says itself.
+fn responder<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c str> {
+    certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => {
+            access.iter().find_map(|it| match it.access_location {
+                GeneralName::URI(uri) if it.access_method.to_id_string() == "1.3.6.1.5.5.7.48.1" => Some(uri),
+                _ => None,
+            })
+        }
+        _ => None,
+    })
+}
+
+/// Whether a certificate that names a responder comes alone, so that nobody can be asked about it.
+pub(super) fn lacks_issuer(chain: &[CertificateDer<'static>]) -> bool {
+    let [own] = chain else { return false };
+    x509_parser::parse_x509_certificate(own).is_ok_and(|(_, own)| responder(&own).is_some())
+}
+
+/// Whom the first certificate of a chain is about.
+pub(super) fn subject(chain: &[CertificateDer<'static>]) -> String {
+    let read = chain.first().and_then(|own| x509_parser::parse_x509_certificate(own).ok());
+    read.map(|(_, own)| own.subject().to_string()).unwrap_or_default()
+}
+
 impl Question {
     /// About the first certificate of a chain; none where it names no responder or comes without its issuer.
     pub(super) fn about(chain: &[CertificateDer<'static>]) -> Option<Self> {
         let [own, issuer, ..] = chain else { return None };
         let (_, own) = x509_parser::parse_x509_certificate(own).ok()?;
         let (_, issuer_read) = x509_parser::parse_x509_certificate(issuer).ok()?;
-        let responder = own.extensions().iter().find_map(|extension| match extension.parsed_extension() {
-            ParsedExtension::AuthorityInfoAccess(access) => {
-                access.iter().find_map(|it| match it.access_location {
-                    GeneralName::URI(uri) if it.access_method.to_id_string() == "1.3.6.1.5.5.7.48.1" => {
-                        Some(uri)
-                    }
-                    _ => None,
-                })
-            }
-            _ => None,
-        })?;
+        let responder = responder(&own)?;
         let key = &issuer_read.public_key().subject_public_key.data;
         let named = [
             tagged(OCTETS, &Sha1::digest(own.issuer().as_raw())),

@@ -1,9 +1,10 @@
 //! OCSP stapling: proofs that certificates stand, fetched off the workers before anybody asks, so that no handshake waits.
 
 use super::certificates::{Pair, Slot};
-use super::ocsp::{Good, Question};
+use super::ocsp::{self, Good, Question};
 use crate::upstream::resolve::Resolver;
 use crate::worker::Node;
+use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(60);
 /// Between a fresh proof and the next, at most.
 const RENEWAL: Duration = Duration::from_secs(3600);
+/// Where nobody is to be asked.
+const NEVER: Duration = Duration::from_secs(3600 * 24 * 365);
 /// No proof is longer.
 const LONGEST: usize = 64 * 1024;
 
@@ -39,7 +42,7 @@ pub(crate) async fn keep_fresh(node: &Node) {
             known = Some(certificates);
         }
         for (pair, due) in schedule.values_mut().filter(|(_, due)| *due <= Instant::now()) {
-            let mut next = RENEWAL;
+            let mut next = NEVER;
             for slot in pair.slots() {
                 next = next.min(renew(&node.resolver, slot).await);
             }
@@ -51,7 +54,8 @@ pub(crate) async fn keep_fresh(node: &Node) {
 
 /// Fetches the proof of one certificate, and says when the next is due.
 async fn renew(resolver: &Resolver, slot: &Slot) -> Duration {
-    let Some(question) = Question::about(&slot.key().cert) else { return RENEWAL };
+    let chain = &slot.key().cert;
+    let Some(question) = Question::about(chain) else { return unasked(chain) };
     let fetched = match tokio::time::timeout(TIMEOUT, fetch(resolver, &question)).await {
         Ok(fetched) => fetched,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -66,11 +70,28 @@ async fn renew(resolver: &Resolver, slot: &Slot) -> Duration {
             due(&good)
         }
         Err(error) => {
-            tracing::warn!(responder = question.responder, "no OCSP response for a certificate: {error}");
+            let certificate = ocsp::subject(chain);
+            tracing::warn!(
+                certificate,
+                responder = question.responder,
+                "no OCSP response for a certificate: {error}"
+            );
             slot.drop_stale();
             RETRY
         }
     }
+}
+
+/// Without its issuer a certificate is not asked about, which only another certificate mends.
+fn unasked(chain: &[CertificateDer<'static>]) -> Duration {
+    if ocsp::lacks_issuer(chain) {
+        let certificate = ocsp::subject(chain);
+        tracing::warn!(
+            certificate,
+            "ssl_stapling does nothing for a certificate without its issuer: append the issuer's to its chain"
+        );
+    }
+    NEVER
 }
 
 /// In the middle of the time for which it is good.

@@ -53,7 +53,7 @@ mod sessions;
 pub use apisix::apisix_exposition;
 pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 
-use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session};
+use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,6 +95,7 @@ impl Define for Prometheus {
     const NAME: &'static str = "prometheus";
     const PRIORITY: i32 = 13;
     const FOR_CONSUMERS: bool = false;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
