@@ -46,7 +46,9 @@
 //! ```
 
 use super::log_record::{LogRecord, constant};
-use crate::plugin::{Build, Define, Delivered, Exchange, Hooks, Lines, Record, Session, Undelivered};
+use crate::plugin::{
+    Build, Define, Delivered, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered,
+};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -84,6 +86,7 @@ pub(super) struct FileLog {
 impl Define for FileLog {
     const NAME: &'static str = "file-log";
     const PRIORITY: i32 = 9;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

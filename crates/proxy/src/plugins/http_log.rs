@@ -19,7 +19,8 @@
 
 use super::log_record::{LogRecord, constant};
 use crate::plugin::{
-    Build, Bytes, Define, Exchange, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Session, Violation,
+    Build, Bytes, Define, Exchange, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Session, Streams,
+    Violation,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -101,6 +102,7 @@ pub(super) struct HttpLog {
 impl Define for HttpLog {
     const NAME: &'static str = "http-log";
     const PRIORITY: i32 = 12;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {

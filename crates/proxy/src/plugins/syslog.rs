@@ -15,7 +15,7 @@
 
 use super::datagrams::{Socket, send_lines};
 use super::log_record::{LogRecord, constant};
-use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session};
+use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -65,6 +65,7 @@ pub(super) struct Syslog {
 impl Define for Syslog {
     const NAME: &'static str = "syslog";
     const PRIORITY: i32 = 4;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -14,7 +14,7 @@
 //! `timeout`, or not as fast as requests come: `weir_plugin_dropped_total` in `/metrics` counts them.
 
 use super::log_record::{LogRecord, constant};
-use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Undelivered};
+use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered};
 use rustls::pki_types::ServerName;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -63,6 +63,7 @@ pub(super) struct TcpLog {
 impl Define for TcpLog {
     const NAME: &'static str = "tcp-log";
     const PRIORITY: i32 = 7;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -14,7 +14,7 @@
 
 use super::datagrams::{Peer, send_lines};
 use super::log_record::{LogRecord, constant};
-use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session};
+use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,6 +43,7 @@ pub(super) struct UdpLog {
 impl Define for UdpLog {
     const NAME: &'static str = "udp-log";
     const PRIORITY: i32 = 8;
+    const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
