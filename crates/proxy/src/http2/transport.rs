@@ -18,6 +18,10 @@ const HELD: usize = 64 * 1024;
 /// Larger pieces are not copied to wait, but leave with what waits.
 const COPIED: usize = 8 * 1024;
 
+/// What is read in one turn. Then those whose streams it is for have theirs: the crate would otherwise hold whatever a
+/// fast peer sends, and give up the connection for it.
+const TURN: usize = 64 * 1024;
+
 /// What the `h2` crate reads from and writes to.
 pub(crate) struct Transport(Rc<RefCell<Stream>>);
 
@@ -29,6 +33,8 @@ struct Stream {
     io: Io,
     inbox: Buffer,
     outbox: Outbox,
+    /// Bytes read in this turn.
+    read: usize,
 }
 
 impl From<Io> for Transport {
@@ -45,7 +51,7 @@ impl From<Wire> for Transport {
 
 impl Transport {
     fn new(io: Io, inbox: Buffer) -> Self {
-        Self(Rc::new(RefCell::new(Stream { io, inbox, outbox: Outbox::default() })))
+        Self(Rc::new(RefCell::new(Stream { io, inbox, outbox: Outbox::default(), read: 0 })))
     }
 
     pub(crate) fn sender(&self) -> Sender {
@@ -106,12 +112,19 @@ impl Stream {
     /// Reads much at once: the `h2` crate has little room, and would ask for one frame after the other.
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.inbox.is_empty() {
+            if self.read >= TURN {
+                self.read = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let read = self.io.poll_read(cx, self.inbox.room());
             let Poll::Ready(Ok(n)) = read else {
+                self.read = 0;
                 self.inbox.release();
                 return read.map_ok(|_| ());
             };
             self.inbox.filled(n);
+            self.read += n;
         }
         let n = self.inbox.len().min(room.remaining());
         room.put_slice(&self.inbox.bytes()[..n]);
