@@ -23,6 +23,7 @@ pub use crate::background::{Background, Delivered, Lines, Queue, QueueConfig, Un
 pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub(crate) use crate::head::without_port;
 pub use crate::http_client::{HttpClient, HttpError};
 pub(crate) use crate::json_text;
 pub use crate::retained::Retained;

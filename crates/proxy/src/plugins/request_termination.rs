@@ -22,7 +22,9 @@
 //! body), `matched_route` and `matched_service`, beside `message`.
 
 use super::form;
-use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation};
+use crate::plugin::{
+    Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, without_port,
+};
 use serde_json::{Map, json};
 
 /// The answer.
@@ -155,9 +157,7 @@ fn echo(exchange: &Exchange, message: Option<&str>) -> Json {
 
 /// The host of a Host header, without its port.
 fn host(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value).to_ascii_lowercase();
-    let end = text.rfind(':').filter(|colon| !text[*colon..].contains(']')).unwrap_or(text.len());
-    text[..end].to_owned()
+    without_port(&String::from_utf8_lossy(value)).to_ascii_lowercase()
 }
 
 /// Values by name as Kong shows them: true where there is none, a list where there are several.

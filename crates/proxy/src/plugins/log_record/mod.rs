@@ -9,7 +9,7 @@ pub(super) use custom::{CustomFields, constant};
 
 use super::form;
 use crate::plugin::json_text::{self, Object};
-use crate::plugin::{Exchange, FailedTry, Headers, Known, Session, Source};
+use crate::plugin::{Exchange, FailedTry, Headers, Known, Session, Source, without_port};
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -107,7 +107,7 @@ fn request(out: &mut Vec<u8>, exchange: &Exchange) {
         out.extend_from_slice(exchange.scheme().as_bytes());
         out.extend_from_slice(b"://");
         let start = out.len();
-        out.extend_from_slice(host(request.host().unwrap_or_default()).as_bytes());
+        out.extend_from_slice(without_port(request.host().unwrap_or_default()).as_bytes());
         out[start..].make_ascii_lowercase();
         out.push(b':');
         json_text::integer(out, exchange.local().port().into());
@@ -127,14 +127,6 @@ fn request(out: &mut Vec<u8>, exchange: &Exchange) {
         tls.close();
     }
     object.close();
-}
-
-/// A host without its port.
-fn host(authority: &str) -> &str {
-    match authority.rfind(':') {
-        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-        _ => authority,
-    }
 }
 
 /// The arguments by name, decoded: `true` for one without a value, a list for several of one name.

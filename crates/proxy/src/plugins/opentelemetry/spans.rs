@@ -2,7 +2,7 @@
 
 use super::Trace;
 use super::otlp::{self, CLIENT, ERROR, KeyValue, SERVER, Span, Status, Value, attribute};
-use crate::plugin::{Exchange, Version};
+use crate::plugin::{Exchange, Version, without_port};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
@@ -67,11 +67,7 @@ fn root(exchange: &Exchange, trace: &Trace, clock: &Clock) -> Span {
 
 fn of_request(exchange: &Exchange) -> Vec<KeyValue> {
     let (request, scheme) = (&exchange.request, exchange.scheme());
-    let host = request.host().unwrap_or_default();
-    let host = match host.rfind(':') {
-        Some(colon) if !host[colon..].contains(']') => &host[..colon],
-        _ => host,
-    };
+    let host = without_port(request.host().unwrap_or_default());
     let flavor = match request.version {
         Version::Http10 => "1.0",
         Version::Http11 => "1.1",
