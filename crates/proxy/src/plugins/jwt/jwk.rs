@@ -16,6 +16,7 @@ pub(super) struct Jwk {
     alg: Option<String>,
     #[serde(rename = "use")]
     purpose: Option<String>,
+    key_ops: Option<Vec<String>>,
     crv: Option<String>,
     n: Option<String>,
     e: Option<String>,
@@ -48,10 +49,17 @@ impl Jwk {
         }
     }
 
+    /// Whether it says that it is for something else (RFC 7517, 4.2 and 4.3).
+    fn is_for_others(&self) -> bool {
+        let verifies = |operations: &Vec<String>| operations.iter().any(|operation| operation == "verify");
+        self.purpose.as_deref().is_some_and(|purpose| purpose != "sig")
+            || self.key_ops.as_ref().is_some_and(|operations| !verifies(operations))
+    }
+
     /// What verifies signatures with it, for each algorithm that it may be used with.
     fn verifiers(&self) -> Vec<(&'static str, Verifier)> {
         let for_this = |name: &&str| self.alg.as_deref().is_none_or(|alg| alg == *name);
-        if self.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
+        if self.is_for_others() {
             return Vec::new();
         }
         key::names().filter(for_this).filter_map(|name| Some((name, Verifier::of_jwk(name, self)?))).collect()

@@ -30,7 +30,8 @@
 //! with that key, and names its consumer, by username or custom id, in the claim `jwks_consumer_claim`. The keys are fetched
 //! when they are first needed and every five minutes from then on. A token with an unknown `kid` waits while they are
 //! fetched anew; if that brought nothing new, not again within ten seconds. While the issuer cannot be reached, the keys
-//! that are known stay in use. `aud` is not looked at: let an issuer that serves others too name consumers of yours alone.
+//! that are known stay in use. Keys that say in `use`, `key_ops` or `alg` that they are for something else are left
+//! out. `aud` is not looked at: let an issuer that serves others too name consumers of yours alone.
 //!
 //! ```yaml
 //! plugins:
@@ -320,6 +321,8 @@ impl Instance {
     }
 }
 
+#[cfg(test)]
+mod forgeries;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
