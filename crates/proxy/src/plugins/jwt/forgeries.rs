@@ -261,3 +261,29 @@ fn a_key_of_a_set_is_for_what_it_says_it_is_for() {
         assert_eq!(found(more.clone()), usable, "{more}");
     }
 }
+
+/// With an exponent of one a signature is its own padding, which everybody can write.
+#[test]
+fn an_exponent_of_one_verifies_nothing() {
+    let pair = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
+    // Behind the heads of a sequence and of a number that begins with a zero.
+    let modulus = BASE64.encode(&pair.public_key().as_ref()[9..][..pair.public_modulus_len()]);
+    let key = |e: &str| json!({ "kty": "RSA", "alg": "RS256", "kid": "k", "n": modulus, "e": e });
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"message");
+    // RFC 8017, 9.2: the identifier of SHA-256 before the digest.
+    let identifier = [
+        0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05, 0x00,
+        0x04, 0x20,
+    ];
+    let padding = vec![0xff; pair.public_modulus_len() - 3 - identifier.len() - digest.as_ref().len()];
+    let forged = [&[0, 1][..], &padding, &[0], &identifier, digest.as_ref()].concat();
+    let verifies = |exponent: &str, signature: &[u8]| {
+        let keys = Keys::read(Bytes::from(json!({ "keys": [key(exponent)] }).to_string())).unwrap();
+        keys.find("k").is_some_and(|found| found[0].1.verifies(b"message", signature))
+    };
+    for exponent in ["AQ", "AAAB", "Ag", "AA", "AQAB"] {
+        assert!(!verifies(exponent, &forged), "{exponent}");
+    }
+    let issuer = Signer::Rsa(Box::new(pair), &sign::RSA_PKCS1_SHA256);
+    assert!(verifies("AQAB", &issuer.sign("message")), "the key is right but for its exponent");
+}
