@@ -14,6 +14,9 @@ use weir_model::schema::Record;
 /// How long the task of an empty queue stays, so that traffic need not wake it for every entry.
 const LINGER: Duration = Duration::from_millis(10);
 
+/// The most bytes, where nothing is said: entries are as long as clients make them.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
 /// How entries wait, how many are delivered together, and how often that is tried.
 #[derive(Debug, Clone, Record)]
 pub struct QueueConfig {
@@ -26,7 +29,7 @@ pub struct QueueConfig {
     /// The most entries that wait; beyond, the oldest are dropped.
     #[field(default = 10_000, between = [1, 1_000_000])]
     pub max_entries: u32,
-    /// The most bytes that wait; beyond, the oldest are dropped.
+    /// The most bytes that wait or are being delivered, 64 MiB unless set; beyond, the oldest are dropped.
     #[field(gt = 0)]
     pub max_bytes: Option<i64>,
     /// Seconds after which a batch that cannot be delivered is dropped; -1 tries once.
@@ -60,6 +63,8 @@ struct Inner<T> {
 struct Waiting<T> {
     entries: VecDeque<(T, usize)>,
     bytes: usize,
+    /// Bytes that were taken out and are not yet delivered.
+    under_way: usize,
     /// A task takes entries out.
     served: bool,
     /// Entries were dropped since a batch was last delivered.
@@ -75,7 +80,8 @@ impl<T: Send + Sync + 'static> Queue<T> {
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let waiting = Waiting { entries: VecDeque::new(), bytes: 0, served: false, full: false };
+        let waiting =
+            Waiting { entries: VecDeque::new(), bytes: 0, under_way: 0, served: false, full: false };
         Self(Arc::new(Inner {
             sender,
             config,
@@ -88,22 +94,12 @@ impl<T: Send + Sync + 'static> Queue<T> {
     /// Has an entry of so many bytes delivered. Never waits: where there is no room, the oldest entries are dropped.
     pub fn push(&self, entry: T, bytes: usize) {
         let inner = &self.0;
-        let most =
-            inner.config.max_bytes.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        let most = inner.config.max_bytes.map_or(MOST_BYTES, |most| most.try_into().unwrap_or(usize::MAX));
         if bytes > most {
             return inner.sender.lose(1, "an entry is larger than max_bytes");
         }
         let mut waiting = inner.waiting();
-        let mut dropped = 0;
-        while waiting.entries.len() >= inner.config.max_entries as usize
-            || waiting.bytes.saturating_add(bytes) > most
-        {
-            let Some((_, freed)) = waiting.entries.pop_front() else { break };
-            waiting.bytes -= freed;
-            dropped += 1;
-        }
-        waiting.entries.push_back((entry, bytes));
-        waiting.bytes += bytes;
+        let dropped = waiting.add(entry, bytes, inner.config.max_entries as usize, most);
         let has_batch = waiting.entries.len() == inner.config.max_batch_size as usize;
         let begins = !std::mem::replace(&mut waiting.served, true);
         let fills = dropped > 0 && !std::mem::replace(&mut waiting.full, true);
@@ -129,18 +125,40 @@ impl<T: Send + Sync + 'static> Queue<T> {
     }
 }
 
+impl<T> Waiting<T> {
+    /// Adds an entry, and returns how many were dropped to make room: the oldest that wait, or this one where what is
+    /// under way leaves none.
+    fn add(&mut self, entry: T, bytes: usize, most_entries: usize, most_bytes: usize) -> u64 {
+        let room = most_bytes.saturating_sub(self.under_way);
+        if bytes > room {
+            return 1;
+        }
+        let mut dropped = 0;
+        while self.entries.len() >= most_entries || self.bytes + bytes > room {
+            let Some((_, freed)) = self.entries.pop_front() else { break };
+            self.bytes -= freed;
+            dropped += 1;
+        }
+        self.entries.push_back((entry, bytes));
+        self.bytes += bytes;
+        dropped
+    }
+}
+
 impl<T> Inner<T> {
     fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest entries, as many as a batch may have.
-    fn take(&self) -> Option<Arc<[T]>> {
+    /// The oldest entries, as many as a batch may have, and their bytes.
+    fn take(&self) -> Option<(Arc<[T]>, usize)> {
         let mut waiting = self.waiting();
         let most = waiting.entries.len().min(self.config.max_batch_size as usize);
         let (batch, bytes): (Vec<T>, Vec<usize>) = waiting.entries.drain(..most).unzip();
-        waiting.bytes -= bytes.iter().sum::<usize>();
-        (!batch.is_empty()).then(|| batch.into())
+        let bytes = bytes.iter().sum();
+        waiting.bytes -= bytes;
+        waiting.under_way += bytes;
+        (!batch.is_empty()).then(|| (batch.into(), bytes))
     }
 
     /// Whether nothing has come, so that the task may end.
@@ -164,23 +182,35 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Delivers a batch, and tries again for as long as that is wanted.
-    async fn deliver(&self, batch: Arc<[T]>) {
-        let (start, mut delay) = (Instant::now(), seconds(self.config.initial_retry_delay));
+    /// Delivers a batch, and makes room for others.
+    async fn deliver(&self, (batch, bytes): (Arc<[T]>, usize)) {
+        let delivered = self.try_until_delivered(&batch).await;
+        let mut waiting = self.waiting();
+        waiting.under_way -= bytes;
+        match delivered {
+            Ok(()) => waiting.full = false,
+            Err(why) => {
+                drop(waiting);
+                self.sender.lose(batch.len() as u64, &why);
+            }
+        }
+    }
+
+    /// Tries to deliver a batch for as long as that is wanted.
+    async fn try_until_delivered(&self, batch: &Arc<[T]>) -> Result<(), String> {
+        let longest = seconds(self.config.max_retry_delay);
+        let (start, mut delay) = (Instant::now(), seconds(self.config.initial_retry_delay).min(longest));
         loop {
-            let Err(why) = (self.deliver)(batch.clone()).await else {
-                self.waiting().full = false;
-                return;
-            };
+            let Err(why) = (self.deliver)(batch.clone()).await else { return Ok(()) };
             if start.elapsed().as_secs_f64() >= self.config.max_retry_time {
-                return self.sender.lose(batch.len() as u64, &why);
+                return Err(why);
             }
             tracing::warn!(
                 queue = self.sender.name,
                 "entries could not be delivered, which is tried again: {why}"
             );
-            sleep(delay.min(seconds(self.config.max_retry_delay))).await;
-            delay *= 2;
+            sleep(delay).await;
+            delay = delay.saturating_mul(2).min(longest);
         }
     }
 }

@@ -75,6 +75,47 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
+fn what_is_under_way_takes_room_too() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "max_bytes": 10, "concurrency_limit": -1 }));
+    it.queue.push(0, 6);
+    assert_eq!(it.batch(), [0]);
+    it.queue.push(1, 5);
+    assert_eq!(it.queue.dropped(), 1, "there is room for 4");
+    it.queue.push(2, 4);
+    assert_eq!(it.batch(), [2]);
+    (0..2).for_each(|_| it.outcomes.send(Ok(())).unwrap());
+    assert!(background.finish(PATIENCE));
+    it.queue.push(3, 10);
+    assert_eq!(it.batch(), [3]);
+    it.outcomes.send(Ok(())).unwrap();
+    assert_eq!(it.queue.dropped(), 1);
+}
+
+#[test]
+fn bytes_are_bounded_where_nothing_is_said_of_them() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({}));
+    it.queue.push(0, 1);
+    assert_eq!(it.batch(), [0]);
+    (1..=100).for_each(|entry| it.queue.push(entry, 1024 * 1024));
+    assert_eq!(it.queue.dropped(), 100 - 63);
+}
+
+#[test]
+fn no_number_of_tries_is_too_many() {
+    let background = Arc::new(Background::default());
+    let it = scripted(&background, serde_json::json!({ "max_retry_delay": 0.001 }));
+    it.queue.push(7, 1);
+    for outcome in (0..200).map(|_| Err("no".to_owned())).chain([Ok(())]) {
+        assert_eq!(it.batch(), [7]);
+        it.outcomes.send(outcome).unwrap();
+    }
+    assert!(background.finish(PATIENCE));
+    assert_eq!(it.queue.dropped(), 0);
+}
+
+#[test]
 fn a_batch_is_tried_again_and_in_the_end_dropped() {
     let background = Arc::new(Background::default());
     let it = scripted(&background, serde_json::json!({ "initial_retry_delay": 0.001 }));
