@@ -6,7 +6,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
-TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster
+TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus
 BENCH_TOOLS := nginx haproxy
 # The Debian packages that bring the tools whose names differ.
 PACKAGE_cc := gcc libc6-dev make

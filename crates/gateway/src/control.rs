@@ -5,6 +5,7 @@ use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::{DataPlane, Unreached, compiler};
 use crate::node::StartError;
 use crate::options::{access_logs, options};
+use crate::process::process;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{self, Loaded, Store};
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema, Uuid};
@@ -38,6 +39,7 @@ pub(crate) struct Control {
     draining: AtomicBool,
     /// Names this process among the nodes that a monitor sees.
     node_id: String,
+    started: SystemTime,
 }
 
 /// A configuration came into force.
@@ -93,6 +95,7 @@ impl Control {
             not_in_force: Mutex::new(not_in_force),
             draining: AtomicBool::new(false),
             node_id: Uuid::new_v4().to_string(),
+            started: SystemTime::now(),
         };
         Ok((control, warnings))
     }
@@ -236,6 +239,7 @@ impl Control {
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
+            process: process(self.started),
             connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
             streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
             total_requests: totals.requests,

@@ -19,6 +19,7 @@ mod logger;
 mod node;
 mod options;
 mod prefix;
+mod process;
 mod registry;
 mod reload;
 mod settings;

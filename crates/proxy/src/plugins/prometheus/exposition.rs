@@ -1,7 +1,7 @@
 //! The text that Prometheus scrapes (exposition format 0.0.4).
 
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
-use super::sessions;
+use super::{process, sessions};
 use crate::plugin::{Document, Dropped, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -12,6 +12,8 @@ pub struct NodeFacts<'a> {
     pub node_id: &'a str,
     /// The version that it reports.
     pub version: &'a str,
+    /// What the system knows of the process.
+    pub process: process::Process,
     /// The clients' connections.
     pub connections: Connections,
     /// The same of streams, where there are listeners for any.
@@ -104,6 +106,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let of_streams = Totals::of(&retained.get::<Sessions>().0, node.document, &names);
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
+    process::write(&mut text, &node.process, node.node_id, retained);
     write_dropped(&mut text, &retained.get::<Dropped>());
     write_requests(&mut text, &totals);
     sessions::write(&mut text, &of_streams);
@@ -228,9 +231,9 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     text.metric("kong_datastore_reachable", "gauge", "Whether the store of the configuration can be reached");
     text.line(format_args!("kong_datastore_reachable {}", u8::from(node.datastore_reachable)));
     text.metric("kong_nginx_connections_total", "gauge", "Client connections by state");
-    write_connections(text, &id, "http", node.connections);
+    write_connections(text, &id, ("http", node.total_requests), node.connections);
     if let Some(streams) = node.streams {
-        write_connections(text, &id, "stream", streams);
+        write_connections(text, &id, ("stream", streams.accepted), streams);
     }
     text.metric("kong_nginx_requests_total", "gauge", "Requests since the start");
     let requests = node.total_requests;
@@ -258,13 +261,15 @@ fn write_dropped(text: &mut Text, dropped: &Dropped) {
     }
 }
 
-fn write_connections(text: &mut Text, id: &str, subsystem: &str, connections: Connections) {
+/// `total` is what came over them, as nginx has it.
+fn write_connections(text: &mut Text, id: &str, (subsystem, total): (&str, u64), connections: Connections) {
     let Connections { accepted, handled, active, reading, writing, waiting } = connections;
     let states = [
         ("accepted", accepted),
         ("active", active),
         ("handled", handled),
         ("reading", reading),
+        ("total", total),
         ("waiting", waiting),
         ("writing", writing),
     ];

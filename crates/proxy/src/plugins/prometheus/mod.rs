@@ -17,8 +17,11 @@
 //! | `kong_node_info` | `node_id`, `version` |
 //! | `kong_nginx_connections_total` | `node_id`, `subsystem`, `state` |
 //! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
-//! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1 or 2) |
+//! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1, 2 or 3) |
 //! | `kong_datastore_reachable` | |
+//! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
+//! | `kong_memory_workers_lua_vms_bytes`: what the one process of all workers holds | `node_id`, `pid`, `kong_subsystem` |
+//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: what proxy-cache keeps, and may keep | `node_id`, `shared_dict`, `kong_subsystem` |
 //! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
 //!
 //! ## By flag
@@ -47,11 +50,13 @@
 
 mod apisix;
 mod exposition;
+mod process;
 mod series;
 mod sessions;
 
 pub use apisix::apisix_exposition;
 pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+pub use process::Process;
 
 use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};
 use series::{Key, Latencies, Registry, Sessions};

@@ -44,6 +44,14 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
     let node = NodeFacts {
         node_id: "the-node",
         version: "3.9.1",
+        process: Process {
+            id: 17,
+            started: Duration::from_millis(1_500),
+            cpu: Duration::from_millis(2_250),
+            resident_bytes: 4_096,
+            open_files: 12,
+            most_open_files: Some(1_024),
+        },
         connections,
         streams: None,
         total_requests: 42,

@@ -63,6 +63,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub(super) use store::kept;
 pub use store::{purge, purge_all, shown};
 
 use crate::plugin::{

@@ -215,7 +215,6 @@ impl Cache {
     }
 
     /// How much is kept.
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -354,6 +353,12 @@ impl Cache {
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many bytes of responses the node keeps, and how many at most.
+pub(in crate::plugins) fn kept(retained: &Retained) -> (usize, usize) {
+    let cache = retained.get::<Cache>();
+    (cache.bytes(), cache.most)
 }
 
 /// The response that the node keeps under a key, as JSON.

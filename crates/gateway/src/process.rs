@@ -1,0 +1,40 @@
+//! What the system knows of this process.
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_proxy::plugins::prometheus::Process;
+
+/// What it holds now, of a process that has run since then.
+pub(crate) fn process(started: SystemTime) -> Process {
+    let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    Process {
+        id: std::process::id(),
+        started: started.duration_since(UNIX_EPOCH).unwrap_or_default(),
+        cpu: Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default(),
+        resident_bytes: kibibytes(&memory, "VmRSS:") * 1_024,
+        open_files: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count) as u64,
+        most_open_files: getrlimit(Resource::Nofile).current,
+    }
+}
+
+fn kibibytes(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_of_this_process() {
+        let held: Vec<_> = (0..10).map(|_| fs::File::open("/proc/self/status").unwrap()).collect();
+        let process = process(UNIX_EPOCH + Duration::from_secs(7));
+        assert_eq!((process.id, process.started.as_secs()), (std::process::id(), 7));
+        assert!(process.cpu > Duration::ZERO);
+        assert!(process.resident_bytes > 1 << 20, "{}", process.resident_bytes);
+        assert!(process.open_files > held.len() as u64, "{}", process.open_files);
+        assert!(process.most_open_files.is_none_or(|most| most >= process.open_files));
+    }
+}
