@@ -99,7 +99,7 @@ fn table(explained: &Explained) -> String {
     if explained.more_others > 0 {
         table.line("", &format!("and {} more", explained.more_others));
     }
-    table.lines("consumer", explained.consumer.iter().map(|consumer| consumer.label()));
+    table.lines("consumer", explained.consumer.iter().map(|consumer| consumer.label() + &groups(explained)));
     table.lines("plugins", explained.plugins.iter().map(plugin));
     if let Some(upstream) = &explained.upstream {
         table.lines("upstream", places(upstream));
@@ -110,6 +110,12 @@ fn table(explained: &Explained) -> String {
         table.line("answer", format!("{} {message}, by {by}", answer.status).trim());
     }
     table.0
+}
+
+/// The groups that the consumer is in.
+fn groups(explained: &Explained) -> String {
+    let names: Vec<_> = explained.consumer_groups.iter().map(|group| group.label()).collect();
+    if names.is_empty() { String::new() } else { format!(", in groups {}", names.join(", ")) }
 }
 
 fn route(winner: &Winner) -> Vec<String> {

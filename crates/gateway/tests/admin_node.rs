@@ -330,9 +330,15 @@ fn every_endpoint_is_listed() {
 #[test]
 fn what_tools_tolerate_to_be_absent_is_absent() {
     let gateway = Gateway::start(SAMPLE);
-    for path in
-        ["/vaults", "/keys", "/consumer_groups", "/licenses", "/filter-chains", "/workspaces", "/targets"]
-    {
+    for path in [
+        "/vaults",
+        "/keys",
+        "/consumer_group_consumers",
+        "/licenses",
+        "/filter-chains",
+        "/workspaces",
+        "/targets",
+    ] {
         let answer = gateway.admin(path);
         assert_eq!((answer.status, answer.json()), (404, json!({ "message": "Not found" })), "{path}");
     }

@@ -108,6 +108,7 @@ fn ids(document: &Document, found: &mut Vec<Finding>) {
         })*};
     }
     unique_ids!(services: Services, routes: Routes, consumers: Consumers, upstreams: Upstreams);
+    unique_ids!(consumer_groups: ConsumerGroups, consumer_group_consumers: ConsumerGroupConsumers);
     unique_ids!(keyauth_credentials: KeyauthCredentials, basicauth_credentials: BasicauthCredentials);
     unique_ids!(hmacauth_credentials: HmacauthCredentials, jwt_secrets: JwtSecrets, acls: Acls);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
@@ -132,6 +133,11 @@ fn names(document: &Document, found: &mut Vec<Finding>) {
         twice("custom_id"),
         found,
     );
+    let groups = d.consumer_groups.iter().map(|group| Some(group.name.as_str()));
+    unique(ConsumerGroups, "name", groups, twice("consumer group"), found);
+    let members = d.consumer_group_consumers.iter().map(|it| Some((it.consumer_group, it.consumer)));
+    let describe = |_: &_| "the consumer is in the group already; remove one".to_owned();
+    unique(ConsumerGroupConsumers, "", members, describe, found);
     unique(
         Upstreams,
         "name",
@@ -174,8 +180,9 @@ fn credentials(document: &Document, found: &mut Vec<Finding>) {
 
 /// One configuration of a plugin for each scope.
 fn plugins(document: &Document, found: &mut Vec<Finding>) {
-    let scopes = document.plugins.iter().map(|p| Some((p.name.as_str(), p.route, p.service, p.consumer)));
-    let describe = |(name, ..): &(&str, _, _, _)| {
+    let scopes = document.plugins.iter();
+    let scopes = scopes.map(|p| Some((p.name.as_str(), p.route, p.service, p.consumer, p.consumer_group)));
+    let describe = |(name, ..): &(&str, _, _, _, _)| {
         format!("the plugin `{name}` is here twice for the same scope; remove one")
     };
     unique(Plugins, "name", scopes, describe, found);

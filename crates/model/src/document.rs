@@ -10,6 +10,8 @@ pub struct Document {
     pub services: Vec<Arc<Service>>,
     pub routes: Vec<Arc<Route>>,
     pub consumers: Vec<Arc<Consumer>>,
+    pub consumer_groups: Vec<Arc<ConsumerGroup>>,
+    pub consumer_group_consumers: Vec<Arc<ConsumerGroupConsumer>>,
     pub keyauth_credentials: Vec<Arc<KeyAuthCredential>>,
     pub basicauth_credentials: Vec<Arc<BasicAuthCredential>>,
     pub hmacauth_credentials: Vec<Arc<HmacAuthCredential>>,

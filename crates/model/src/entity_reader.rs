@@ -83,6 +83,8 @@ impl<'i> EntityReader<'i> {
             Services => Entity::Services(self.record(item)?),
             Routes => Entity::Routes(self.record(item)?),
             Consumers => Entity::Consumers(self.record(item)?),
+            ConsumerGroups => Entity::ConsumerGroups(self.record(item)?),
+            ConsumerGroupConsumers => Entity::ConsumerGroupConsumers(self.record(item)?),
             KeyauthCredentials => Entity::KeyauthCredentials(self.record(item)?),
             BasicauthCredentials => Entity::BasicauthCredentials(self.basic_auth(item)?),
             HmacauthCredentials => Entity::HmacauthCredentials(self.record(item)?),
@@ -159,12 +161,21 @@ impl<'i> EntityReader<'i> {
             self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
             return None;
         };
-        let in_consumer = item.given.iter().any(|(field, _)| *field == "consumer");
-        if !plugin.for_consumers && (in_consumer || item.node.get("consumer").is_some()) {
+        let is_for = |caller: &str| {
+            item.given.iter().any(|(field, _)| *field == caller) || item.node.get(caller).is_some()
+        };
+        if !plugin.for_consumers && is_for("consumer") {
             let message = format!(
                 "{written} runs whoever the consumer is, so it cannot be for one; move it to a service, a route or the top level"
             );
             self.reader.report(item.node.at, message);
+        }
+        if !plugin.for_consumer_groups && is_for("consumer_group") {
+            let message = format!(
+                "value must be null: {written} cannot be for a consumer group; move it to a service, a route or the top level"
+            );
+            let at = item.node.get("consumer_group").map_or(item.node.at, |group| group.at);
+            self.reader.within(Step::Field("consumer_group"), |reader| reader.report(at, message));
         }
         let config = item.node.get("config");
         self.reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))

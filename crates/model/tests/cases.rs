@@ -113,6 +113,8 @@ fn json(document: &Document) -> Json {
         services,
         routes,
         consumers,
+        consumer_groups,
+        consumer_group_consumers,
         keyauth_credentials,
         basicauth_credentials,
         hmacauth_credentials,

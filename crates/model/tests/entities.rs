@@ -8,7 +8,17 @@ use serde_json::json;
 use weir_model::entity::{Entity, EntityKind, OnDelete};
 use weir_model::{Change, Document, Entities, Reading, Refusal, Uuid};
 
-const KINDS: [EntityKind; 7] = [Services, Routes, Consumers, KeyauthCredentials, Plugins, Upstreams, Targets];
+const KINDS: [EntityKind; 9] = [
+    Services,
+    Routes,
+    Consumers,
+    ConsumerGroups,
+    ConsumerGroupConsumers,
+    KeyauthCredentials,
+    Plugins,
+    Upstreams,
+    Targets,
+];
 
 /// What is done to one of few entities, so that they get in each other's way.
 #[derive(Debug, Clone)]
@@ -32,11 +42,15 @@ fn entity() -> impl Strategy<Value = Entity> {
             Services => json!({ "host": "a.test", "name": parents[0].map(|_| &name) }),
             Routes => json!({ "name": name, "paths": ["/"], "service": to(0) }),
             Consumers => json!({ "username": name, "custom_id": parents[0].map(|n| n.to_string()) }),
+            ConsumerGroups => json!({ "name": name }),
+            ConsumerGroupConsumers => json!({ "consumer_group": must(0), "consumer": must(1) }),
             KeyauthCredentials => json!({ "key": name, "consumer": must(0) }),
             Upstreams => json!({ "name": name }),
             Targets => json!({ "target": format!("{name}:80"), "upstream": must(0) }),
             _ => json!({ "name": "http-log", "config": { "http_endpoint": "http://a.test/" },
-                         "service": to(0), "route": to(1), "consumer": to(2) }),
+                         "service": to(0), "route": to(1),
+                         // One of the two at most.
+                         (if own < 2 { "consumer" } else { "consumer_group" }): to(2) }),
         };
         let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: false };
         Entity::read(kind, &written, &[("id", id(own))], reading).unwrap()

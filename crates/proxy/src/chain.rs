@@ -1,6 +1,6 @@
 //! The plugins that a route's requests meet, in order, compiled with the snapshot.
 
-use crate::exchange::{ConsumerIndex, Exchange};
+use crate::exchange::{ConsumerIndex, Exchange, GroupIndex};
 use crate::plugin::{Admission, Flow, Hooks};
 use crate::stream::Session;
 use std::collections::HashMap;
@@ -20,15 +20,24 @@ pub(crate) struct Chain {
 /// The configurations that consumers have of their own, shared by all chains of one scope.
 pub(crate) type ByConsumer = Arc<HashMap<ConsumerIndex, Instance>>;
 
+/// The configurations that consumer groups have of their own, in the order of the groups, shared likewise.
+pub(crate) type ByGroup = Arc<[(GroupIndex, Instance)]>;
+
+/// The configurations of one scope that are for some consumers alone.
+pub(crate) enum Own {
+    Consumer(ByConsumer),
+    Group(ByGroup),
+}
+
 /// One plugin's place in the chain, and which of its configurations applies, the most specific first.
 #[derive(Default)]
 pub(crate) struct Step {
-    /// Of a consumer on this route and service, on this route, on this service.
-    pub(crate) consumer_here: Vec<ByConsumer>,
-    /// Of this route and service; stands here only if `consumer_anywhere` comes between it and `base`.
+    /// Of a consumer or a group on this route and service, on this route, on this service.
+    pub(crate) own_here: Vec<Own>,
+    /// Of this route and service; stands here only if `own_anywhere` comes between it and `base`.
     pub(crate) here: Option<Instance>,
-    /// Of a consumer on any route.
-    pub(crate) consumer_anywhere: Option<ByConsumer>,
+    /// Of a consumer or a group on any route.
+    pub(crate) own_anywhere: Vec<Own>,
     /// Of everybody else.
     pub(crate) base: Option<Instance>,
 }
@@ -47,23 +56,57 @@ pub(crate) struct Instance {
 
 impl Step {
     fn instance(&self, exchange: &Exchange) -> Option<&dyn Hooks> {
-        let instance = self.configured(exchange.consumer)?;
+        let instance = self.configured(exchange)?;
         instance.runs(exchange.tls).then_some(&*instance.hooks)
     }
 
-    /// The configuration that applies to this consumer, or to nobody in particular.
-    pub(crate) fn configured(&self, consumer: Option<ConsumerIndex>) -> Option<&Instance> {
-        match consumer {
-            Some(consumer) => self.for_consumer(consumer),
-            None => self.here.as_ref().or(self.base.as_ref()),
+    /// The configuration that applies to who calls.
+    pub(crate) fn configured(&self, exchange: &Exchange) -> Option<&Instance> {
+        match exchange.consumer {
+            Some(consumer) => self.for_consumer(consumer, exchange),
+            None => self.for_nobody(),
         }
     }
 
-    fn for_consumer(&self, consumer: ConsumerIndex) -> Option<&Instance> {
-        let here = self.consumer_here.iter().find_map(|own| own.get(&consumer)).or(self.here.as_ref());
-        let anywhere = || self.consumer_anywhere.as_ref().and_then(|own| own.get(&consumer));
-        here.or_else(anywhere).or(self.base.as_ref())
+    /// The configuration that applies to nobody in particular.
+    fn for_nobody(&self) -> Option<&Instance> {
+        self.here.as_ref().or(self.base.as_ref())
     }
+
+    fn for_consumer(&self, consumer: ConsumerIndex, exchange: &Exchange) -> Option<&Instance> {
+        let here = Own::first(&self.own_here, consumer, exchange).or(self.here.as_ref());
+        here.or_else(|| Own::first(&self.own_anywhere, consumer, exchange)).or(self.base.as_ref())
+    }
+}
+
+impl Own {
+    fn first<'i>(own: &'i [Own], consumer: ConsumerIndex, exchange: &Exchange) -> Option<&'i Instance> {
+        own.iter().find_map(|own| own.of(consumer, exchange))
+    }
+
+    fn of(&self, consumer: ConsumerIndex, exchange: &Exchange) -> Option<&Instance> {
+        match self {
+            Own::Consumer(own) => own.get(&consumer),
+            Own::Group(own) => first_in_common(own, exchange.consumer_groups()),
+        }
+    }
+
+    pub(crate) fn instances(&self) -> Box<dyn Iterator<Item = &Instance> + '_> {
+        match self {
+            Own::Consumer(own) => Box::new(own.values()),
+            Own::Group(own) => Box::new(own.iter().map(|(_, instance)| instance)),
+        }
+    }
+}
+
+/// The configuration of the first group that both lists have. Either may be long, so the shorter one is gone through.
+fn first_in_common<'i>(own: &'i [(GroupIndex, Instance)], groups: &[GroupIndex]) -> Option<&'i Instance> {
+    let found = if own.len() < groups.len() {
+        own.iter().position(|(group, _)| groups.binary_search(group).is_ok())
+    } else {
+        groups.iter().find_map(|group| own.binary_search_by_key(group, |(group, _)| *group).ok())
+    };
+    found.map(|at| &own[at].1)
 }
 
 impl Instance {
@@ -108,7 +151,7 @@ impl Chain {
 
     /// The plugins that run for sessions.
     fn of_sessions(&self) -> impl Iterator<Item = &dyn Hooks> {
-        let configured = self.steps.iter().filter_map(|step| step.configured(None));
+        let configured = self.steps.iter().filter_map(Step::for_nobody);
         configured.filter(|instance| instance.stream).map(|instance| &*instance.hooks)
     }
 

@@ -37,6 +37,10 @@ pub(crate) const CERTIFICATE: KnownSet =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerIndex(pub u32);
 
+/// Where a consumer group stands in the snapshot: in the order of their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupIndex(pub(crate) u32);
+
 /// What proved a consumer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credential<'a> {
@@ -258,6 +262,11 @@ impl Exchange {
     /// Who calls, once an authentication plugin has said so.
     pub fn consumer(&self) -> Option<&Consumer> {
         self.consumer.map(|ConsumerIndex(index)| &self.snapshot.consumers[index as usize])
+    }
+
+    /// The groups that the consumer is in, in the order of their names.
+    pub(crate) fn consumer_groups(&self) -> &[GroupIndex] {
+        self.consumer().map_or(&[], |consumer| &consumer.groups)
     }
 
     /// The id of the credential that proved the consumer's identity. None for an anonymous one.

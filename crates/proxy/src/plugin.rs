@@ -99,6 +99,8 @@ pub trait Define: Hooks + Sized {
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
     const FOR_CONSUMERS: bool = true;
+    /// Whether it may be set for a consumer group.
+    const FOR_CONSUMER_GROUPS: bool = false;
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Which fields of a valid configuration are accepted but without effect.
@@ -143,6 +145,7 @@ pub const fn define<P: Define>() -> Definition {
 const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema = schema.with_not_in_force(P::not_in_force).with_streams(P::STREAMS);
+    let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }
 

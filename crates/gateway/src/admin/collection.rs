@@ -34,6 +34,9 @@ impl Collection {
             Services => ("services", "services", Key::Unique("name")),
             Routes => ("routes", "routes", Key::Unique("name")),
             Consumers => ("consumers", "consumers", Key::Unique("username")),
+            ConsumerGroups => ("consumer_groups", "consumer_groups", Key::Unique("name")),
+            // Found as the consumers of a group, and as the groups of a consumer.
+            ConsumerGroupConsumers => ("", "consumer_group_consumers", Key::Id),
             KeyauthCredentials => ("key-auths", "key-auth", Key::Unique("key")),
             BasicauthCredentials => ("basic-auths", "basic-auth", Key::Unique("username")),
             HmacauthCredentials => ("hmac-auths", "hmac-auth", Key::Unique("username")),
@@ -66,6 +69,10 @@ pub(crate) enum Place {
     Child(Nesting),
     /// `/routes/x/service`
     Named(Naming),
+    /// `/consumer_groups/x/consumers`
+    Members(Membership),
+    /// `/consumer_groups/x/consumers/y`
+    Member(Membership),
 }
 
 /// Entities below the one that they name.
@@ -86,6 +93,23 @@ pub(crate) struct Naming {
     pub(crate) kind: EntityKind,
 }
 
+/// Consumers and groups that belong together, from one side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Membership {
+    pub(crate) owner: EntityKind,
+    pub(crate) kind: EntityKind,
+    /// What a body calls those that are added.
+    pub(crate) argument: &'static str,
+}
+
+impl Membership {
+    /// The consumers of a group.
+    pub(crate) const CONSUMERS: Membership =
+        Membership { owner: ConsumerGroups, kind: Consumers, argument: "consumer" };
+    /// The groups of a consumer.
+    const GROUPS: Membership = Membership { owner: Consumers, kind: ConsumerGroups, argument: "group" };
+}
+
 impl Place {
     /// The kind of entities here.
     pub(crate) fn kind(self) -> EntityKind {
@@ -93,12 +117,13 @@ impl Place {
             Place::Collection(kind) | Place::Entity(kind) => kind,
             Place::Children(nesting) | Place::Child(nesting) => nesting.kind,
             Place::Named(naming) => naming.kind,
+            Place::Members(membership) | Place::Member(membership) => membership.kind,
         }
     }
 
     /// Whether many are here, rather than one.
     pub(crate) fn is_collection(self) -> bool {
-        matches!(self, Place::Collection(_) | Place::Children(_))
+        matches!(self, Place::Collection(_) | Place::Children(_) | Place::Members(_))
     }
 }
 
@@ -112,11 +137,17 @@ fn places_of(kind: EntityKind, name: &str) -> Vec<(String, Place)> {
     let entity = format!("/{name}/{{id}}");
     let mut places =
         vec![(format!("/{name}"), Place::Collection(kind)), (entity.clone(), Place::Entity(kind))];
-    for (child, field) in kind.children() {
+    for (child, field) in kind.children().iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
         let nested = Collection::of(*child).nested;
         let nesting = Nesting { parent: kind, kind: *child, field };
         places.push((format!("{entity}/{nested}"), Place::Children(nesting)));
         places.push((format!("{entity}/{nested}/{{child}}"), Place::Child(nesting)));
+    }
+    let memberships = [Membership::CONSUMERS, Membership::GROUPS];
+    for membership in memberships.into_iter().filter(|membership| membership.owner == kind) {
+        let nested = Collection::of(membership.kind).nested;
+        places.push((format!("{entity}/{nested}"), Place::Members(membership)));
+        places.push((format!("{entity}/{nested}/{{child}}"), Place::Member(membership)));
     }
     for (field, named) in naming_fields(kind) {
         let naming = Naming { owner: kind, field, kind: named };
@@ -145,6 +176,10 @@ mod tests {
             "/routes/{id}/service",
             "/consumers/{id}/key-auth",
             "/consumers/{id}/acls/{child}",
+            "/consumers/{id}/consumer_groups/{child}",
+            "/consumer_groups/{id}/consumers/{child}",
+            "/consumer_groups/{id}/plugins",
+            "/plugins/{id}/consumer_group",
             "/key-auths/{id}/consumer",
             "/jwts",
             "/plugins/{id}/route",

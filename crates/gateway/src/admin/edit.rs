@@ -45,6 +45,10 @@ impl Edit {
     }
 
     fn create(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        if let Place::Members(membership) = self.place {
+            let writer = Writer::new(&self.control, self.now);
+            return membership.additions(&self.ids, &self.body.members, &writer, entities);
+        }
         let mut written = self.written(spot.kind, None);
         spot.fill(&mut written);
         self.put(written, spot, !self.skip_hash, entities)
@@ -73,6 +77,9 @@ impl Edit {
     }
 
     fn delete(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
+        if let Place::Members(membership) | Place::Member(membership) = self.place {
+            return membership.removals(&self.ids, entities);
+        }
         // At the top it is enough that there is nothing afterwards.
         if matches!(self.place, Place::Entity(_)) && spot.found.is_none() {
             self.conditions.allow(None, entities)?;
@@ -185,7 +192,12 @@ pub(super) struct Writer<'w> {
     now: Duration,
 }
 
-impl Writer<'_> {
+impl<'w> Writer<'w> {
+    /// A writer of entities without passwords.
+    pub(super) fn new(control: &'w Control, now: Duration) -> Writer<'w> {
+        Writer { plugins: control.plugins(), hash_passwords: false, now }
+    }
+
     /// Reads an entity, with the time of now.
     pub(super) fn entity(
         &self,

@@ -5,6 +5,7 @@ use super::collection::Place;
 use super::conditions::Conditions;
 use super::edit::Edit;
 use super::guard::Wrote;
+use super::members;
 use super::shown::{Shown, etag};
 use super::warning::{self, warned};
 use crate::registry::Written;
@@ -18,6 +19,9 @@ pub(super) const REVISION: &str = "x-weir-revision";
 
 /// `GET`
 pub(super) async fn read(place: Place, call: Call) -> Result<Response, Denied> {
+    if let Place::Entity(EntityKind::ConsumerGroups) = place {
+        return members::read_group(place, &call);
+    }
     let shown = {
         let entities = call.control.registry().entities();
         let entity = place.spot(&call.ids, &entities)?.here()?;
@@ -55,8 +59,14 @@ pub(super) async fn write(verb: Verb, place: Place, call: Call) -> Result<Respon
         return Ok(revised(Denied::NotInForce(not_in_force).into_response(), &written));
     }
     let warning = warning::of(written.entities(), control.plugins());
-    let shown = shown(kind, &written).map(|entity| Shown::of(entity, &registry.entities()));
-    Ok(warned(revised(answer(verb, shown.as_ref()), &written), warning.as_deref()))
+    let answer = match (place, verb) {
+        (Place::Members(membership), Verb::Create) => membership.added(&written, &registry.entities()),
+        _ => {
+            let shown = shown(kind, &written).map(|entity| Shown::of(entity, &registry.entities()));
+            answer(verb, shown.as_ref())
+        }
+    };
+    Ok(warned(revised(answer, &written), warning.as_deref()))
 }
 
 /// The entity that was asked for, among all that a write changed.
@@ -75,7 +85,7 @@ fn answer(verb: Verb, shown: Option<&Shown>) -> Response {
     tagged(text_answer(status, text), &tag)
 }
 
-fn tagged(mut answer: Response, tag: &str) -> Response {
+pub(super) fn tagged(mut answer: Response, tag: &str) -> Response {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         answer.headers_mut().insert(header::ETAG, tag);
     }

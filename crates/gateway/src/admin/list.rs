@@ -74,6 +74,10 @@ impl Page {
                 let parent = nesting.parent(id, entities)?;
                 Box::new(entities.naming((nesting.parent, parent), kind, self.after))
             }
+            Place::Members(membership) => {
+                let id = ids.first().map(String::as_str).unwrap_or_default();
+                Box::new(membership.listed(membership.owner(id, entities)?, self.after, entities))
+            }
             _ => Box::new(entities.after(kind, self.after)),
         };
         let mut wanted = all.filter(|entity| self.tags.select(entity.tags()));

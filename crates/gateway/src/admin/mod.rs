@@ -9,6 +9,7 @@ mod form;
 pub(crate) mod guard;
 mod item;
 mod list;
+mod members;
 mod merge;
 mod node;
 mod place;
@@ -53,7 +54,13 @@ pub(crate) fn router(control: Arc<Control>) -> Router {
 fn entities() -> Router<Arc<Control>> {
     let mut router = Router::new();
     for (path, place) in collection::places() {
-        let methods = if place.is_collection() { many(place) } else { one(place) };
+        let methods = match place {
+            Place::Members(_) => many(place).delete(move |call: Call| item::write(Verb::Delete, place, call)),
+            Place::Member(_) => get(move |call: Call| item::read(place, call))
+                .delete(move |call: Call| item::write(Verb::Delete, place, call)),
+            _ if place.is_collection() => many(place),
+            _ => one(place),
+        };
         router = router.route(&path, methods.clone()).route(&format!("{path}/"), methods);
     }
     router

@@ -56,12 +56,19 @@ impl Place {
             }
             Place::Child(nesting) => nesting.child(id(0), id(1), entities),
             Place::Named(naming) => naming.spot(id(0), entities),
+            Place::Members(membership) => {
+                membership.owner(id(0), entities).map(|_| Spot::empty(membership.kind))
+            }
+            Place::Member(membership) => {
+                let member = membership.member(id(0), id(1), entities)?;
+                Ok(Spot { found: member.map(|(found, _)| found), ..Spot::empty(membership.kind) })
+            }
         }
     }
 }
 
 /// The entity that is called so, by id or as the kind's key allows.
-fn called<'e>(kind: EntityKind, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
+pub(super) fn called<'e>(kind: EntityKind, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
     let (found, given) = match (weir_model::rule::id(text), Collection::of(kind).key) {
         (Some(id), _) => (entities.get(kind, id), ("id", id.to_string().into())),
         (_, Key::Unique(field)) => (entities.by_value(kind, field, text), (field, text.into())),

@@ -65,7 +65,9 @@ impl Said {
             let at_field = "unknown field".to_owned();
             return Said { path, message: format!("{at_field}{hint}"), at_field };
         }
-        Said { path: path.clone(), at_field: message.clone(), message: message.clone() }
+        let null = "value must be null";
+        let at_field = if message.starts_with(null) { null } else { message.as_str() };
+        Said { path: path.clone(), at_field: at_field.to_owned(), message: message.clone() }
     }
 }
 
@@ -92,12 +94,14 @@ mod tests {
             Violation::new("", "needs more"),
             Violation::new("host", "required: set `host`"),
             Violation::new("paths[1]", "no slash"),
+            Violation::new("consumer_group", "value must be null: move it"),
             Violation::new("config.redis", "unknown field `prot`; did you mean `port`?"),
         ];
         let Violations { fields, message } = Violations::of(&found);
         let expected = json!({
             "@entity": ["needs more"],
             "config": { "redis": { "prot": "unknown field" } },
+            "consumer_group": "value must be null",
             "host": "required field missing",
             "paths": [null, "no slash"],
             "port": "too large",
@@ -105,7 +109,8 @@ mod tests {
         assert_eq!(fields, expected);
         assert_eq!(
             message,
-            "5 schema violations (needs more; config.redis.prot: unknown field; did you mean `port`?; \
+            "6 schema violations (needs more; config.redis.prot: unknown field; did you mean `port`?; \
+             consumer_group: value must be null: move it; \
              host: required field missing; paths[1]: no slash; port: too large)"
         );
     }

@@ -26,6 +26,7 @@ files! {
     bodies,
     certificates,
     conditions,
+    consumer_groups,
     consumers,
     credentials,
     deck,

@@ -37,6 +37,7 @@ pub(crate) const COLLECTIONS: &[Collection] = &[
     collection("snis", "/snis", "/snis/{id}", 1),
     collection("services", "/services", "/services/{id}", 1),
     collection("upstreams", "/upstreams", "/upstreams/{id}", 1),
+    collection("consumer_groups", "/consumer_groups", "/consumer_groups/{id}", 1),
     collection("keyauth_credentials", "/key-auths", "/consumers/{consumer}/key-auth/{id}", 1),
     collection("basicauth_credentials", "/basic-auths", "/consumers/{consumer}/basic-auth/{id}", 1),
     collection("hmacauth_credentials", "/hmac-auths", "/consumers/{consumer}/hmac-auth/{id}", 1),
@@ -44,9 +45,13 @@ pub(crate) const COLLECTIONS: &[Collection] = &[
     collection("acls", "/acls", "/consumers/{consumer}/acls/{id}", 1),
     collection("routes", "/routes", "/routes/{id}", 2),
     collection("targets", "/upstreams/{upstream}/targets", "/upstreams/{upstream}/targets/{id}", 2),
+    collection(MEMBERS, "/consumer_groups/{group}", "/consumer_groups/{consumer_group}/consumers", 2),
     collection("plugins", "/plugins", "/plugins/{id}", 3),
 ];
 const LEVELS: usize = 4;
+
+/// Who is in which group: told with each group, and written without ids.
+const MEMBERS: &str = "consumer_group_consumers";
 
 /// Whose defaults decK fills in before it compares.
 const DEFAULTED: [&str; 4] = ["services", "routes", "upstreams", "targets"];
@@ -86,6 +91,13 @@ pub(crate) fn read(text: &str) -> State {
 pub(crate) fn dump(client: Client, types: &Types, size: usize) -> State {
     let upstreams = client.list("/upstreams", size);
     let entities = |collection: &Collection| -> Vec<Json> {
+        if collection.name == MEMBERS {
+            return client
+                .list("/consumer_groups", size)
+                .iter()
+                .flat_map(|group| members(client, group))
+                .collect();
+        }
         if !collection.list.contains("{upstream}") {
             return client.list(collection.list, size);
         }
@@ -104,6 +116,21 @@ pub(crate) fn dump(client: Client, types: &Types, size: usize) -> State {
         (collection.name, by_id)
     };
     COLLECTIONS.iter().map(all).collect()
+}
+
+/// The consumers of a group, each as an entity that says so.
+fn members(client: Client, group: &Json) -> Vec<Json> {
+    let told = client.get(&format!("/consumer_groups/{}", group["name"].as_str().expect("a name")));
+    assert_eq!(&told["consumer_group"], group);
+    let member = |consumer: &Json| {
+        let [group, consumer_id] = [group, consumer].map(|it| id(it, "id"));
+        json!({
+            "id": format!("{group}/{consumer_id}"),
+            "consumer_group": { "id": group },
+            "consumer": { "id": consumer_id, "username": consumer["username"] },
+        })
+    };
+    told["consumers"].as_array().expect("consumers are a list").iter().map(member).collect()
 }
 
 /// Fills in the defaults that the gateway's schemas tell.
@@ -186,15 +213,25 @@ fn put(collection: &'static Collection, known: Option<&Json>, entity: &Json) -> 
             body["snis"] = known["snis"].clone();
         }
     }
-    let step = step("PUT", collection, entity, Some(body));
+    let (method, body) = match (collection.name, known) {
+        (MEMBERS, _) => ("POST", json!({ "consumer": entity["consumer"]["username"] })),
+        ("consumer_groups", Some(_)) => ("PATCH", body),
+        _ => ("PUT", body),
+    };
+    let step = step(method, collection, entity, Some(body));
     Some(Step { creates: known.is_none(), ..step })
 }
 
 fn step(method: &'static str, collection: &'static Collection, entity: &Json, body: Option<Json>) -> Step {
-    let path = ["id", "consumer", "upstream"].iter().fold(collection.item.to_owned(), |path, name| {
+    let names = ["id", "consumer", "upstream", "consumer_group"];
+    let mut path = names.iter().fold(collection.item.to_owned(), |path, name| {
         let place = format!("{{{name}}}");
         if path.contains(&place) { path.replace(&place, id(entity, name)) } else { path }
     });
+    if collection.name == MEMBERS && method == "DELETE" {
+        path.push('/');
+        path.push_str(entity["consumer"]["username"].as_str().expect("a username"));
+    }
     Step { method, path, body, level: collection.level, collection: collection.name, creates: false }
 }
 
@@ -234,7 +271,10 @@ fn comparable(collection: &str, entity: &Json) -> Json {
         if let Some(values) = value.as_array_mut().filter(|_| name != "paths" && name != "hosts") {
             values.sort_by_key(Json::to_string);
         }
-        if matches!(name.as_str(), "service" | "route" | "consumer" | "upstream" | "certificate") {
+        if matches!(
+            name.as_str(),
+            "service" | "route" | "consumer" | "consumer_group" | "upstream" | "certificate"
+        ) {
             *value = json!({ "id": value["id"] });
         }
     }
@@ -273,6 +313,7 @@ fn write(client: Client, types: &Types, step: &Step) {
     if step.method == "DELETE" {
         return assert_eq!(status, 204, "DELETE {}: {answer}", step.path);
     }
-    assert_eq!(status, 200, "PUT {}: {answer}", step.path);
-    assert_eq!(undecodable(&types[step.collection], &answer), None, "PUT {}: {answer}", step.path);
+    let (method, path) = (step.method, &step.path);
+    assert_eq!(status, if method == "POST" { 201 } else { 200 }, "{method} {path}: {answer}");
+    assert_eq!(undecodable(&types[step.collection], &answer), None, "{method} {path}: {answer}");
 }

@@ -50,7 +50,7 @@ fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)
     let text = |field: &str| node.get(field).and_then(Node::as_str);
     let plain = |field: &str| text(field).map(Cow::Borrowed);
     match kind {
-        Services | Routes | Upstreams | Snis => plain("name"),
+        Services | Routes | ConsumerGroups | Upstreams | Snis => plain("name"),
         Consumers => plain("username"),
         ApisixObjects => plain("key"),
         KeyauthCredentials | JwtSecrets => plain("key"),
@@ -60,13 +60,16 @@ fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)
         Acls => {
             text("group").map(|group| cache_key(kind, &[reference("consumer", node, parent), group.into()]))
         }
+        ConsumerGroupConsumers => {
+            let parts = ["consumer_group", "consumer"].map(|field| reference(field, node, parent));
+            Some(cache_key(kind, &parts))
+        }
         Targets => text("target")
             .map(|target| cache_key(kind, &[reference("upstream", node, parent), target.into()])),
         Plugins => {
-            let [route, service, consumer] =
-                ["route", "service", "consumer"].map(|f| reference(f, node, parent));
-            // The last part is Kong's consumer group.
-            text("name").map(|name| cache_key(kind, &[name.into(), route, service, consumer, "".into()]))
+            let scope = ["route", "service", "consumer", "consumer_group"];
+            let [route, service, consumer, group] = scope.map(|field| reference(field, node, parent));
+            text("name").map(|name| cache_key(kind, &[name.into(), route, service, consumer, group]))
         }
         Certificates | CaCertificates => None,
     }

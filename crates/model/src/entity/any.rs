@@ -86,6 +86,8 @@ any_kind! {
     Services(services: Service),
     Routes(routes: Route),
     Consumers(consumers: Consumer),
+    ConsumerGroups(consumer_groups: ConsumerGroup),
+    ConsumerGroupConsumers(consumer_group_consumers: ConsumerGroupConsumer),
     KeyauthCredentials(keyauth_credentials: KeyAuthCredential),
     BasicauthCredentials(basicauth_credentials: BasicAuthCredential),
     HmacauthCredentials(hmacauth_credentials: HmacAuthCredential),
@@ -126,6 +128,7 @@ impl Entity {
             Entity::Services(service) => service.name.as_deref(),
             Entity::Routes(route) => route.name.as_deref(),
             Entity::Consumers(consumer) => consumer.username.as_deref(),
+            Entity::ConsumerGroups(group) => Some(&group.name),
             Entity::Upstreams(upstream) => Some(&upstream.name),
             Entity::Snis(sni) => Some(&sni.name),
             _ => None,
@@ -145,6 +148,7 @@ impl Entity {
         use OnDelete::{Cascade, Restrict};
         let to = |field, kind, on_delete| move |id: Uuid| Reference { field, kind, id, on_delete };
         let consumer = to("consumer", EntityKind::Consumers, Cascade);
+        let group = to("consumer_group", EntityKind::ConsumerGroups, Cascade);
         match self {
             Entity::Services(service) => {
                 let certificate = to("client_certificate", EntityKind::Certificates, Restrict);
@@ -163,6 +167,7 @@ impl Entity {
                 plugin.route.map(to("route", EntityKind::Routes, Cascade)),
                 plugin.service.map(to("service", EntityKind::Services, Cascade)),
                 plugin.consumer.map(consumer),
+                plugin.consumer_group.map(group),
             ]
             .into_iter()
             .flatten()
@@ -174,12 +179,16 @@ impl Entity {
             .collect(),
             Entity::Targets(target) => vec![to("upstream", EntityKind::Upstreams, Cascade)(target.upstream)],
             Entity::Snis(sni) => vec![to("certificate", EntityKind::Certificates, Cascade)(sni.certificate)],
+            Entity::ConsumerGroupConsumers(member) => {
+                vec![group(member.consumer_group), consumer(member.consumer)]
+            }
             Entity::KeyauthCredentials(credential) => vec![consumer(credential.consumer)],
             Entity::BasicauthCredentials(credential) => vec![consumer(credential.consumer)],
             Entity::HmacauthCredentials(credential) => vec![consumer(credential.consumer)],
             Entity::JwtSecrets(secret) => vec![consumer(secret.consumer)],
             Entity::Acls(acl) => vec![consumer(acl.consumer)],
             Entity::Consumers(_)
+            | Entity::ConsumerGroups(_)
             | Entity::Certificates(_)
             | Entity::CaCertificates(_)
             | Entity::ApisixObjects(_) => Vec::new(),
@@ -198,6 +207,11 @@ impl Entity {
             Entity::Consumers(consumer) => {
                 maybe("username", &consumer.username).chain(maybe("custom_id", &consumer.custom_id)).collect()
             }
+            Entity::ConsumerGroups(group) => vec![one("name", &group.name)],
+            Entity::ConsumerGroupConsumers(member) => vec![Unique(vec![
+                ("consumer", reference(Some(member.consumer))),
+                ("consumer_group", reference(Some(member.consumer_group))),
+            ])],
             Entity::Upstreams(upstream) => vec![one("name", &upstream.name)],
             Entity::Snis(sni) => vec![one("name", &sni.name)],
             Entity::KeyauthCredentials(credential) => vec![one("key", &credential.key)],
@@ -215,13 +229,15 @@ impl Entity {
                 ("upstream", reference(Some(target.upstream))),
             ])],
             Entity::Plugins(plugin) => {
-                let scope = Unique(vec![
+                let mut scope = vec![
                     ("consumer", reference(plugin.consumer)),
                     ("name", plugin.name.as_str().into()),
                     ("route", reference(plugin.route)),
                     ("service", reference(plugin.service)),
-                ]);
-                maybe("instance_name", &plugin.instance_name).chain([scope]).collect()
+                ];
+                let group = plugin.consumer_group.map(|id| ("consumer_group", reference(Some(id))));
+                scope.extend(group);
+                maybe("instance_name", &plugin.instance_name).chain([Unique(scope)]).collect()
             }
             Entity::CaCertificates(authority) => vec![one("cert", authority.cert.trim())],
             Entity::ApisixObjects(object) => vec![one("key", &object.key)],

@@ -7,6 +7,8 @@ pub enum EntityKind {
     Services,
     Routes,
     Consumers,
+    ConsumerGroups,
+    ConsumerGroupConsumers,
     KeyauthCredentials,
     BasicauthCredentials,
     HmacauthCredentials,
@@ -34,8 +36,10 @@ impl EntityKind {
                 (HmacauthCredentials, "consumer"),
                 (JwtSecrets, "consumer"),
                 (Acls, "consumer"),
+                (ConsumerGroupConsumers, "consumer"),
                 (Plugins, "consumer"),
             ],
+            ConsumerGroups => &[(ConsumerGroupConsumers, "consumer_group"), (Plugins, "consumer_group")],
             Upstreams => &[(Targets, "upstream")],
             Certificates => {
                 &[(Snis, "certificate"), (Services, "client_certificate"), (Upstreams, "client_certificate")]
@@ -47,7 +51,7 @@ impl EntityKind {
     /// The field by which others may name an entity of this kind.
     pub fn key(self) -> Option<&'static str> {
         match self {
-            Services | Routes | Upstreams | Snis => Some("name"),
+            Services | Routes | ConsumerGroups | Upstreams | Snis => Some("name"),
             Consumers => Some("username"),
             ApisixObjects => Some("key"),
             _ => None,

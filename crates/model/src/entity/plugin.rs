@@ -1,10 +1,11 @@
 //! A plugin entity: one configuration of one plugin, at one scope.
 use super::Protocol;
-use crate::schema::Record;
+use crate::schema::{Record, Violation};
 use uuid::Uuid;
 
 /// One configuration of one plugin, at one scope. Its `Debug` leaves out the configuration, which may hold secrets.
 #[derive(Clone, PartialEq, Record)]
+#[record(check = one_kind_of_caller)]
 pub struct Plugin {
     #[field(auto)]
     pub id: Uuid,
@@ -31,12 +32,25 @@ pub struct Plugin {
     /// Runs for requests of this consumer only.
     #[field(foreign = "consumers")]
     pub consumer: Option<Uuid>,
+    /// Runs for requests of consumers in this group only.
+    #[field(foreign = "consumer_groups")]
+    pub consumer_group: Option<Uuid>,
     #[field(set, matches = tag)]
     pub tags: Option<Vec<String>>,
     #[field(auto)]
     pub created_at: Option<i64>,
     #[field(auto)]
     pub updated_at: Option<i64>,
+}
+
+fn one_kind_of_caller(plugin: &Plugin) -> Vec<Violation> {
+    match (plugin.consumer, plugin.consumer_group) {
+        (Some(_), Some(_)) => {
+            let message = "only one or none of these fields must be set: 'consumer', 'consumer_group'";
+            vec![Violation::new("", message)]
+        }
+        _ => Vec::new(),
+    }
 }
 
 impl std::fmt::Debug for Plugin {

@@ -25,6 +25,8 @@ pub struct PluginSchema {
     pub config: &'static RecordSchema,
     /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is, or asks about that.
     pub for_consumers: bool,
+    /// Whether it may be configured for a consumer group.
+    pub for_consumer_groups: bool,
     /// Whether it runs for sessions of streams too.
     pub streams: Streams,
     /// Whether configurations may use it.
@@ -41,6 +43,7 @@ impl PluginSchema {
             name,
             config: C::SCHEMA,
             for_consumers: true,
+            for_consumer_groups: false,
             streams: Streams::Never,
             available: true,
             not_in_force: |_| Vec::new(),
@@ -51,6 +54,12 @@ impl PluginSchema {
     /// The same plugin, which may not be configured for one consumer.
     pub const fn without_consumer(mut self) -> Self {
         self.for_consumers = false;
+        self
+    }
+
+    /// The same plugin, which may be configured for a consumer group.
+    pub const fn with_consumer_groups(mut self) -> Self {
+        self.for_consumer_groups = true;
         self
     }
 
@@ -102,12 +111,13 @@ impl PluginSchema {
     /// What `/schemas/plugins/NAME` answers.
     pub fn to_json(&self) -> Json {
         let config = Kind::Record(self.config);
-        let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer");
+        let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer" | "consumer_group");
         let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();
-        if !self.for_consumers {
+        let refused = [("consumer", !self.for_consumers), ("consumer_group", !self.for_consumer_groups)];
+        for (caller, _) in refused.iter().filter(|(_, refused)| *refused) {
             // Kong's way to say that a field must be null.
-            let consumer = fields.iter_mut().find_map(|field| field.get_mut("consumer"));
-            consumer.into_iter().for_each(|consumer| consumer["eq"] = Json::Null);
+            let field = fields.iter_mut().find_map(|field| field.get_mut(*caller));
+            field.into_iter().for_each(|field| field["eq"] = Json::Null);
         }
         if self.streams == Streams::ByDefault {
             let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));

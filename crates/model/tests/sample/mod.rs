@@ -70,7 +70,7 @@ fn not_in_force(config: &Json) -> Vec<Violation> {
 }
 
 pub(crate) const PLUGINS: &[PluginSchema] = &[
-    PluginSchema::of::<RateLimiting>("rate-limiting").with_not_in_force(not_in_force),
+    PluginSchema::of::<RateLimiting>("rate-limiting").with_not_in_force(not_in_force).with_consumer_groups(),
     PluginSchema::of::<KeyAuth>("key-auth").without_consumer(),
-    PluginSchema::of::<HttpLog>("http-log"),
+    PluginSchema::of::<HttpLog>("http-log").with_consumer_groups(),
 ];

@@ -51,6 +51,8 @@ pub struct Explained {
     pub more_others: usize,
     /// Whom an authentication plugin would take the client for.
     pub consumer: Option<Named>,
+    /// The groups that the consumer is in, in the order in which their plugins are looked for.
+    pub consumer_groups: Vec<Named>,
     /// The plugins that run, in order.
     pub plugins: Vec<PluginStep>,
     /// Where the request goes, unless the gateway answers it.
@@ -134,6 +136,7 @@ pub fn explain(
         more_others: others.len().saturating_sub(routes::MOST),
         others: others.into_iter().take(routes::MOST).collect(),
         consumer: None,
+        consumer_groups: Vec::new(),
         plugins: Vec::new(),
         upstream: None,
         answer: None,
@@ -162,6 +165,7 @@ fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRo
     let (steps, refusal) = plugins::walk(exchange, route, document, redirect.is_none());
     explained.plugins = steps;
     explained.consumer = exchange.consumer().map(|c| Named::new(c.entity.id, &c.entity.username));
+    explained.consumer_groups = plugins::groups(exchange, document);
     explained.upstream =
         route.service.as_ref().map(|service| upstream::of(exchange, route, service, document));
     let no_target = |upstream: &Upstream| upstream.targets.iter().all(|target| target.weight == Some(0));

@@ -5,6 +5,7 @@ use crate::plugin::Flow;
 use crate::plugins::PLUGINS;
 use crate::snapshot::CompiledRoute;
 use serde::Serialize;
+use std::collections::HashSet;
 use weir_model::entity::Plugin;
 use weir_model::{Document, Uuid};
 
@@ -18,7 +19,8 @@ pub struct PluginStep {
     pub configured: Configured,
     /// False where its `protocols` leave out how the client came.
     pub runs: bool,
-    /// Less specific configurations that it takes the place of, the most specific first.
+    /// Less specific configurations that it takes the place of, the most specific first; and those of groups with later
+    /// names.
     pub overrides: Vec<Configured>,
 }
 
@@ -35,6 +37,8 @@ pub struct Configured {
     pub service: Option<Named>,
     /// The consumer that it is for.
     pub consumer: Option<Named>,
+    /// The consumer group that it is for.
+    pub consumer_group: Option<Named>,
 }
 
 impl Configured {
@@ -43,6 +47,7 @@ impl Configured {
             |id: &Uuid, found: Option<&Option<String>>| Named { id: *id, name: found.cloned().flatten() };
         let route = |id| document.routes.iter().find(|route| route.id == id).map(|route| &route.name);
         let service = |id| document.services.iter().find(|service| service.id == id).map(|it| &it.name);
+        let group = |id| document.consumer_groups.iter().find(|it| it.id == id).map(|it| it.name.clone());
         let consumer = |id| document.consumers.iter().find(|it| it.id == id).map(|it| &it.username);
         Configured {
             id: plugin.id,
@@ -50,18 +55,36 @@ impl Configured {
             route: plugin.route.as_ref().map(|id| name(id, route(*id))),
             service: plugin.service.as_ref().map(|id| name(id, service(*id))),
             consumer: plugin.consumer.as_ref().map(|id| name(id, consumer(*id))),
+            consumer_group: plugin.consumer_group.map(|id| Named { id, name: group(id) }),
         }
     }
 
     /// `global`, or what it is for: `route orders`, `service shop and consumer alice`.
     pub fn scope(&self) -> String {
-        let parts = [("route", &self.route), ("service", &self.service), ("consumer", &self.consumer)];
+        let parts = [
+            ("route", &self.route),
+            ("service", &self.service),
+            ("consumer", &self.consumer),
+            ("consumer_group", &self.consumer_group),
+        ];
         let parts: Vec<_> = parts
             .iter()
             .filter_map(|(kind, named)| Some(format!("{kind} {}", named.as_ref()?.label())))
             .collect();
         if parts.is_empty() { "global".to_owned() } else { parts.join(" and ") }
     }
+}
+
+/// The groups that the consumer is in, in their order.
+pub(super) fn groups(exchange: &Exchange, document: &Document) -> Vec<Named> {
+    let Some(consumer) = exchange.consumer().map(|consumer| consumer.entity.id) else { return Vec::new() };
+    let members = document.consumer_group_consumers.iter().filter(|member| member.consumer == consumer);
+    let of_them: HashSet<Uuid> = members.map(|member| member.consumer_group).collect();
+    let groups = document.consumer_groups.iter().filter(|group| of_them.contains(&group.id));
+    let mut groups: Vec<_> =
+        groups.map(|group| Named { id: group.id, name: Some(group.name.clone()) }).collect();
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    groups
 }
 
 /// The steps of a route's chain, and the refusal of a plugin that authenticates. Of the hooks only these run, and only
@@ -74,7 +97,7 @@ pub(super) fn walk(
 ) -> (Vec<PluginStep>, Option<Answered>) {
     let (mut steps, mut refusal) = (Vec::new(), None);
     for step in &route.chain.steps {
-        let Some(instance) = step.configured(exchange.consumer) else { continue };
+        let Some(instance) = step.configured(exchange) else { continue };
         let Some(plugin) = document.plugins.iter().find(|plugin| plugin.id == instance.id) else { continue };
         let runs = instance.runs(exchange.tls);
         steps.push(PluginStep {
@@ -98,6 +121,8 @@ fn authenticates(plugin: &Plugin) -> bool {
 
 fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<Configured> {
     let consumer = exchange.consumer().map(|consumer| consumer.entity.id);
+    let groups = groups(exchange, document);
+    let place = |plugin: &Plugin| groups.iter().position(|group| Some(group.id) == plugin.consumer_group);
     let route = exchange.route().map(|route| route.entity.id);
     let service = exchange.route().and_then(|route| route.entity.service);
     let applies = |plugin: &&Plugin| {
@@ -108,23 +133,26 @@ fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<
             && here(plugin.route, route)
             && here(plugin.service, service)
             && here(plugin.consumer, consumer)
+            && (plugin.consumer_group.is_none() || place(plugin).is_some())
     };
     let mut others: Vec<&Plugin> = document.plugins.iter().map(|plugin| &**plugin).filter(applies).collect();
-    others.sort_by_key(|plugin| generality(plugin));
+    others.sort_by_key(|plugin| (generality(plugin), place(plugin)));
     others.into_iter().map(|plugin| Configured::of(plugin, document)).collect()
 }
 
 /// Kong's order: the most specific first.
 fn generality(plugin: &Plugin) -> usize {
-    let scope = (plugin.route.is_some(), plugin.service.is_some(), plugin.consumer.is_some());
-    match scope {
-        (true, true, true) => 0,
-        (true, false, true) => 1,
-        (false, true, true) => 2,
-        (true, true, false) => 3,
-        (false, false, true) => 4,
-        (true, false, false) => 5,
-        (false, true, false) => 6,
-        (false, false, false) => 7,
+    let is_of_group = plugin.consumer_group.is_some();
+    match (plugin.route.is_some(), plugin.service.is_some(), plugin.consumer.is_some() || is_of_group) {
+        (true, true, true) => usize::from(is_of_group),
+        (true, false, true) if is_of_group => 4,
+        (true, false, true) => 2,
+        (false, true, true) if is_of_group => 5,
+        (false, true, true) => 3,
+        (true, true, false) => 6,
+        (false, false, true) => 7 + usize::from(is_of_group),
+        (true, false, false) => 9,
+        (false, true, false) => 10,
+        (false, false, false) => 11,
     }
 }

@@ -102,6 +102,7 @@ type Told = Arc<[(HeaderName, HeaderValue)]>;
 impl Define for ForwardAuth {
     const NAME: &'static str = "forward-auth";
     const PRIORITY: i32 = 1010;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

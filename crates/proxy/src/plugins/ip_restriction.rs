@@ -61,6 +61,7 @@ pub(super) struct IpRestriction {
 impl Define for IpRestriction {
     const NAME: &'static str = "ip-restriction";
     const PRIORITY: i32 = 990;
+    const FOR_CONSUMER_GROUPS: bool = true;
     const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 

@@ -41,6 +41,7 @@ pub(super) struct Redirect {
 impl Define for Redirect {
     const NAME: &'static str = "redirect";
     const PRIORITY: i32 = 779;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

@@ -71,6 +71,7 @@ pub(super) struct RequestTermination {
 impl Define for RequestTermination {
     const NAME: &'static str = "request-termination";
     const PRIORITY: i32 = 2;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

@@ -117,6 +117,7 @@ struct Operations {
 impl Define for ResponseTransformer {
     const NAME: &'static str = "response-transformer";
     const PRIORITY: i32 = 800;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {

@@ -2,7 +2,7 @@
 
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins};
-use super::scopes::{Placed, Scopes};
+use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, EntityJson, Snapshot};
@@ -193,6 +193,7 @@ impl<'d> Compilation<'d> {
 
     fn plugin(&self, entity: &Arc<entity::Plugin>, shared: &Shared, last: &mut Instances) -> Option<Placed> {
         let definition = PLUGINS.iter().find(|definition| definition.name == entity.name)?;
+        let caller = self.caller(entity)?;
         let retained = &self.compiler.retained;
         let build = Build::new(self.document, retained, entity, &self.users.index, shared);
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
@@ -207,12 +208,20 @@ impl<'d> Compilation<'d> {
                 },
                 route: entity.route,
                 service: entity.service,
-                consumer: entity.consumer.and_then(|id| self.users.index.get(&id).copied()),
+                caller,
             }),
             Err(error) => {
                 self.fail(named("plugin", &Some(entity.name.clone()), entity.id), error);
                 None
             }
+        }
+    }
+
+    fn caller(&self, entity: &entity::Plugin) -> Option<Caller> {
+        match (entity.consumer, entity.consumer_group) {
+            (Some(id), _) => self.users.index.get(&id).copied().map(Caller::Consumer),
+            (None, Some(id)) => self.users.groups.index(id).map(Caller::Group),
+            (None, None) => Some(Caller::Anybody),
         }
     }
 }

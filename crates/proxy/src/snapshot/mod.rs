@@ -2,8 +2,11 @@
 
 mod check;
 mod compile;
+mod groups;
 mod instances;
 mod last;
+#[cfg(test)]
+mod precedence;
 mod scopes;
 mod services;
 mod streams;
@@ -13,6 +16,7 @@ mod users;
 mod watched;
 
 use crate::chain::Chain;
+use crate::exchange::GroupIndex;
 use crate::route::Router;
 use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
@@ -153,6 +157,8 @@ pub struct Consumer {
     pub id_text: Box<str>,
     /// The groups that it is in by its `acls`, in their order.
     pub acl_groups: Box<[Box<str>]>,
+    /// The consumer groups that it is in, in the order of their names.
+    pub(crate) groups: Box<[GroupIndex]>,
     pub(crate) json: EntityJson,
 }
 

@@ -1,9 +1,9 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
-use crate::chain::{ByConsumer, Chain, Instance, Step};
-use crate::exchange::ConsumerIndex;
+use crate::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
+use crate::exchange::{ConsumerIndex, GroupIndex};
 use crate::plugin::{Definition, Hooks};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
 
@@ -13,11 +13,17 @@ pub(super) struct Placed {
     pub(super) instance: Instance,
     pub(super) route: Option<Uuid>,
     pub(super) service: Option<Uuid>,
-    pub(super) consumer: Option<ConsumerIndex>,
+    pub(super) caller: Caller,
+}
+
+/// Whom a configuration is for.
+pub(super) enum Caller {
+    Anybody,
+    Consumer(ConsumerIndex),
+    Group(GroupIndex),
 }
 
 type Scope = (Option<Uuid>, Option<Uuid>);
-type ByScope = HashMap<Scope, HashMap<ConsumerIndex, Instance>>;
 
 /// All configured plugins, from the highest priority to the lowest.
 pub(super) struct Scopes(Vec<Plugin>);
@@ -27,27 +33,46 @@ struct Plugin {
     definition: &'static Definition,
     anybody: HashMap<Scope, Instance>,
     consumers: HashMap<Scope, ByConsumer>,
+    groups: HashMap<Scope, ByGroup>,
+}
+
+/// The same while they are collected.
+#[derive(Default)]
+struct Collected {
+    anybody: HashMap<Scope, Instance>,
+    consumers: HashMap<Scope, HashMap<ConsumerIndex, Instance>>,
+    groups: HashMap<Scope, BTreeMap<GroupIndex, Instance>>,
+}
+
+impl Collected {
+    fn add(&mut self, it: Placed) {
+        let scope = (it.route, it.service);
+        match it.caller {
+            Caller::Anybody => drop(self.anybody.insert(scope, it.instance)),
+            Caller::Consumer(index) => {
+                drop(self.consumers.entry(scope).or_default().insert(index, it.instance));
+            }
+            Caller::Group(index) => drop(self.groups.entry(scope).or_default().insert(index, it.instance)),
+        }
+    }
+
+    fn finish(self, definition: &'static Definition) -> Plugin {
+        let consumers = self.consumers.into_iter().map(|(scope, own)| (scope, Arc::new(own)));
+        let groups = self.groups.into_iter().map(|(scope, own)| (scope, own.into_iter().collect()));
+        let (consumers, groups) = (consumers.collect(), groups.collect());
+        Plugin { definition, anybody: self.anybody, consumers, groups }
+    }
 }
 
 impl Scopes {
     pub(super) fn new(placed: Vec<Placed>) -> Self {
-        let mut plugins: HashMap<&str, (Plugin, ByScope)> = HashMap::new();
+        let mut plugins: HashMap<&str, (&'static Definition, Collected)> = HashMap::new();
         for it in placed {
-            let (plugin, consumers) = plugins.entry(it.definition.name).or_insert_with(|| {
-                let none = (HashMap::new(), HashMap::new());
-                (Plugin { definition: it.definition, anybody: none.0, consumers: none.1 }, HashMap::new())
-            });
-            let scope = (it.route, it.service);
-            match it.consumer {
-                None => drop(plugin.anybody.insert(scope, it.instance)),
-                Some(consumer) => drop(consumers.entry(scope).or_default().insert(consumer, it.instance)),
-            }
+            let known = plugins.entry(it.definition.name);
+            known.or_insert_with(|| (it.definition, Collected::default())).1.add(it);
         }
-        let finish = |(mut plugin, consumers): (Plugin, ByScope)| {
-            plugin.consumers = consumers.into_iter().map(|(scope, own)| (scope, Arc::new(own))).collect();
-            plugin
-        };
-        let mut plugins: Vec<Plugin> = plugins.into_values().map(finish).collect();
+        let finished = plugins.into_values().map(|(definition, collected)| collected.finish(definition));
+        let mut plugins: Vec<Plugin> = finished.collect();
         let order = |p: &Plugin| (std::cmp::Reverse(p.definition.priority), p.definition.name);
         plugins.sort_by(|a, b| order(a).cmp(&order(b)));
         Self(plugins)
@@ -64,26 +89,29 @@ impl Scopes {
 }
 
 impl Plugin {
+    /// Kong's order, the most specific first.
     fn step(&self, route: Option<Uuid>, service: Option<Uuid>) -> Option<Step> {
         // A scope that lacks its route or service is a less specific one, which has its own turn below.
-        let both = route.is_some() && service.is_some();
-        let anybody = |scope: Scope| self.anybody.get(&scope).cloned();
-        let consumers = |scope: Scope| self.consumers.get(&scope).cloned();
-        let here = both.then(|| anybody((route, service))).flatten();
-        let on_route = route.and_then(|_| anybody((route, None)));
-        let on_service = service.and_then(|_| anybody((None, service)));
+        let here = route.is_some().then_some((route, service)).filter(|_| service.is_some());
+        let on_route = route.is_some().then_some((route, None));
+        let on_service = service.is_some().then_some((None, service));
+        let anywhere = Some((None, None));
+        let anybody = |scope: Option<Scope>| self.anybody.get(&scope?).cloned();
+        let consumers = |scope: Option<Scope>| self.consumers.get(&scope?).cloned().map(Own::Consumer);
+        let groups = |scope: Option<Scope>| self.groups.get(&scope?).cloned().map(Own::Group);
+        let own_here = [
+            consumers(here),
+            groups(here),
+            consumers(on_route),
+            consumers(on_service),
+            groups(on_route),
+            groups(on_service),
+        ];
         let step = Step {
-            consumer_here: [
-                both.then(|| consumers((route, service))).flatten(),
-                route.and_then(|_| consumers((route, None))),
-                service.and_then(|_| consumers((None, service))),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
-            here,
-            consumer_anywhere: consumers((None, None)),
-            base: on_route.or(on_service).or_else(|| anybody((None, None))),
+            own_here: own_here.into_iter().flatten().collect(),
+            here: anybody(here),
+            own_anywhere: [consumers(anywhere), groups(anywhere)].into_iter().flatten().collect(),
+            base: anybody(on_route).or_else(|| anybody(on_service)).or_else(|| anybody(anywhere)),
         };
         step.applies().then_some(step)
     }
@@ -93,12 +121,12 @@ impl Step {
     fn applies(&self) -> bool {
         self.base.is_some()
             || self.here.is_some()
-            || self.consumer_anywhere.is_some()
-            || !self.consumer_here.is_empty()
+            || !self.own_anywhere.is_empty()
+            || !self.own_here.is_empty()
     }
 
     fn any(&self, wants: fn(&dyn Hooks) -> bool) -> bool {
-        let own = self.consumer_here.iter().chain(&self.consumer_anywhere).flat_map(|own| own.values());
+        let own = self.own_here.iter().chain(&self.own_anywhere).flat_map(Own::instances);
         self.here.iter().chain(&self.base).chain(own).any(|instance| wants(&*instance.hooks))
     }
 }

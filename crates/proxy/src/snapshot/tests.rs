@@ -1,6 +1,7 @@
 //! What is compiled anew and what is kept, and what is refused before it is stored.
 
 use super::*;
+use crate::chain::Own;
 use crate::plugin::{Hooks, Json};
 use crate::route::{Query, Scheme};
 use crate::stream::{self, Transport};
@@ -156,14 +157,16 @@ fn described(snapshot: &Snapshot) -> String {
             balancer.endpoints.iter().map(endpoint).collect::<Vec<_>>().concat()
         }
     };
+    let of_each = |own: &Own| match own {
+        Own::Consumer(own) => own.iter().map(|(consumer, it)| (consumer.0, it.id)).collect(),
+        Own::Group(own) => own.iter().map(|(group, it)| (group.0, it.id)).collect::<BTreeSet<_>>(),
+    };
     let chain = |chain: &Chain| -> Vec<String> {
         let of = |step: &crate::chain::Step| {
             let base = step.base.as_ref().map(|instance| instance.id);
             let here = step.here.as_ref().map(|instance| instance.id);
-            let consumers: Vec<_> = step.consumer_here.iter().chain(&step.consumer_anywhere).collect();
-            let of_each =
-                consumers.iter().flat_map(|own| own.iter().map(|(consumer, it)| (consumer.0, it.id)));
-            format!("{base:?} {here:?} {:?}", of_each.collect::<BTreeSet<_>>())
+            let own: Vec<_> = step.own_here.iter().chain(&step.own_anywhere).map(of_each).collect();
+            format!("{base:?} {here:?} {own:?}")
         };
         chain.steps.iter().map(of).collect()
     };
@@ -188,7 +191,8 @@ fn described(snapshot: &Snapshot) -> String {
         let service = route.service.as_ref().map(|service| (&service.entity, leads(service)));
         format!("{:?} {service:?} {:?}\n", route.entity, chain(&route.chain))
     });
-    let consumers = snapshot.consumers.iter().map(|consumer| format!("{:?}\n", consumer.entity));
+    let consumers =
+        snapshot.consumers.iter().map(|consumer| format!("{:?} {:?}\n", consumer.entity, consumer.groups));
     let http = routes.chain(found).chain(consumers).chain(chain(&snapshot.global));
     http.chain(streams).chain(streams_found(&snapshot.streams)).collect()
 }
@@ -246,11 +250,13 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
         4 => {
             let route = (shape.is_multiple_of(2)).then(|| json!({ "id": id(u128::from(shape % 3)) }));
             let consumer = (shape.is_multiple_of(3)).then(|| json!({ "id": id(u128::from(shape % 2)) }));
+            let group = (shape % 6 == 1).then(|| json!({ "id": id(u128::from(shape % 2)) }));
             let config = json!({ "status_code": 500 + u32::from(shape) });
             let plugin = if shape % 5 == 4 {
                 json!({ "id": own, "name": "prometheus", "route": route, "protocols": ["http", "tcp", "udp"] })
             } else {
-                json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer, "config": config })
+                json!({ "id": own, "name": "request-termination", "route": route, "consumer": consumer,
+                        "consumer_group": group, "config": config })
             };
             put(&mut d.plugins, |it| it.id, entity(plugin), gone);
         }
@@ -265,6 +271,15 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
             let route = json!({ "id": own, "protocols": protocols, criterion: value, "tags": [shape.to_string()], "service": service });
             put(&mut d.routes, |it| it.id, entity(route), gone);
         }
+        6 => {
+            let group = json!({ "id": own, "name": format!("{}-{n}", shape % 3) });
+            put(&mut d.consumer_groups, |it| it.id, entity(group), gone);
+        }
+        7 => {
+            let (group, consumer) = (id(u128::from(shape % 2)), id(u128::from(shape % 4)));
+            let member = json!({ "id": own, "consumer_group": group, "consumer": consumer });
+            put(&mut d.consumer_group_consumers, |it| it.id, entity(member), gone);
+        }
         _ => {
             let consumer = json!({ "id": own, "username": format!("{n}-{shape}") });
             put(&mut d.consumers, |it| it.id, entity(consumer), gone);
@@ -275,7 +290,7 @@ fn changed(document: &mut Document, kind: u8, n: u128, shape: u8, gone: bool) {
 proptest::proptest! {
     #[test]
     fn what_is_used_again_is_what_would_have_been_compiled(
-        changes in proptest::collection::vec((0u8..7, 0u128..4, 0u8..30, proptest::bool::weighted(0.2)), 1..40)
+        changes in proptest::collection::vec((0u8..9, 0u128..4, 0u8..30, proptest::bool::weighted(0.2)), 1..40)
     ) {
         let lasting = compiler();
         let mut document = Document::default();

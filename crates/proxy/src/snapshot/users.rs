@@ -1,6 +1,7 @@
 //! Consumers and their credentials: what a request's user may be, and what plugins may look up while they are built.
 
 use super::compile::text;
+use super::groups::Groups;
 use super::last::same;
 use super::{Consumer, EntityJson};
 use crate::exchange::ConsumerIndex;
@@ -13,6 +14,7 @@ use weir_model::{Document, Uuid};
 pub(super) struct Users {
     pub(super) consumers: Arc<[Consumer]>,
     pub(super) index: HashMap<Uuid, ConsumerIndex>,
+    pub(super) groups: Groups,
     credentials: Credentials,
 }
 
@@ -27,13 +29,16 @@ struct Credentials {
 
 impl Users {
     pub(super) fn new(document: &Document) -> Users {
-        let mut groups: HashMap<Uuid, Vec<Box<str>>> = HashMap::new();
+        let mut acl_groups: HashMap<Uuid, Vec<Box<str>>> = HashMap::new();
         for acl in &document.acls {
-            groups.entry(acl.consumer).or_default().push((&*acl.group).into());
+            acl_groups.entry(acl.consumer).or_default().push((&*acl.group).into());
         }
+        let groups = Groups::of(document);
+        let mut members = groups.by_consumer();
         let mut consumer = |it: &Arc<entity::Consumer>| Consumer {
             id_text: text(it.id),
-            acl_groups: groups.remove(&it.id).unwrap_or_default().into(),
+            acl_groups: acl_groups.remove(&it.id).unwrap_or_default().into(),
+            groups: members.remove(&it.id).unwrap_or_default().into(),
             json: EntityJson::default(),
             entity: it.clone(),
         };
@@ -41,6 +46,7 @@ impl Users {
         Users {
             consumers: document.consumers.iter().map(&mut consumer).collect(),
             index: index.collect(),
+            groups,
             credentials: Credentials::of(document),
         }
     }
@@ -50,6 +56,7 @@ impl Users {
         let consumers = self.consumers.iter().map(|consumer| &consumer.entity);
         self.consumers.len() == document.consumers.len()
             && consumers.zip(&document.consumers).all(|(a, b)| Arc::ptr_eq(a, b))
+            && self.groups.are_of(document)
             && self.credentials.are_of(document)
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn kongs(path: &str, place: Place) -> String {
         Place::Collection(kind) | Place::Entity(kind) => (kind, kind),
         Place::Children(nesting) | Place::Child(nesting) => (nesting.parent, nesting.kind),
         Place::Named(naming) => (naming.owner, naming.kind),
+        Place::Members(membership) | Place::Member(membership) => (membership.owner, membership.kind),
     };
     path.replace("{id}", &format!("{{{}}}", id.as_str()))
         .replace("{child}", &format!("{{{}}}", child.as_str()))

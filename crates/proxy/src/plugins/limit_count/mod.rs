@@ -110,6 +110,7 @@ pub(super) struct LimitCount {
 impl Define for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

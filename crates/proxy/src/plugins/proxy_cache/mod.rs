@@ -172,6 +172,7 @@ struct Wanted {
 impl Define for ProxyCache {
     const NAME: &'static str = "proxy-cache";
     const PRIORITY: i32 = 100;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {

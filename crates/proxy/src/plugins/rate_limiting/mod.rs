@@ -179,6 +179,7 @@ pub(super) struct RateLimiting {
 impl Define for RateLimiting {
     const NAME: &'static str = "rate-limiting";
     const PRIORITY: i32 = 910;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -180,6 +180,7 @@ pub(super) struct RequestTransformer {
 impl Define for RequestTransformer {
     const NAME: &'static str = "request-transformer";
     const PRIORITY: i32 = 801;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {

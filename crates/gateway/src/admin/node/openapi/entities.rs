@@ -1,6 +1,6 @@
 //! The operations on entities: the same for every kind, at every place where they are found.
 use super::{answer, name_of, operation, path_parameters, response_ref, schema_ref};
-use crate::admin::collection::{Place, places};
+use crate::admin::collection::{Membership, Place, places};
 use crate::admin::node::endpoints::kongs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -41,12 +41,26 @@ pub(super) fn paths() -> JsonMap {
 fn describe(path: &str, place: Place) -> Value {
     let on = Operations { path, kind: place.kind() };
     let mut described = json!({ "parameters": path_parameters(path) });
+    if let Place::Members(membership) = place {
+        described["get"] = on.list();
+        described["post"] = on.add(membership);
+        described["delete"] = on.remove("all", "Remove all");
+        return described;
+    }
+    if let Place::Member(_) = place {
+        described["get"] = on.get();
+        described["delete"] = on.remove("one", "Remove one");
+        return described;
+    }
     if place.is_collection() {
         described["get"] = on.list();
         described["post"] = on.write("post", "Create", "201");
         return described;
     }
-    described["get"] = on.get();
+    described["get"] = match place {
+        Place::Entity(EntityKind::ConsumerGroups) => on.get_group(),
+        _ => on.get(),
+    };
     described["put"] = on.write("put", "Create or replace", "200");
     described["patch"] = on.write("patch", "Change fields of", "200");
     if !matches!(place, Place::Named(_)) {
@@ -97,6 +111,22 @@ impl Operations<'_> {
         list
     }
 
+    /// A group comes with its consumers.
+    fn get_group(&self) -> Value {
+        let consumers = schema_ref(&name_of(EntityKind::Consumers, Side::Answered));
+        let group = json!({ "type": "object", "properties": {
+            "consumer_group": self.entity(Side::Answered),
+            "consumers": { "type": "array", "items": consumers },
+        }, "required": ["consumer_group"] });
+        let mut get = self.get();
+        get["responses"]["200"] = answer("The group and its consumers", group);
+        get["parameters"] = json!([{
+            "name": "list_consumers", "in": "query", "schema": { "type": "boolean", "default": true },
+            "description": "Whether its consumers are listed.",
+        }]);
+        get
+    }
+
     fn get(&self) -> Value {
         let responses = json!({
             "200": answer("The entity", self.entity(Side::Answered)),
@@ -105,6 +135,33 @@ impl Operations<'_> {
             "404": response_ref("NotFound"),
         });
         self.operation("get", &format!("Show one of the {}", self.kind.as_str()), responses)
+    }
+
+    /// Adds consumers to a group, or groups to a consumer.
+    fn add(&self, membership: Membership) -> Value {
+        let mut responses = refusals();
+        let owner = membership.owner.as_str().trim_end_matches('s');
+        let added = json!({ "type": "object", "properties": {
+            owner: schema_ref(&name_of(membership.owner, Side::Answered)),
+            membership.kind.as_str(): { "type": "array", "items": self.entity(Side::Answered) },
+        } });
+        responses["201"] = answer("Those that were added", added);
+        let mut add = self.operation("post", &format!("Add {}", self.kind.as_str()), responses);
+        add["parameters"] = parameters(&["wait"]);
+        let named = json!({ "type": ["string", "array"], "items": { "type": "string" } });
+        let schema = json!({ "type": "object", "properties": { membership.argument: named }, "required": [membership.argument] });
+        add["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        add
+    }
+
+    fn remove(&self, which: &str, does: &str) -> Value {
+        let mut responses = refusals();
+        responses["204"] = json!({ "description": "They belong together no more" });
+        let does = format!("{does} of the {}", self.kind.as_str());
+        let mut remove = self.operation(&format!("remove-{which}"), &does, responses);
+        remove["parameters"] = parameters(&["wait"]);
+        remove
     }
 
     fn delete(&self) -> Value {
