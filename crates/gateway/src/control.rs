@@ -22,7 +22,7 @@ use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, Targ
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
-use weir_proxy::{Address, Compiler, Listening, Options, Own, Proxy, Retained, Totals, Traffic};
+use weir_proxy::{Address, Compiler, Listening, NodeId, Options, Own, Proxy, Retained, Totals, Traffic};
 
 /// How long a node that ends waits for what plugins have still to deliver.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,6 +85,7 @@ impl Control {
                 (plane, registry, Vec::new(), None)
             }
         };
+        let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let control = Control {
             plane,
             registry: Arc::new(registry),
@@ -92,7 +93,7 @@ impl Control {
             settings,
             not_in_force: Mutex::new(not_in_force),
             draining: AtomicBool::new(false),
-            node_id: Uuid::new_v4().to_string(),
+            node_id,
         };
         Ok((control, warnings))
     }
