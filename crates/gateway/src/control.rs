@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
-use weir_model::{Document, Entities, PluginSchema, Uuid};
+use weir_model::{Document, Entities, PluginSchema};
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
-use weir_proxy::{Address, Compiler, Listening, Options, Own, Proxy, Retained, Totals, Traffic};
+use weir_proxy::{Address, Compiler, Listening, NodeId, Options, Own, Proxy, Retained, Totals, Traffic};
 
 /// How long a node that ends waits for what plugins have still to deliver.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,6 +87,7 @@ impl Control {
                 (plane, registry, Vec::new(), None)
             }
         };
+        let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let control = Control {
             plane,
             registry: Arc::new(registry),
@@ -94,7 +95,7 @@ impl Control {
             settings,
             not_in_force: Mutex::new(not_in_force),
             draining: AtomicBool::new(false),
-            node_id: Uuid::new_v4().to_string(),
+            node_id,
             started: SystemTime::now(),
         };
         Ok((control, warnings))

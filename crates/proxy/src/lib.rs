@@ -58,7 +58,7 @@ pub use listen::{Address, Listen, Traffic};
 pub use options::{AddedHeaders, Network, Options, RealIp};
 pub use own::{Origin, Own, OwnPaths, OwnRequest};
 pub use proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
-pub use retained::Retained;
+pub use retained::{NodeId, Retained};
 pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consumer, Snapshot};
 pub use stream::{MOST_PIPES, Session};
 pub use upstream::http2::SharedConnections;

@@ -26,7 +26,7 @@ pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintStat
 pub(crate) use crate::head::without_port;
 pub use crate::http_client::{HttpClient, HttpError};
 pub(crate) use crate::json_text;
-pub use crate::retained::Retained;
+pub use crate::retained::{NodeId, Retained};
 pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};

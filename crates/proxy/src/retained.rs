@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_model::Uuid;
 
 /// State that survives every reload, made by whoever asks for it first.
 #[derive(Default)]
@@ -14,5 +15,15 @@ impl Retained {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
         value.clone().downcast().unwrap_or_default()
+    }
+}
+
+/// What names the process among the nodes that a monitor sees.
+#[derive(Debug)]
+pub struct NodeId(pub Uuid);
+
+impl Default for NodeId {
+    fn default() -> Self {
+        Self(Uuid::new_v4())
     }
 }

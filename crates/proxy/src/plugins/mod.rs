@@ -42,10 +42,12 @@ mod tcp_log;
 mod trace_context;
 mod transformer;
 mod udp_log;
+mod zipkin;
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
+    define::<zipkin::Zipkin>(),
     define::<request_id::RequestId>(),
     define::<bot_detection::BotDetection>(),
     define::<cors::Cors>(),

@@ -57,9 +57,9 @@ impl LogRecord {
 
 /// The id of the request's trace in each format that the upstream is told it in, kept by plugins that trace.
 #[derive(Default)]
-pub(super) struct TraceId(Vec<(&'static str, String)>);
+pub(super) struct TraceIds(Vec<(&'static str, String)>);
 
-impl TraceId {
+impl TraceIds {
     pub(super) fn add(&mut self, format: &'static str, id: String) {
         self.0.push((format, id));
     }
@@ -85,7 +85,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     object.number("started_at", milliseconds(started));
     object.text("source", source(exchange).as_bytes());
     workspace(&mut object);
-    if let Some(TraceId(ids)) = exchange.kept().filter(|TraceId(ids)| !ids.is_empty()) {
+    if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
         ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
         inner.close();

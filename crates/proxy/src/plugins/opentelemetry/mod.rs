@@ -11,15 +11,15 @@
 //!
 //! ## Traces
 //!
-//! A client says by `traceparent`, `b3` or `X-B3-*` which trace its request is part of; otherwise one begins here. The
-//! upstream is told in the format that the client uses, by default. What a client says not to be sampled is not; of the
-//! others, `sampling_rate` says how many are, chosen by the id of their trace. It is 0.01 if it is not set, as Kong's
+//! A client says which trace its request is part of, by the headers of one of the formats `w3c`, `b3` (in one header or
+//! several), `jaeger`, `ot`, `datadog`, `aws`, `gcp` and `instana`; otherwise one begins here. The upstream is told in
+//! the format that the client uses, by default. What a client says not to be sampled is not; of the others,
+//! `sampling_rate` says how many are, chosen by the id of their trace. It is 0.01 if it is not set, as Kong's
 //! `tracing_sampling_rate`, which is no setting here.
 //!
 //! `propagation` says which formats are understood (`extract`), which headers the upstream does not get (`clear`), and
 //! which formats it is told in (`inject`: `preserve` is that of the client, or `default_format`). Without any of these,
-//! `header_type` decides: `preserve`, `ignore` (whatever clients say), or a format to use beside that of the client. Of
-//! the formats, `w3c`, `b3` and `b3-single` are understood; the others are accepted and have no effect.
+//! `header_type` decides: `preserve`, `ignore` (whatever clients say), or a format to use beside that of the client.
 //!
 //! ## Spans
 //!
@@ -37,8 +37,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-use super::log_record::TraceId;
-use super::trace_context::{Context, Format, Onward};
+use super::trace_context::{Context, Onward, Propagation, Traces};
 use crate::plugin::{
     Build, Bytes, Define, Exchange, Flow, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Violation,
 };
@@ -85,7 +84,7 @@ pub(super) struct Config {
     pub http_response_header_for_traceid: Option<String>,
     /// How the upstream is told, where `propagation` does not say.
     #[field(default = "preserve", one_of = [
-        "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog"
+        "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog", "instana"
     ])]
     pub header_type: String,
     /// How many of all traces are told of, from 0 to 1.
@@ -96,59 +95,10 @@ pub(super) struct Config {
     pub propagation: Propagation,
 }
 
-/// How traces are passed on.
-#[derive(Debug, Clone, Record)]
-pub(super) struct Propagation {
-    /// The formats that are understood, the first that is found before the others.
-    #[field(one_of = ["w3c", "b3", "jaeger", "ot", "datadog", "aws", "gcp"])]
-    pub extract: Option<Vec<String>>,
-    /// Headers that the upstream does not get.
-    #[field(check = weir_model::rule::header_name)]
-    pub clear: Option<Vec<String>>,
-    /// The formats that the upstream is told in.
-    #[field(one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp"])]
-    pub inject: Option<Vec<String>>,
-    /// The format where the client's is to be preserved and there is none.
-    #[field(default = "w3c", one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp"])]
-    pub default_format: String,
-}
-
 fn an_endpoint(config: &Config) -> Vec<Violation> {
     let is_there = config.traces_endpoint.is_some() || config.logs_endpoint.is_some();
     let missing = || Violation::new("traces_endpoint", "set traces_endpoint or logs_endpoint");
     (!is_there).then(missing).into_iter().collect()
-}
-
-/// How headers are read and written.
-struct Headers {
-    extract: Vec<Format>,
-    clear: Vec<String>,
-    /// None is the client's.
-    inject: Vec<Option<Format>>,
-    default: Format,
-}
-
-impl Headers {
-    fn new(config: &Config) -> Self {
-        let Propagation { extract, clear, inject, default_format } = &config.propagation;
-        let default = Format::of(default_format).unwrap_or(Format::W3c);
-        let every = vec![Format::B3, Format::W3c];
-        if extract.is_none() && clear.is_none() && inject.is_none() {
-            let (extract, inject) = match &*config.header_type {
-                "preserve" => (every, vec![None]),
-                "ignore" => (Vec::new(), vec![Some(default)]),
-                format => (every, [None].into_iter().chain(Format::of(format).map(Some)).collect()),
-            };
-            return Self { extract, clear: Vec::new(), inject, default };
-        }
-        let known = |name: &String| if name == "preserve" { Some(None) } else { Format::of(name).map(Some) };
-        Self {
-            extract: extract.iter().flatten().filter_map(|name| Format::of(name)).collect(),
-            clear: clear.clone().unwrap_or_default(),
-            inject: inject.iter().flatten().filter_map(known).collect(),
-            default,
-        }
-    }
 }
 
 /// The trace of a request, kept until it is told of.
@@ -162,7 +112,7 @@ struct Trace {
 
 /// One configured instance.
 pub(super) struct OpenTelemetry {
-    headers: Headers,
+    traces: Traces,
     rate: f64,
     response_header: Option<String>,
     queue: Option<Queue<otlp::Span>>,
@@ -174,21 +124,8 @@ impl Define for OpenTelemetry {
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
-        let without_effect = |path: &str| Violation::new(path, "use w3c, b3 or b3-single");
-        let formats = ["extract", "inject"].into_iter().filter(|list| {
-            let names =
-                config["propagation"][*list].as_array().into_iter().flatten().filter_map(Json::as_str);
-            names.into_iter().any(|name| name != "preserve" && Format::of(name).is_none())
-        });
-        let mut found: Vec<_> = formats.map(|list| without_effect(&format!("propagation.{list}"))).collect();
-        let header_type = config["header_type"].as_str().unwrap_or("preserve");
-        if !["preserve", "ignore"].contains(&header_type) && Format::of(header_type).is_none() {
-            found.push(without_effect("header_type"));
-        }
-        if config["logs_endpoint"].is_string() {
-            found.push(Violation::new("logs_endpoint", "logs are not sent"));
-        }
-        found
+        let unsent = || Violation::new("logs_endpoint", "logs are not sent");
+        config["logs_endpoint"].is_string().then(unsent).into_iter().collect()
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
@@ -197,7 +134,7 @@ impl Define for OpenTelemetry {
             None => None,
         };
         Ok(Self {
-            headers: Headers::new(&config),
+            traces: Traces::new(&config.propagation, &config.header_type, None),
             rate: config.sampling_rate.unwrap_or(0.01),
             response_header: config.http_response_header_for_traceid,
             queue,
@@ -207,20 +144,9 @@ impl Define for OpenTelemetry {
 
 impl Hooks for OpenTelemetry {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let headers = &exchange.request.headers;
-        let found = self.headers.extract.iter().find_map(|format| format.extract(headers));
+        let found = self.traces.extract(&exchange.request.headers);
         let trace = self.begin(found.as_ref());
-        for name in &self.headers.clear {
-            exchange.request.headers.remove(name);
-        }
-        let own = found.map_or(self.headers.default, |found| found.format);
-        let formats = self.headers.inject.iter().map(|format| format.unwrap_or(own));
-        let mut told = TraceId::default();
-        for format in formats {
-            trace.onward.inject(exchange, format);
-            told.add(format.name(), trace.onward.trace_text(format));
-        }
-        exchange.keep(told);
+        self.traces.inject(exchange, found.as_ref(), &trace.onward);
         exchange.keep(trace);
         Flow::Continue
     }
@@ -249,16 +175,13 @@ impl Hooks for OpenTelemetry {
 impl OpenTelemetry {
     /// Begins a span of the trace that was found, or of a new one.
     fn begin(&self, found: Option<&Context>) -> Trace {
-        let trace = found.and_then(|found| found.trace);
-        let (id, short) = trace.unwrap_or_else(|| (fastrand::u128(1..), false));
+        let trace = found.and_then(|found| found.trace).map_or_else(|| fastrand::u128(1..), |trace| trace.id);
         // Ids are random in their last digits at least.
-        let is_chosen = (id as u32 as f64) < self.rate * f64::from(u32::MAX) || self.rate >= 1.0;
+        let is_chosen = (trace as u32 as f64) < self.rate * f64::from(u32::MAX) || self.rate >= 1.0;
         let sampled = is_chosen && found.and_then(|found| found.sampled) != Some(false);
         let root = fastrand::u64(1..);
-        let flags = found.map_or(0, |found| found.flags);
-        let onward =
-            Onward { trace: id, short, span: fastrand::u64(1..), parent: Some(root), sampled, flags };
-        Trace { onward, root, parent: found.and_then(|found| found.span) }
+        let onward = Onward { trace, span: fastrand::u64(1..), parent: root, sampled };
+        Trace { onward, root, parent: found.and_then(|found| found.span.or(found.parent)) }
     }
 }
 
