@@ -137,10 +137,19 @@ fn single_slashes(text: &str) -> String {
 pub fn url(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     match rest {
-        Some(rest) if !rest.is_empty() && !rest.starts_with(['/', ':', '?']) => Ok(()),
+        Some(rest) if has_authority(rest) && !text.contains(char::is_control) => Ok(()),
         _ if text.contains('@') => Err("expected a URL such as https://example.com/path".to_owned()),
         _ => Err(format!("expected a URL such as https://example.com/path, got {text:?}")),
     }
+}
+
+/// Whether a host, and a port if any, stand before path and query.
+fn has_authority(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let port = host.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+    let (name, port) = port.map_or((host, ""), |(name, port)| (name, port));
+    !name.is_empty() && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
 /// A regular expression.

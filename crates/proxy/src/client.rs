@@ -60,8 +60,9 @@ pub(crate) trait Client {
     fn abort(&mut self);
 }
 
-const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
-const NOTHING: KnownSet = KnownSet::of(&[]);
+/// What frames the message: the gateway alone says it.
+const FRAMING: KnownSet = KnownSet::of(&[Known::ContentLength, Known::TransferEncoding]);
+const CODING: KnownSet = KnownSet::of(&[Known::TransferEncoding]);
 
 /// Whether a client that was taken to speak HTTP/1.1 may turn out to speak HTTP/2.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -203,7 +204,7 @@ impl Client for Http1 {
         encode::status_line(out, exchange.response.status);
         // A bodiless response may still tell the length that its body would have.
         let told = bodiless && exchange.response.status != 204;
-        encode::headers_except(out, &exchange.response.headers, if told { NOTHING } else { LENGTH });
+        encode::headers_except(out, &exchange.response.headers, if told { CODING } else { FRAMING });
         match framing {
             Framing::Length(n) => encode::content_length(out, n),
             Framing::Chunked => encode::header(out, b"Transfer-Encoding", b"chunked"),
@@ -227,7 +228,7 @@ impl Client for Http1 {
         let out = self.wire.outbox.writable();
         let before = out.len();
         encode::status_line(out, exchange.response.status);
-        encode::headers_except(out, &exchange.response.headers, LENGTH);
+        encode::headers_except(out, &exchange.response.headers, FRAMING);
         encode::upgrade(out, exchange.upgrade.as_deref().unwrap_or_default());
         encode::end(out);
         let head = out.len() - before;

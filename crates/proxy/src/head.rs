@@ -51,6 +51,12 @@ pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route
 pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,
+    Known::TransferEncoding,
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::Te,
+    Known::Trailer,
     Known::Expect,
     Known::Upgrade,
     Known::XForwardedFor,

@@ -34,7 +34,7 @@ pub(crate) async fn collect<C: Client>(
         }
         if client.body_is_done() || collected.len() >= most {
             exchange.bytes_in += collected.len() as u64;
-            exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
+            exchange.body_is_whole = client.body_is_done();
             exchange.body = Some(collected);
             return Ok(());
         }
@@ -73,7 +73,7 @@ pub(crate) async fn gather<C: Client>(
         return Err(Failure::BodyTooLarge);
     }
     exchange.bytes_in += gathered.len() as u64;
-    exchange.body_is_whole = client.body_is_done() && client.trailers().is_none();
+    exchange.body_is_whole = client.body_is_done();
     exchange.body = Some(gathered);
     exchange.collected_passes()
 }
@@ -112,7 +112,8 @@ pub(crate) async fn buffer<C: Client>(
     exchange.collected_passes()?;
     match &exchange.body {
         Some(body) if exchange.body_is_whole && (framing != Framing::None || !body.is_empty()) => {
-            Ok(Framing::Length(body.len() as u64))
+            // Trailers stand behind chunks alone.
+            Ok(client.trailers().map_or(Framing::Length(body.len() as u64), |_| Framing::Chunked))
         }
         _ => Ok(framing),
     }

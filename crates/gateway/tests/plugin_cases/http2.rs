@@ -6,7 +6,7 @@ use http::Request;
 use std::net::SocketAddr;
 
 /// Fields that a connection over HTTP/1.1 has for itself.
-const OF_CONNECTIONS: [&str; 4] = ["host", "connection", "transfer-encoding", "content-length"];
+const OF_CONNECTIONS: [&str; 5] = ["host", "connection", "transfer-encoding", "content-length", "trailer"];
 
 /// Sends a request, with a host and the lines of its head, and reads the response.
 pub(crate) fn exchange(
@@ -26,8 +26,14 @@ pub(crate) fn exchange(
         let (requests, _connection) = connect(proxy).await;
         let (response, mut upload) = start(&requests, request, body.is_empty()).await.unwrap();
         if !body.is_empty() {
+            let trailer = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("trailer"));
             // A request that is answered early is not taken to its end.
-            let _ = upload.send_data(Bytes::copy_from_slice(body.as_bytes()), true);
+            let _ = upload.send_data(Bytes::copy_from_slice(body.as_bytes()), trailer.is_none());
+            if let Some((_, name)) = trailer {
+                let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
+                let _ =
+                    upload.send_trailers([(name, http::HeaderValue::from_static("1"))].into_iter().collect());
+            }
         }
         let (parts, mut body) = response.await.unwrap().into_parts();
         let mut bytes = Vec::new();

@@ -61,18 +61,20 @@ fn answer(text: &str, is_head: bool) -> Vec<u8> {
 pub(crate) fn framed(fields: &str, body: &str) -> (String, String) {
     let fields = fields.to_ascii_lowercase();
     if fields.contains("transfer-encoding: chunked") {
-        return (String::new(), chunked(body));
+        let trailer = fields.lines().find_map(|line| line.strip_prefix("trailer:"));
+        let trailer = trailer.map(|name| format!("{}: 1\r\n", name.trim())).unwrap_or_default();
+        return (String::new(), chunked(body, &trailer));
     }
     let told = fields.contains("content-length:");
     (if told { String::new() } else { format!("Content-Length: {}\r\n", body.len()) }, body.to_owned())
 }
 
 /// In two chunks, so that no reader gets away with one.
-fn chunked(body: &str) -> String {
+fn chunked(body: &str, trailer: &str) -> String {
     let (first, second) =
         body.split_at((0..=body.len() / 2).rev().find(|at| body.is_char_boundary(*at)).unwrap());
     let chunk = |data: &str| {
         if data.is_empty() { String::new() } else { format!("{:x}\r\n{data}\r\n", data.len()) }
     };
-    format!("{}{}0\r\n\r\n", chunk(first), chunk(second))
+    format!("{}{}0\r\n{trailer}\r\n", chunk(first), chunk(second))
 }

@@ -146,7 +146,8 @@ impl Entry {
         }
         let whole = entry.strip_prefix('^').unwrap_or(entry);
         let whole = whole.strip_suffix('$').filter(|rest| !rest.ends_with('\\')).unwrap_or(whole);
-        let regex = Regex::new(&format!("^(?:{whole})$")).map_err(|error| error.to_string())?;
+        let regex = Regex::new(&format!("^(?:{whole})$"))
+            .map_err(|error| format!("config.origins: {error}; write simpler regexes"))?;
         Ok(if entry.contains(':') { Self::Origin(regex) } else { Self::Host(regex) })
     }
 

@@ -71,7 +71,7 @@ pub(super) struct Config {
 }
 
 fn file_name(path: &str) -> Result<(), String> {
-    match path.contains(['*', '&', '%', '`']) {
+    match path.contains(['*', '&', '%', '`', '\0']) {
         true => Err("not a valid filename; leave out *, &, % and `".to_owned()),
         false => Ok(()),
     }

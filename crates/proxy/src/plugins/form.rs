@@ -37,6 +37,19 @@ fn encode(bytes: &[u8], out: &mut String) {
     }
 }
 
+/// A form as text: bytes that are no UTF-8 are escaped, which means the same.
+pub(crate) fn text(form: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(form) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(form.len() + 64);
+    for chunk in form.utf8_chunks() {
+        text.push_str(chunk.valid());
+        encode(chunk.invalid(), &mut text);
+    }
+    text.into()
+}
+
 /// The pairs of a query string or form, in order.
 pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
     text.split('&').filter(|raw| !raw.is_empty()).map(|raw| match raw.split_once('=') {
@@ -87,6 +100,11 @@ mod tests {
             format!("{}={value:?}", String::from_utf8_lossy(&pair.name))
         };
         assert_eq!(pairs(text).map(show).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_no_text_is_escaped() {
+        assert_eq!(text(b"a=\xc3\xa9&b=\xff+%41\xc3"), "a=\u{e9}&b=%FF+%41%C3");
     }
 
     #[test]

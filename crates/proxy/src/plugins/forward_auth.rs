@@ -67,7 +67,7 @@ pub(super) struct Config {
     #[field(matches = header_name)]
     pub request_headers: Option<Vec<String>>,
     /// Headers of its answer that the upstream gets.
-    #[field(default = [], matches = header_name)]
+    #[field(default = [], check = tellable)]
     pub upstream_headers: Vec<String>,
     /// Headers of its refusal that the client gets, beside Content-Type; unless set, all.
     #[field(matches = header_name)]
@@ -81,6 +81,15 @@ pub(super) struct Config {
     /// Seconds for which it is not asked again about what may pass; 0 asks about every request.
     #[field(default = 0, between = [0, 86400])]
     pub cache_ttl: u32,
+}
+
+/// A header that is not the gateway's own.
+fn tellable(name: &str) -> Result<(), String> {
+    weir_model::rule::header_name(name)?;
+    match is_own(Known::of(name.as_bytes())) {
+        true => Err(format!("{name} is the gateway's own; leave it out")),
+        false => Ok(()),
+    }
 }
 
 /// One configured instance.
@@ -181,7 +190,9 @@ impl Instance {
                 }
                 pass(exchange, &told)
             }
-            Ok(answer) if !answer.status().is_informational() => Flow::Respond(self.refusal(answer)),
+            Ok(answer) if (300..600).contains(&answer.status().as_u16()) => {
+                Flow::Respond(self.refusal(answer))
+            }
             Ok(answer) => self.fail(exchange, &format!("it answered {}", answer.status())),
             Err(error) => self.fail(exchange, &error.to_string()),
         }
@@ -207,7 +218,8 @@ impl Instance {
         };
         let passed = head.headers.iter().filter(|(name, _)| {
             let known = Known::of(name.as_str().as_bytes());
-            is_named(name) && !known.is_hop_by_hop() && known != Known::ContentLength
+            let is_ended = known.is_hop_by_hop() || known == Known::Other && ends_here(&head.headers, name);
+            is_named(name) && !is_ended && known != Known::ContentLength
         });
         passed.fold(Answer::raw(head.status.as_u16(), None, body), |answer, (name, value)| {
             answer.header(name.as_str().to_owned(), value)
@@ -257,6 +269,12 @@ fn remove_forged(headers: &mut Headers, names: &[String]) {
     forged.iter().for_each(|name| {
         headers.remove(name);
     });
+}
+
+/// Whether the service says that a header of its answer is for this connection alone.
+fn ends_here(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let options = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case(name.as_str()))
 }
 
 fn add(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {

@@ -36,7 +36,7 @@ pub(super) struct Config {
     #[field(matches = ip_or_cidr)]
     pub deny: Option<Vec<String>>,
     /// The status of refusals, in place of 403.
-    #[field(between = [100, 599])]
+    #[field(between = [200, 599])]
     pub status: Option<u16>,
     /// The message of refusals.
     pub message: Option<String>,

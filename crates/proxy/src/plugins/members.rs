@@ -1,5 +1,7 @@
 //! JSON objects whose members are changed: those that are not stay as they were written.
 
+mod lenient;
+
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -7,12 +9,19 @@ use std::fmt;
 
 /// The members of an object in their order, with their values as JSON text.
 #[derive(Default)]
-pub(crate) struct Members<'t>(Vec<(String, Cow<'t, str>)>);
+pub(crate) struct Members<'t>(Vec<Member<'t>>);
+
+struct Member<'t> {
+    name: String,
+    /// The name with its quotes, where it is no text that could be written anew.
+    written: Option<&'t [u8]>,
+    value: Cow<'t, [u8]>,
+}
 
 impl<'t> Members<'t> {
-    /// None if the text is no JSON object.
+    /// None if the text is no JSON object, not even to those who are not strict about it.
     pub(crate) fn read(text: &'t [u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok()
+        serde_json::from_slice(text).ok().or_else(|| lenient::members(text).map(Self))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -20,64 +29,71 @@ impl<'t> Members<'t> {
     }
 
     /// The value of a name.
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().find(|member| member.name == name).map(|member| &*member.value)
     }
 
     pub(crate) fn remove(&mut self, name: &str) {
-        self.0.retain(|(found, _)| found != name);
+        self.0.retain(|member| member.name != name);
     }
 
     /// Gives a member another name, in the place of the one that had it.
     pub(crate) fn rename(&mut self, old: &str, new: &str) {
-        if let Some(value) = self.get(old).map(|value| value.to_owned()).filter(|_| old != new) {
+        if let Some(value) = self.get(old).map(<[u8]>::to_vec).filter(|_| old != new) {
             self.remove(new);
             self.set(old, value);
-            self.0.iter_mut().filter(|(name, _)| name == old).for_each(|(name, _)| *name = new.to_owned());
+            for member in self.0.iter_mut().filter(|member| member.name == old) {
+                (member.name, member.written) = (new.to_owned(), None);
+            }
         }
     }
 
     /// Gives a name one value, which is JSON text.
-    pub(crate) fn set(&mut self, name: &str, value: String) {
-        let Some(first) = self.0.iter().position(|(found, _)| found == name) else {
-            return self.0.push((name.to_owned(), value.into()));
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<Vec<u8>>) {
+        let value = Cow::Owned(value.into());
+        let Some(first) = self.0.iter().position(|member| member.name == name) else {
+            return self.0.push(Member { name: name.to_owned(), written: None, value });
         };
-        self.0[first].1 = value.into();
+        self.0[first].value = value;
         let mut at = 0;
-        self.0.retain(|(found, _)| {
+        self.0.retain(|member| {
             at += 1;
-            at - 1 == first || found != name
+            at - 1 == first || member.name != name
         });
     }
 
     /// Adds a value to the list, or to the text that becomes the first of a list. Other values give way to a list of
     /// this one; an object stays as it is.
     pub(crate) fn append(&mut self, name: &str, value: &str) {
-        let list = match self.get(name).map(|found| (found.as_bytes().first(), found)) {
+        let value = value.as_bytes();
+        let list = match self.get(name).map(|found| (found.first(), found)) {
             Some((Some(b'{'), _)) => return,
-            Some((Some(b'"'), text)) => format!("[{text},{value}]"),
+            Some((Some(b'"'), text)) => [b"[", text, b",", value, b"]"].concat(),
             Some((Some(b'['), list)) => {
-                let items = list[1..list.len() - 1].trim();
-                format!("[{items}{}{value}]", if items.is_empty() { "" } else { "," })
+                let items = list[1..list.len() - 1].trim_ascii();
+                [b"[", items, &b","[usize::from(items.is_empty())..], value, b"]"].concat()
             }
-            _ => format!("[{value}]"),
+            _ => [b"[", value, b"]"].concat(),
         };
         self.set(name, list);
     }
 
     /// The object as JSON text.
     pub(crate) fn written(&self) -> Vec<u8> {
-        let mut out = String::from("{");
-        for (at, (name, value)) in self.0.iter().enumerate() {
+        let mut out = b"{".to_vec();
+        for (at, member) in self.0.iter().enumerate() {
             if at > 0 {
-                out.push(',');
+                out.push(b',');
             }
-            out.push_str(&quoted(name.as_bytes()));
-            out.push(':');
-            out.push_str(value);
+            match member.written {
+                Some(written) => out.extend_from_slice(written),
+                None => out.extend_from_slice(quoted(member.name.as_bytes()).as_bytes()),
+            }
+            out.push(b':');
+            out.extend_from_slice(&member.value);
         }
-        out.push('}');
-        out.into_bytes()
+        out.push(b'}');
+        out
     }
 }
 
@@ -99,7 +115,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
-                    members.push((name, Cow::Borrowed(value.get())));
+                    let value = value.get().as_bytes().into();
+                    members.push(Member { name, written: None, value });
                 }
                 Ok(Members(members))
             }
@@ -128,7 +145,7 @@ mod tests {
     #[test]
     fn a_member_that_is_there_twice_is_one_once_it_is_changed() {
         let text = r#"{"a":1,"b":2,"a":3}"#;
-        assert_eq!(changed(text, |members| members.set("a", "9".into())), r#"{"a":9,"b":2}"#);
+        assert_eq!(changed(text, |members| members.set("a", "9")), r#"{"a":9,"b":2}"#);
         assert_eq!(changed(text, |members| members.rename("a", "c")), r#"{"c":1,"b":2}"#);
         assert_eq!(changed(text, |members| members.rename("b", "a")), r#"{"a":2}"#);
         assert_eq!(changed(text, |members| members.remove("a")), r#"{"b":2}"#);
@@ -155,7 +172,6 @@ mod tests {
         {
             assert!(Members::read(text.as_bytes()).is_none(), "{text}");
         }
-        assert!(Members::read(b"{\"a\":\"\xff\"}").is_none());
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(changed(&deep, |_| {}), deep);
     }

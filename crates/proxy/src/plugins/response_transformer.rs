@@ -243,7 +243,7 @@ impl Operations {
     fn apply_to(&self, mut members: Members<'_>) -> Vec<u8> {
         self.remove.iter().for_each(|name| members.remove(name));
         self.rename.iter().for_each(|(old, new)| members.rename(old, new));
-        let holds = |members: &Members<'_>, name: &str| members.get(name).is_some_and(|it| it != "false");
+        let holds = |members: &Members<'_>, name: &str| members.get(name).is_some_and(|it| it != b"false");
         for (name, value) in &self.replace {
             if holds(&members, name) {
                 members.set(name, value.clone());

@@ -161,7 +161,7 @@ pub(crate) fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
 /// The bytes that are sent as they are.
 static SENDABLE: [bool; 256] = {
     let mut table = [false; 256];
-    let others = b"!#$&'()*+,/:;=?@[]-_.~%";
+    let others = b"!$&'()*+,/:;=?@[]-_.~%";
     let mut byte = 0;
     while byte < 256 {
         table[byte] = (byte as u8).is_ascii_alphanumeric();

@@ -1,5 +1,6 @@
 //! cors over exchanges in memory.
 
+use super::Origin;
 use crate::testing::{Gateway, check_cases, run};
 use serde_json::json;
 
@@ -52,4 +53,16 @@ fn a_preflight_meets_no_other_plugin_and_keeps_its_answer() {
     let refused = send("GET /\nOrigin: https://a.test");
     assert_eq!((refused.status(), refused.header("Access-Control-Allow-Origin")), (401, Some("*")));
     assert_eq!(refused.header("Access-Control-Expose-Headers"), Some("X-A"));
+}
+
+proptest::proptest! {
+    /// What is compared is what the client sent, up to the end of the authority: never more, and never another host.
+    #[test]
+    fn an_origin_is_a_beginning_of_what_was_sent(sent in "(https?|://|a|\\.|:|443|80|@|\\[::1\\]|/|#|\\?|\\\\){0,12}") {
+        let origin = Origin::of(sent.as_bytes());
+        proptest::prop_assert!(sent.as_bytes().starts_with(origin.text));
+        proptest::prop_assert!(memchr::memmem::find(origin.text, origin.host).is_some());
+        let again = Origin::of(origin.text);
+        proptest::prop_assert!(memchr::memmem::find(origin.text, again.text).is_some());
+    }
 }

@@ -28,7 +28,8 @@
 //!
 //! `X-Date` or `Date` must be within `clock_skew` of the node's clock, and of two one that is signed. A signature can be used again for as long: sign
 //! `@request-target` and, with `validate_request_body`, `digest` too, which is then compared with the body:
-//! `Digest: SHA-256=…` in base64. A body of more than 1 MiB is not compared, and refused.
+//! `Digest: SHA-256=…` in base64. A body of more than 1 MiB is not compared, and refused,
+//! and so is a signature of more than 256 KiB, as of one header many times over.
 //!
 //! ## To the upstream
 //!
@@ -209,7 +210,7 @@ impl HmacAuth {
         if dates.peek().is_some() && !dates.any(|name| self.is_timely(exchange, name)) {
             return Err(NO_DATE);
         }
-        let text = signed::text(exchange, parameters.headers());
+        let text = signed::text(exchange, parameters.headers()).ok_or(NOT_VALID)?;
         let same = signed::is_by(&user.entity.secret, algorithm, &text, parameters.signature);
         let body_is_same = || !self.config.validate_request_body || signed::digest_is_of_body(exchange);
         if same && body_is_same() { Ok(user) } else { Err(NOT_SAME) }

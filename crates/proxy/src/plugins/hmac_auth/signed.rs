@@ -11,10 +11,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The lines that these names stand for.
-pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+/// The longest text. No head is as long: only one that names its headers many times over gets there.
+const LONGEST: usize = 256 * 1024;
+
+/// The lines that these names stand for; none, where that is too much.
+pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     for (at, name) in names.enumerate() {
+        if text.len() > LONGEST {
+            return None;
+        }
         if at > 0 {
             text.push(b'\n');
         }
@@ -29,7 +35,7 @@ pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]
             (Some(value), name) => text.extend([name, b": ", value].concat()),
         }
     }
-    text
+    Some(text)
 }
 
 fn request_line(exchange: &Exchange) -> String {

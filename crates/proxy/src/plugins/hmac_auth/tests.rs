@@ -1,5 +1,6 @@
 //! hmac-auth over exchanges in memory. What is signed, and how, is said by the cases that run against the real binary.
 
+use super::parameters::Parameters;
 use crate::plugin::Json;
 use crate::testing::{Gateway, entity, id};
 use aws_lc_rs::hmac;
@@ -63,5 +64,35 @@ fn one_timely_date_of_two_is_enough_if_it_is_signed() {
     ] {
         let outcome = gateway.send(&[&*plugin], &format!("{signed}\n{more}"));
         assert_eq!(outcome.status(), expected, "{more}");
+    }
+}
+
+#[test]
+fn a_text_that_grows_beyond_the_head_is_not_hashed() {
+    let gateway = gateway();
+    let plugin = gateway.plugin("hmac-auth", json!({})).unwrap();
+    let long = "x".repeat(30_000);
+    for (times, expected) in [(1, 200), (100, 401)] {
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let names = " x-long".repeat(times);
+        let text = format!("date: {date}{}", format!("\nx-long: {long}").repeat(times));
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, b"secret"), text.as_bytes());
+        let request = format!(
+            "GET /\nDate: {date}\nX-Long: {long}\nAuthorization: hmac username=\"alice\", \
+             algorithm=\"hmac-sha256\", headers=\"date{names}\", signature=\"{}\"",
+            STANDARD.encode(tag.as_ref())
+        );
+        assert_eq!(gateway.send(&[&*plugin], &request).status(), expected, "{times}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_a_header_is_its_parts_are_parts_of_it(header in "(hmac |username=|algorithm=|headers=|signature=|\"|,| |a|é){0,30}") {
+        if let Some(found) = Parameters::parse(header.as_bytes()) {
+            let names: Vec<&[u8]> = found.headers().collect();
+            let inner = [found.username, found.algorithm, &names.join(&b' ')[..], found.signature];
+            proptest::prop_assert!(inner.iter().all(|part| memchr::memmem::find(header.as_bytes(), part).is_some()));
+        }
     }
 }

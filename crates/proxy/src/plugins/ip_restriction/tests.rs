@@ -4,6 +4,7 @@ use super::*;
 use crate::stream::Transport;
 use crate::testing::{Gateway, check_cases, run};
 use serde_json::json;
+use std::net::Ipv4Addr;
 
 #[test]
 fn cases() {
@@ -59,5 +60,26 @@ fn clients_pass_by_their_addresses_over_http_and_in_sessions() {
         let peer = std::net::SocketAddr::new(client.parse().unwrap(), 5);
         let admission = plugin.preread(&Session::new(peer, peer, Transport::Tcp));
         assert_eq!(admission == Admission::Admit, passes, "{config} {client}");
+    }
+}
+
+proptest::proptest! {
+    /// Against the definition: an address is in a range if their first bits are the same.
+    #[test]
+    fn ranges_hold_what_begins_alike(
+        ranges in proptest::collection::vec((proptest::prelude::any::<[u8; 4]>(), 0u32..=32), 0..8),
+        address in proptest::prelude::any::<[u8; 4]>(),
+        near in 0usize..8,
+    ) {
+        let bits = |octets: [u8; 4]| u64::from(u32::from_be_bytes(octets));
+        // An address at random is in hardly any range: one that begins as a range does is asked about, too.
+        let beside = ranges.get(near).map_or(address, |(first, _)| [first[0], first[1], address[2], address[3]]);
+        let list: Vec<_> =
+            ranges.iter().map(|(octets, prefix)| format!("{}/{prefix}", Ipv4Addr::from(*octets))).collect();
+        let addresses = Addresses::of(&list);
+        for asked in [address, beside] {
+            let same = |(first, prefix): &([u8; 4], u32)| bits(*first) >> (32 - prefix) == bits(asked) >> (32 - prefix);
+            proptest::prop_assert_eq!(addresses.hold(IpAddr::from(asked)), ranges.iter().any(same));
+        }
     }
 }

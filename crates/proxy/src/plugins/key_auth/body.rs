@@ -14,14 +14,14 @@ enum Body<'a> {
 
 impl<'a> Body<'a> {
     fn of(exchange: &'a Exchange) -> Option<Self> {
-        let content_type = std::str::from_utf8(exchange.header(Known::ContentType)?).ok()?;
+        let content_type = String::from_utf8_lossy(exchange.header(Known::ContentType)?);
         let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let body = exchange.body()?;
         match media_type.as_str() {
             "application/x-www-form-urlencoded" => std::str::from_utf8(body).ok().map(Body::Form),
             "application/json" => serde_json::from_slice(body).ok().map(Body::Json),
             "multipart/form-data" => {
-                let boundary = multipart::boundary(content_type)?;
+                let boundary = multipart::boundary(&content_type)?;
                 Some(Body::Multipart(
                     multipart::read(body, boundary).map_or_else(Vec::new, |form| form.parts),
                 ))
@@ -71,5 +71,5 @@ pub(super) fn without(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
 
 /// A file is no field.
 fn is_field(part: &Part<'_>, name: &str) -> bool {
-    part.name == Some(name) && !part.is_file
+    part.name.as_deref() == Some(name) && !part.is_file
 }

@@ -64,7 +64,7 @@ pub(super) struct Config {
     #[field(matches = url)]
     pub logs_endpoint: Option<String>,
     /// Headers to send.
-    #[field(secret, key_check = weir_model::rule::header_name)]
+    #[field(secret, key_check = header)]
     pub headers: Option<BTreeMap<String, String>>,
     /// What is said of this node.
     pub resource_attributes: Option<BTreeMap<String, String>>,
@@ -93,6 +93,13 @@ pub(super) struct Config {
     /// How traces are passed on.
     #[field(default = {})]
     pub propagation: Propagation,
+}
+
+fn header(name: &str) -> Result<(), String> {
+    match ["Host", "Content-Length", "Transfer-Encoding"].iter().find(|own| own.eq_ignore_ascii_case(name)) {
+        Some(own) => Err(format!("{own} is the message's own; leave it out")),
+        None => weir_model::rule::header_name(name),
+    }
 }
 
 fn an_endpoint(config: &Config) -> Vec<Violation> {

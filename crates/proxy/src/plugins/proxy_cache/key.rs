@@ -73,6 +73,9 @@ fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {
         true => parts.add(exchange.path().to_lowercase().as_bytes()),
         false => parts.add(exchange.path().as_bytes()),
     }
+    // The upstream is told the path as it was sent, too.
+    let sent = Some(exchange.request.path()).filter(|sent| *sent != exchange.path());
+    parts.add_all(sent.into_iter().map(str::as_bytes));
     parts.add_all(exchange.upstream_path().into_iter().chain(exchange.upstream_host()).map(str::as_bytes));
 }
 

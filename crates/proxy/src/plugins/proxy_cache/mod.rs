@@ -29,7 +29,7 @@
 //!
 //! ## Who gets it
 //!
-//! A response answers requests that have in common: the route, the consumer, the method, scheme, host and path, the query's
+//! A response answers requests that have in common: the route, the consumer, the method, scheme, host and path (as it was sent, too), the query's
 //! parameters (`vary_query_params` names those that matter), the headers in `vary_headers`, those that the response
 //! names in `Vary`, `Authorization`, and what an authentication plugin tells the upstream of the caller. Of requests with a
 //! body, the body too. Where an upstream knows its callers by a cookie, name it: `vary_headers: [Cookie]`.

@@ -237,4 +237,23 @@ mod tests {
             assert_eq!(of(fields), expected, "{fields:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn directives_in_one_field_and_in_several_are_the_same(
+            all in proptest::collection::vec("(max-age|s-maxage|min-fresh|max-stale|private|no-store|x)(=[0-9\"]{0,22})?", 0..6)
+        ) {
+            let all: Vec<_> = all.iter().map(|it| it.replace('"', "")).collect();
+            let fields: Vec<&str> = all.iter().map(String::as_str).collect();
+            proptest::prop_assert_eq!(of(&fields), of(&[&all.join(",")[..]]));
+        }
+
+        #[test]
+        fn no_field_is_too_strange(field in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+            let found = Directives::of([&field[..]].into_iter());
+            let ages = [found.max_age, found.shared_max_age, found.min_fresh, found.max_stale];
+            proptest::prop_assert!(ages.iter().flatten().all(|seconds| *seconds <= LONGEST));
+            MediaType::parse(&field);
+        }
+    }
 }

@@ -3,8 +3,9 @@
 use super::arguments::Arguments;
 use super::operations::{Fields, Operations, Rendered, apply};
 use crate::plugin::{Exchange, Known};
+use crate::plugins::form;
 use crate::plugins::members::{Members, quoted};
-use crate::plugins::multipart::{self, Multipart};
+use crate::plugins::multipart;
 use std::borrow::Cow;
 
 /// What a body is, by its type.
@@ -49,13 +50,14 @@ fn transformed(exchange: &Exchange, operations: &Operations, values: &Rendered) 
             Some(members.written()).filter(|_| any || !members.is_empty())
         }
         Form::Urlencoded => {
-            let mut fields = Arguments::of(std::str::from_utf8(body).ok()?);
+            let text = form::text(body);
+            let mut fields = Arguments::of(&text);
             apply(operations, &mut fields, values, any);
             Some(fields.written().into_bytes())
         }
         Form::Multipart => {
-            let boundary = multipart::boundary(std::str::from_utf8(content_type).ok()?)?;
-            let mut parts = Parts::of(body, boundary)?;
+            let content_type = String::from_utf8_lossy(content_type);
+            let mut parts = Parts::of(body, &multipart::boundary(&content_type)?)?;
             apply(operations, &mut parts, values, any);
             Some(parts.written())
         }
@@ -64,7 +66,7 @@ fn transformed(exchange: &Exchange, operations: &Operations, values: &Rendered) 
 
 impl Fields for Members<'_> {
     fn holds(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value != "false")
+        self.get(name).is_some_and(|value| value != b"false")
     }
 
     fn remove(&mut self, name: &str) {
@@ -102,12 +104,20 @@ impl<'b> Parts<'b> {
             let rest = format!("--{boundary}--\r\n").into_bytes().into();
             return Some(Self { boundary, preamble: body, parts: Vec::new(), rest });
         }
-        let form = multipart::read(body, boundary).filter(Multipart::is_closed)?;
+        let form = multipart::read(body, boundary)?;
         let part = |part: multipart::Part<'b>| {
             (part.name.unwrap_or_default().into(), part.value.into(), body[part.range].into())
         };
-        let parts = form.parts.into_iter().map(part).collect();
-        Some(Self { boundary, preamble: &body[..form.start], parts, rest: body[form.end..].into() })
+        let mut parts: Vec<Part<'b>> = form.parts.into_iter().map(part).collect();
+        let rest = match form.end {
+            Some(end) => body[end..].into(),
+            // It is closed, so that more parts can follow.
+            None => {
+                parts.iter_mut().last().into_iter().for_each(|(_, _, last)| last.to_mut().extend(b"\r\n"));
+                format!("--{boundary}--\r\n").into_bytes().into()
+            }
+        };
+        Some(Self { boundary, preamble: &body[..form.start], parts, rest })
     }
 
     fn written(&self) -> Vec<u8> {

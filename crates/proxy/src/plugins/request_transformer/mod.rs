@@ -23,7 +23,9 @@
 //!
 //! ## Bodies
 //!
-//! JSON objects, urlencoded forms and multipart forms, by `Content-Type`, up to 1 MiB; others pass as they are. What is
+//! JSON objects, urlencoded forms and multipart forms, by `Content-Type`, up to 1 MiB; others pass as they are: where what
+//! is removed must not get through, refuse longer ones with [request-size-limiting](request-size-limiting.md). Slips that
+//! servers overlook, such as `NaN` or a form without its end, are overlooked here as well. What is
 //! not named stays as it was written. A new value in JSON is a text; `append` makes a list. In multipart forms `rename`
 //! comes before `remove`, and nothing is appended. A form of a request whose method becomes GET, HEAD or TRACE goes into
 //! the query string too.
@@ -43,7 +45,8 @@
 //! | `or`, `and`, `not`, `==`, `~=`, `..`, `( )` | as in Lua |
 //! | `:sub(i, j)`, `:lower()`, `:upper()` | as in Lua; nil where there is no text |
 //!
-//! What is nil or false is rendered as nothing. Of several headers or arguments of one name the first counts. Anything
+//! What is nil or false is rendered as nothing. In `replace.uri` values stand as they are: one that a client chooses may have
+//! `..` in it. Of several headers or arguments of one name the first counts. Anything
 //! else of Lua is refused with the configuration.
 
 mod arguments;
@@ -54,6 +57,7 @@ mod operations;
 mod parser;
 mod template;
 
+use super::form;
 use super::transformer::{named_header, not_in_force, renamed_header, split, valued, valued_header};
 use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation};
 use arguments::Arguments;
@@ -244,11 +248,11 @@ fn form_into_query(exchange: &mut Exchange) {
     if content_type.and_then(Form::of) != Some(Form::Urlencoded) {
         return;
     }
-    let form = exchange.body().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
+    let form = form::text(exchange.body().unwrap_or_default());
     if form.is_empty() {
         return;
     }
-    let joined = exchange.query().map_or_else(|| form.to_owned(), |query| format!("{query}&{form}"));
+    let joined = exchange.query().map_or_else(|| form.to_string(), |query| format!("{query}&{form}"));
     exchange.set_query(joined);
 }
 

@@ -62,19 +62,22 @@ impl<'t> Parser<'t> {
     }
 
     fn unary(&mut self) -> Result<Expression, Reason> {
-        self.terms += 1;
-        if self.terms > MOST_TERMS {
-            return Err(format!("more than {MOST_TERMS} terms"));
-        }
+        self.count()?;
         if self.takes_word("not") {
             return Ok(Expression::Not(self.unary()?.into()));
         }
         let mut value = self.primary()?;
         while self.takes(":") {
             value = Expression::Call(value.into(), self.method()?);
-            self.terms += 1;
+            self.count()?;
         }
         Ok(value)
+    }
+
+    /// One more term. Expressions are evaluated as deep as they are.
+    fn count(&mut self) -> Result<(), Reason> {
+        self.terms += 1;
+        if self.terms > MOST_TERMS { Err(format!("more than {MOST_TERMS} terms")) } else { Ok(()) }
     }
 
     fn primary(&mut self) -> Result<Expression, Reason> {

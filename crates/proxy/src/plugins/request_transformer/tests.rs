@@ -93,7 +93,11 @@ fn what_is_no_template_is_told_why() {
         let refusal = Template::parse(template).expect_err(template);
         assert!(refusal.contains(expected) && refusal.contains("query_params"), "{template}: {refusal}");
     }
-    for endless in [format!("$({}", "(".repeat(100_000)), format!("$('a'{})", " or 'a'".repeat(100_000))] {
+    for endless in [
+        format!("$({}", "(".repeat(100_000)),
+        format!("$('a'{})", " or 'a'".repeat(100_000)),
+        format!("$('a'{})", ":lower()".repeat(100_000)),
+    ] {
         assert!(Template::parse(&endless).expect_err("endless").contains("more than 256 terms"));
     }
     assert_eq!(Template::parse("costs $5 (or so)").unwrap(), None);
@@ -113,4 +117,18 @@ fn only_what_changes_bodies_asks_for_them() {
     assert!(!wants(json!({ "add": { "headers": ["a:b"], "querystring": ["a:b"] } })));
     assert!(wants(json!({ "remove": { "body": ["a"] } })));
     assert!(wants(json!({ "http_method": "GET" })) && !wants(json!({ "http_method": "PUT" })));
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_a_template_is_it_is_rendered_or_refused(
+        text in "(\\$\\(|headers|query_params|\\.a|\\[|\\]|'|\"|a|or|and|not|==|\\.\\.|:sub\\(|:lower\\(\\)|-?[0-9]{1,20}|,| |\\)|\\\\|é){0,24}"
+    ) {
+        if let Ok(None) = Template::parse(&text) {
+            proptest::prop_assert!(!text.contains("$("));
+        }
+        if let Ok(Some(template)) = Template::parse(&text) {
+            template.render(&Gateway::new().exchange("GET /?a=%ff\nA: b"), &mut Vec::new());
+        }
+    }
 }
