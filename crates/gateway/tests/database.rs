@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 const FILE: &str = "_format_version: \"3.0\"\nservices:\n- name: orders\n  url: http://127.0.0.1:9000\n  \
                     routes:\n  - name: all\n    paths: [/orders]\nconsumers:\n- username: jane\n  \
-                    basicauth_credentials:\n  - username: jane\n    password: secret\n";
+                    basicauth_credentials:\n  - username: jane\n    password: secret\n  groups:\n  - name: gold\n\
+                    consumer_groups:\n- name: gold\n  plugins:\n  - name: rate-limiting\n    config: {minute: 5}\n";
 
 /// A folder with a file in it, and the settings of a database.
 struct Database {
@@ -58,10 +59,10 @@ impl Database {
     /// A file goes in, and comes out again as the same.
     #[track_caller]
     fn round_trip(&self) {
-        assert!(self.succeeds(&["config", "db_import", "kong.yml"]).contains("4 entities imported"));
+        assert!(self.succeeds(&["config", "db_import", "kong.yml"]).contains("7 entities imported"));
         let first = self.succeeds(&["config", "db_export", "-"]);
         assert!(first.contains("name: orders") && !first.contains("password: secret"), "{first}");
-        assert!(self.succeeds(&["config", "db_export", "out.yml"]).contains("4 entities exported"));
+        assert!(self.succeeds(&["config", "db_export", "out.yml"]).contains("7 entities exported"));
         assert_eq!(fs::read_to_string(self.folder.path().join("out.yml")).unwrap(), first);
         assert!(self.fails(&["config", "db_export", "out.yml"]).contains("there already"));
         self.succeeds(&["config", "db_import", "out.yml"]);
