@@ -56,7 +56,7 @@ impl HttpClient {
     pub(crate) fn new(tls: Arc<rustls::ClientConfig>, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
-        Self(builder.build(Connector(TlsConnector::from(tls))))
+        Self(builder.build(Connector::new(tls)))
     }
 
     /// Sends a request to the absolute URL that it names, and reads the whole response. Redirects are not followed.
@@ -78,15 +78,25 @@ impl HttpClient {
     }
 }
 
-/// The error and what caused it, which says more.
 fn failed(error: &(dyn std::error::Error + 'static)) -> HttpError {
+    HttpError::Failed(with_causes(error))
+}
+
+/// The error and what caused it, which says more.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    HttpError::Failed(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Connects to what a URL names.
 #[derive(Clone)]
-struct Connector(TlsConnector);
+pub(crate) struct Connector(TlsConnector);
+
+impl Connector {
+    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> Self {
+        Self(TlsConnector::from(tls))
+    }
+}
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<Stream>;
@@ -117,11 +127,11 @@ async fn connect(tls: TlsConnector, uri: Uri) -> io::Result<TokioIo<Stream>> {
     Ok(TokioIo::new(Stream(Box::new(tls.connect(name, tcp).await?))))
 }
 
-trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection, in clear or not.
-struct Stream(Box<dyn Duplex>);
+pub(crate) struct Stream(Box<dyn Duplex>);
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {

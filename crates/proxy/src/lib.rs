@@ -24,6 +24,7 @@ mod exchange;
 mod fingerprint;
 mod forward;
 mod grpc;
+mod grpc_client;
 mod head;
 mod http2;
 mod http3;

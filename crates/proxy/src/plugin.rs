@@ -19,10 +19,11 @@ use std::time::Duration;
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
-pub use crate::background::{Background, Delivered, Lines, Queue, QueueConfig, Undelivered};
+pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
 pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use crate::grpc_client::{CallError, GrpcClient};
 pub(crate) use crate::head::without_port;
 pub use crate::http_client::{HttpClient, HttpError};
 pub(crate) use crate::json_text;
@@ -237,14 +238,15 @@ impl<'a> Build<'a> {
     }
 
     /// A bounded queue of what is to be delivered off the request path, named after the plugin's entity.
-    pub fn queue<T, F>(
+    pub fn queue<T, F, E>(
         &self,
         config: QueueConfig,
         deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,
     ) -> Queue<T>
     where
         T: Send + Sync + 'static,
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failed>,
     {
         Queue::new(self.sender(), config, deliver)
     }
@@ -272,6 +274,11 @@ impl<'a> Build<'a> {
     /// The same, with connections that are kept for so long while they are idle.
     pub fn http_client_keeping(&self, verify: bool, idle: Duration) -> Result<HttpClient, String> {
         Ok(HttpClient::new(self.tls_client(verify)?, idle))
+    }
+
+    /// A client for calling other servers over gRPC, which verifies likewise.
+    pub fn grpc_client(&self, verify: bool) -> Result<GrpcClient, String> {
+        Ok(GrpcClient::new(self.tls_client(verify)?))
     }
 
     /// What connections to other servers over TLS begin with, verified likewise.

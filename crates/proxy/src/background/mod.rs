@@ -9,7 +9,7 @@ mod tests;
 
 pub(crate) use dropped::{Dropped, Sender};
 pub use lines::{Delivered, Lines, Undelivered};
-pub use queue::{Queue, QueueConfig};
+pub use queue::{Failed, Queue, QueueConfig};
 
 use std::future::Future;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};

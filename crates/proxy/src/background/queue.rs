@@ -46,7 +46,22 @@ pub struct QueueConfig {
     pub concurrency_limit: i32,
 }
 
-type Delivery = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// Why a batch was not delivered.
+#[derive(Debug)]
+pub enum Failed {
+    /// It may be delivered at another time.
+    Now(String),
+    /// It never will be: it is not tried again.
+    Forever(String),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::Now(why)
+    }
+}
+
+type Delivery = Pin<Box<dyn Future<Output = Result<(), Failed>> + Send>>;
 
 /// Entries on their way. When the last handle is dropped, those that wait are still delivered.
 pub struct Queue<T>(Arc<Inner<T>>);
@@ -72,20 +87,23 @@ struct Waiting<T> {
 }
 
 impl<T: Send + Sync + 'static> Queue<T> {
-    pub(crate) fn new<F>(
+    pub(crate) fn new<F, E: Into<Failed>>(
         sender: Sender,
         config: QueueConfig,
         deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<(), String>> + Send + 'static,
+        F: Future<Output = Result<(), E>> + Send + 'static,
     {
         let waiting =
             Waiting { entries: VecDeque::new(), bytes: 0, under_way: 0, served: false, full: false };
         Self(Arc::new(Inner {
             sender,
             config,
-            deliver: Box::new(move |batch| Box::pin(deliver(batch))),
+            deliver: Box::new(move |batch| {
+                let delivered = deliver(batch);
+                Box::pin(async { delivered.await.map_err(Into::into) })
+            }),
             waiting: Mutex::new(waiting),
             batch: Notify::new(),
         }))
@@ -201,7 +219,11 @@ impl<T> Inner<T> {
         let longest = seconds(self.config.max_retry_delay);
         let (start, mut delay) = (Instant::now(), seconds(self.config.initial_retry_delay).min(longest));
         loop {
-            let Err(why) = (self.deliver)(batch.clone()).await else { return Ok(()) };
+            let why = match (self.deliver)(batch.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(Failed::Forever(why)) => return Err(why),
+                Err(Failed::Now(why)) => why,
+            };
             if start.elapsed().as_secs_f64() >= self.config.max_retry_time {
                 return Err(why);
             }

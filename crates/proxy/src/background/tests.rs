@@ -136,6 +136,20 @@ fn a_batch_is_tried_again_and_in_the_end_dropped() {
 }
 
 #[test]
+fn what_will_never_be_delivered_is_not_tried_again() {
+    let background = Arc::new(Background::default());
+    let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let counted = tries.clone();
+    let queue = Queue::new(sender(&background), config(serde_json::json!({})), move |_: Arc<[u32]>| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async { Err::<(), _>(Failed::Forever("no".to_owned())) }
+    });
+    queue.push(1, 1);
+    assert!(background.finish(PATIENCE));
+    assert_eq!((queue.dropped(), tries.load(std::sync::atomic::Ordering::Relaxed)), (1, 1));
+}
+
+#[test]
 fn entries_are_delivered_together_and_after_the_queue_is_gone() {
     let background = Arc::new(Background::default());
     let it = scripted(&background, serde_json::json!({ "max_batch_size": 3, "max_coalescing_delay": 3600 }));

@@ -28,25 +28,34 @@
 //! | `kong` | server | `http.method`, `http.url`, `http.host`, `http.scheme`, `http.flavor`, `http.client_ip`, `http.status_code`, `http.route`, `net.peer.ip`, `kong.request.id` |
 //! | `kong.balancer`, for each attempt to reach the upstream | client | `try_count`, `net.peer.ip`, `net.peer.port`, `net.peer.name`, `http.method` |
 //!
-//! They are sent as OTLP over HTTP, in protobuf, 200 at once if `queue` does not say otherwise. `service.name` is
-//! `kong`, `service.version` that of this node, unless `resource_attributes` says otherwise. Requests never wait; what
-//! is dropped is counted by `weir_plugin_dropped_total` in `/metrics`.
+//! They are sent as OTLP in protobuf, 200 at once if `queue` does not say otherwise. `service.name` is `kong`,
+//! `service.version` and `service.instance.id` those of this node, unless `resource_attributes` says otherwise. Requests
+//! never wait; what is dropped is counted by `weir_plugin_dropped_total` in `/metrics`.
+//!
+//! ## Over gRPC
+//!
+//! ```yaml
+//! plugins:
+//!   - name: opentelemetry
+//!     config:
+//!       traces_endpoint: grpc://collector.example.com:4317
+//! ```
+//!
+//! `grpc` speaks in clear and `grpcs` over TLS; the port is 4317 where none is given. `headers` become metadata. The
+//! certificate of a `grpcs` server is verified, by `lua_ssl_trusted_certificate`; that of an `https` server is not, as Kong
+//! does not. A batch is sent again after the statuses that OTLP names for it, such as `UNAVAILABLE`, and dropped after
+//! others, such as `INVALID_ARGUMENT`. Over HTTP, it is sent again whatever went wrong, as by Kong.
 
+mod exporter;
 mod otlp;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use super::trace_context::{Context, Onward, Propagation, Traces};
-use crate::plugin::{
-    Build, Bytes, Define, Exchange, Flow, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Violation,
-};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Uri};
+use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Queue, QueueConfig, Record, Violation};
 use prost::Message;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The collector, and how traces are passed on.
 #[derive(Debug, Clone, Record)]
@@ -57,8 +66,8 @@ use std::time::Duration;
     old_name("batch_flush_delay", "queue.max_coalescing_delay")
 )]
 pub(super) struct Config {
-    /// The URL that spans are sent to.
-    #[field(matches = url)]
+    /// The URL that spans are sent to; of a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
+    #[field(check = exporter::endpoint)]
     pub traces_endpoint: Option<String>,
     /// Nothing: the node's log is not sent.
     #[field(matches = url)]
@@ -137,7 +146,7 @@ impl Define for OpenTelemetry {
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let queue = match &config.traces_endpoint {
-            Some(endpoint) => Some(exporting(&config, endpoint, build)?),
+            Some(endpoint) => Some(exporter::queue(&config, endpoint, build)?),
             None => None,
         };
         Ok(Self {
@@ -190,80 +199,4 @@ impl OpenTelemetry {
         let onward = Onward { trace, span: fastrand::u64(1..), parent: root, sampled };
         Trace { onward, root, parent: found.and_then(|found| found.span.or(found.parent)) }
     }
-}
-
-/// The queue to a collector.
-fn exporting(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Queue<otlp::Span>, String> {
-    let collector = Arc::new(Collector::new(config, endpoint, build)?);
-    let many = || QueueConfig::from_value(&serde_json::json!({ "max_batch_size": 200 }));
-    let queue = match &config.queue {
-        Some(queue) => queue.clone(),
-        None => many().map_err(|_| "the default of config.queue is not valid")?,
-    };
-    Ok(build.queue(queue, move |batch: Arc<[otlp::Span]>| {
-        let collector = collector.clone();
-        async move { collector.send(&batch).await }
-    }))
-}
-
-/// Who is told.
-struct Collector {
-    client: HttpClient,
-    uri: Uri,
-    headers: HeaderMap,
-    timeout: Duration,
-    resource: otlp::Resource,
-}
-
-impl Collector {
-    fn new(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Self, String> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        for (name, value) in config.headers.iter().flatten() {
-            let no_header = || format!("config.headers: {name} is no header");
-            let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_header())?;
-            headers.insert(known, HeaderValue::from_str(value).map_err(|_| no_header())?);
-        }
-        let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
-        Ok(Self {
-            client: build.http_client(false)?,
-            uri: endpoint.parse().map_err(|_| "config.traces_endpoint is no URL that can be asked")?,
-            headers,
-            timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
-            resource: resource(config.resource_attributes.clone().unwrap_or_default()),
-        })
-    }
-
-    async fn send(&self, spans: &[otlp::Span]) -> Result<(), String> {
-        let message = otlp::ExportTraceServiceRequest {
-            resource_spans: vec![otlp::ResourceSpans {
-                resource: Some(self.resource.clone()),
-                scope_spans: vec![otlp::ScopeSpans {
-                    scope: Some(otlp::InstrumentationScope {
-                        name: "kong-internal".to_owned(),
-                        version: "0.1.0".to_owned(),
-                    }),
-                    spans: spans.to_vec(),
-                }],
-            }],
-        };
-        let mut request = Request::new(Bytes::from(message.encode_to_vec()));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        let asked = self.client.send(request, self.timeout).await;
-        match asked.map_err(|error| format!("failed to send request: {error}"))?.status().as_u16() {
-            200 => Ok(()),
-            status => Err(format!("response error: {status}")),
-        }
-    }
-}
-
-/// What is said of this node, unless the configuration says otherwise.
-fn resource(mut attributes: BTreeMap<String, String>) -> otlp::Resource {
-    for (key, value) in [("service.name", "kong"), ("service.version", env!("CARGO_PKG_VERSION"))] {
-        attributes.entry(key.to_owned()).or_insert_with(|| value.to_owned());
-    }
-    let attributes = attributes.into_iter().map(|(key, value)| otlp::attribute(&key, value));
-    otlp::Resource { attributes: attributes.collect() }
 }

@@ -7,6 +7,30 @@ pub(super) struct ExportTraceServiceRequest {
     pub(super) resource_spans: Vec<ResourceSpans>,
 }
 
+impl ExportTraceServiceRequest {
+    pub(super) fn of(resource: Resource, spans: Vec<Span>) -> Self {
+        let scope = InstrumentationScope { name: "kong-internal".to_owned(), version: "0.1.0".to_owned() };
+        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+        Self { resource_spans: vec![ResourceSpans { resource: Some(resource), scope_spans }] }
+    }
+}
+
+/// What a collector answers over gRPC.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ExportTraceServiceResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) partial_success: Option<PartialSuccess>,
+}
+
+/// What it did not take.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    pub(super) rejected_spans: i64,
+    #[prost(string, tag = "2")]
+    pub(super) error_message: String,
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResourceSpans {
     #[prost(message, optional, tag = "1")]

@@ -2,6 +2,7 @@ use super::*;
 use crate::exchange::{FailedTry, Source};
 use crate::testing::Gateway;
 use serde_json::json;
+use std::time::Duration;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
