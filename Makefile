@@ -85,9 +85,9 @@ bench-figures: tools-rust ## Measure every figure that this project states, in 2
 	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite figures --rounds 16 --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
 
 .PHONY: bench-plugins
-bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop without sockets
+bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop without sockets; prints the table's path
 	$(call need,$(BUILD_TOOLS))
-	bench/plugins.sh
+	bench/plugins.py
 
 .PHONY: docs
 docs: tools-rust ## Write the documents that derive from the code

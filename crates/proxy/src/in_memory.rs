@@ -31,6 +31,8 @@ const HEAD: &[u8] =
 pub struct InMemory {
     worker: Rc<Worker>,
     runtime: LocalRuntime,
+    /// How many requests were taken so far.
+    taken: Cell<usize>,
 }
 
 impl InMemory {
@@ -51,14 +53,16 @@ impl InMemory {
         });
         let upstream = || Box::new(Upstream { waiting: 0 }) as Box<dyn Duplex>;
         let worker = Worker::new(0, node, Arc::new(snapshot), Some(upstream));
-        Ok(Self { worker, runtime: LocalRuntime::new().map_err(StartError::System)? })
+        let runtime = LocalRuntime::new().map_err(StartError::System)?;
+        Ok(Self { worker, runtime, taken: Cell::new(0) })
     }
 
-    /// Serves so many requests on one connection, taking the given ones in turn. Returns how many were answered 200.
-    pub fn serve(&self, requests: &[Vec<u8>], count: usize) -> usize {
+    /// Serves so many requests on one connection, taking the given ones in turn, beginning with the one that is next after
+    /// those taken before. Returns how many were answered 200.
+    pub fn serve(&self, requests: &Rc<[Vec<u8>]>, count: usize) -> usize {
         let succeeded = Rc::new(Cell::new(0));
-        let requests: Rc<[Vec<u8>]> = requests.into();
-        let client = Client { requests, next: 0, left: count, succeeded: succeeded.clone() };
+        let next = self.taken.replace(self.taken.get() + count) % requests.len();
+        let client = Client { requests: requests.clone(), next, left: count, succeeded: succeeded.clone() };
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let connection = Rc::new(Connection::new(local(40_000), local(8000), 1, None, false));
         let client = Http1::new(Wire::new(Io::Memory(Box::new(client))));

@@ -1,0 +1,63 @@
+//! What plugins do on threads that serve no requests.
+
+use crate::gateway::Shared;
+use crate::sinks;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_model::Document;
+use weir_proxy::Retained;
+use weir_proxy::plugin;
+use weir_proxy::plugins::prometheus::{Connections, NodeFacts, exposition};
+
+/// The threads beside the one that serves, and what they have left undone.
+pub(crate) struct Background {
+    retained: Arc<Retained>,
+    plugins: Arc<plugin::Background>,
+}
+
+impl Background {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self { retained: shared.retained.clone(), plugins: shared.retained.get() }
+    }
+
+    /// The nanoseconds of CPU that they have taken so far, without those who play servers.
+    pub(crate) fn spent(&self) -> f64 {
+        let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let own = std::process::id().to_string();
+        let others = tasks.filter(|task| *task.file_name() != *own).filter_map(|task| {
+            let name = fs::read_to_string(task.path().join("comm")).ok()?;
+            let spent = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            (name.trim_end() != sinks::THREAD).then_some(spent)
+        });
+        others.filter_map(|spent| spent.split(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Waits until everything is delivered.
+    pub(crate) fn finish(&self) {
+        assert!(self.plugins.finish(Duration::from_secs(30)), "what plugins deliver does not get there");
+    }
+
+    /// The metrics of entries that were not delivered.
+    pub(crate) fn dropped(&self) -> Vec<String> {
+        let text = exposition(
+            &self.retained,
+            &NodeFacts {
+                node_id: "",
+                version: "",
+                connections: Connections::default(),
+                streams: None,
+                total_requests: 0,
+                http2_requests: 0,
+                http3_requests: 0,
+                datastore_reachable: true,
+                document: &Document::default(),
+                targets: &[],
+            },
+        );
+        let counts = text.lines().filter(|line| line.starts_with("weir_plugin_dropped_total{"));
+        // Where nobody listens at /dev/log, nothing gets there, at the same price.
+        let counts = counts.filter(|line| !line.ends_with(" 0") && !line.contains("\"syslog\""));
+        counts.map(str::to_owned).collect()
+    }
+}

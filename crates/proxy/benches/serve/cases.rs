@@ -1,0 +1,177 @@
+//! What is measured: for every plugin that can stand here a case at least. Not here are forward-auth, whose price is
+//! another server's, and mtls-auth, whose price is paid in handshakes.
+
+use crate::gateway::Gateway;
+use crate::sinks::Sinks;
+use crate::traffic::{Algorithm, Traffic};
+
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// What it is compared with.
+    pub(crate) base: Gateway,
+    pub(crate) gateway: Gateway,
+}
+
+/// Every operation on headers.
+const REQUEST_HEADERS: &str = "{remove: {headers: [accept]}, rename: {headers: ['user-agent:x-agent']}, \
+                               replace: {headers: ['x-agent:replaced']}, add: {headers: ['x-a:1']}, \
+                               append: {headers: ['x-a:2']}}";
+
+/// The same, on those of the response.
+const RESPONSE_HEADERS: &str = "{remove: {headers: [server]}, rename: {headers: ['content-type:x-type']}, \
+                                replace: {headers: ['x-type:replaced']}, add: {headers: ['x-a:1']}, \
+                                append: {headers: ['x-a:2']}}";
+
+/// What Supabase's file does to nearly every request.
+const TEMPLATES: &str = "{replace: &authorization {headers: [\"Authorization: \
+                         $((headers.authorization ~= nil and headers.authorization:sub(1, 10) ~= 'Bearer sb_' and \
+                         headers.authorization) or headers.apikey)\"]}, add: *authorization}";
+
+const EVERY_METRIC: &str = "{per_consumer: true, status_code_metrics: true, latency_metrics: true, \
+                            bandwidth_metrics: true, upstream_health_metrics: true}";
+
+const LIMITS: &str = "{minute: 1000000000, policy: local}";
+
+/// Enough room that nothing is dropped, and batches as large as a busy node needs.
+const QUEUE: &str = "{max_entries: 1000000, max_batch_size: 200, max_coalescing_delay: 0.01}";
+
+fn plugin(name: &str, config: &str) -> String {
+    format!("- {{name: {name}, config: {config}}}\n")
+}
+
+/// A plugin alone.
+fn alone(name: &'static str, traffic: Traffic, plugin: String) -> Case {
+    beside(name, traffic, Vec::new(), vec![plugin])
+}
+
+/// What some plugins add to others.
+fn beside(name: &'static str, traffic: Traffic, others: Vec<String>, plugins: Vec<String>) -> Case {
+    let base = Gateway { routes: 1, consumers: 1, traffic, plugins: others };
+    let plugins = base.plugins.iter().cloned().chain(plugins).collect();
+    Case { name, gateway: Gateway { plugins, ..base.clone() }, base }
+}
+
+/// What many routes and consumers add to one of each.
+fn many(name: &'static str, routes: usize, consumers: usize, traffic: Traffic, plugins: Vec<String>) -> Case {
+    let base = Gateway { routes: 1, consumers: 1, traffic, plugins };
+    Case { name, gateway: Gateway { routes, consumers, ..base.clone() }, base }
+}
+
+pub(crate) fn all(sinks: &Sinks) -> Vec<Case> {
+    [routes(), authentication(), admission(), limits(), changes(), answers(), logs(sinks)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn routes() -> Vec<Case> {
+    let limited = |auth: &str| vec![plugin("rate-limiting", LIMITS), plugin(auth, "{}")];
+    vec![
+        // Both sides are the same: what is told of it is error.
+        many("nothing", 1, 1, Traffic::Plain, Vec::new()),
+        many("100-routes", 100, 100, Traffic::Plain, Vec::new()),
+        many("10000-routes", 10_000, 1, Traffic::Plain, Vec::new()),
+        many("100-routes-key-auth", 100, 100, Traffic::Key, limited("key-auth")),
+        many("100-routes-basic-auth", 100, 100, Traffic::Basic, limited("basic-auth")),
+    ]
+}
+
+fn authentication() -> Vec<Case> {
+    let jwt = || plugin("jwt", "{claims_to_verify: [exp]}");
+    vec![
+        alone("key-auth", Traffic::Key, plugin("key-auth", "{}")),
+        alone("basic-auth", Traffic::Basic, plugin("basic-auth", "{}")),
+        alone(
+            "hmac-auth",
+            Traffic::Hmac,
+            plugin("hmac-auth", "{enforce_headers: [date, '@request-target']}"),
+        ),
+        alone("jwt-known-token", Traffic::Token, jwt()),
+        alone("jwt-hs256", Traffic::Tokens(Algorithm::Hs256), jwt()),
+        alone("jwt-rs256", Traffic::Tokens(Algorithm::Rs256), jwt()),
+        alone("jwt-es256", Traffic::Tokens(Algorithm::Es256), jwt()),
+        alone("jwt-eddsa", Traffic::Tokens(Algorithm::EdDsa), jwt()),
+    ]
+}
+
+fn admission() -> Vec<Case> {
+    let key_auth = vec![plugin("key-auth", "{}")];
+    let origins = "{origins: ['https://shop.example.com', 'https://.*\\.example\\.org'], credentials: true}";
+    let addresses = "{allow: [127.0.0.0/8, 10.0.0.0/8, 192.168.0.0/16, '2001:db8::/32']}";
+    vec![
+        beside("acl", Traffic::Key, key_auth, vec![plugin("acl", "{allow: [staff, readers]}")]),
+        alone("cors", Traffic::Origin, plugin("cors", "{}")),
+        alone("cors-origins", Traffic::Origin, plugin("cors", origins)),
+        alone("ip-restriction", Traffic::Plain, plugin("ip-restriction", addresses)),
+        alone("bot-detection", Traffic::Browser, plugin("bot-detection", "{}")),
+        alone("request-size-limiting", Traffic::Plain, plugin("request-size-limiting", "{}")),
+    ]
+}
+
+fn limits() -> Vec<Case> {
+    let rate_limiting = || plugin("rate-limiting", LIMITS);
+    let with =
+        |name, traffic, auth| beside(name, traffic, Vec::new(), vec![rate_limiting(), plugin(auth, "{}")]);
+    let count = "{count: 1000000000, time_window: 60, key: remote_addr}";
+    vec![
+        alone("rate-limiting", Traffic::Plain, rate_limiting()),
+        with("rate-limiting-key-auth", Traffic::Key, "key-auth"),
+        with("rate-limiting-basic-auth", Traffic::Basic, "basic-auth"),
+        alone("limit-count", Traffic::Plain, plugin("limit-count", count)),
+        alone(
+            "response-ratelimiting",
+            Traffic::Plain,
+            plugin("response-ratelimiting", "{limits: {video: {minute: 1000000000}}}"),
+        ),
+    ]
+}
+
+fn changes() -> Vec<Case> {
+    vec![
+        alone("correlation-id", Traffic::Plain, plugin("correlation-id", "{}")),
+        alone("correlation-id-uuid", Traffic::Plain, plugin("correlation-id", "{generator: uuid}")),
+        alone("correlation-id-echo", Traffic::Plain, plugin("correlation-id", "{echo_downstream: true}")),
+        alone("request-id", Traffic::Plain, plugin("request-id", "{}")),
+        alone("request-transformer", Traffic::Plain, plugin("request-transformer", REQUEST_HEADERS)),
+        alone("request-transformer-templates", Traffic::Plain, plugin("request-transformer", TEMPLATES)),
+        alone("response-transformer", Traffic::Plain, plugin("response-transformer", RESPONSE_HEADERS)),
+    ]
+}
+
+/// Those who answer themselves: what is added is less than nothing.
+fn answers() -> Vec<Case> {
+    let redirect = "{status_code: 200, location: 'https://example.com'}";
+    vec![
+        alone("cors-preflight", Traffic::Preflight, plugin("cors", "{}")),
+        alone("proxy-cache-hit", Traffic::Plain, plugin("proxy-cache", "{strategy: memory}")),
+        alone("request-termination", Traffic::Plain, plugin("request-termination", "{status_code: 200}")),
+        alone("redirect", Traffic::Plain, plugin("redirect", redirect)),
+    ]
+}
+
+fn logs(sinks: &Sinks) -> Vec<Case> {
+    let Sinks { http, tcp, udp } = sinks;
+    let http_log = format!("{{http_endpoint: 'http://127.0.0.1:{http}/', queue: {QUEUE}}}");
+    let statsd = format!("{{host: 127.0.0.1, port: {udp}, queue: {QUEUE}}}");
+    let traces = |rate| {
+        format!("{{traces_endpoint: 'http://127.0.0.1:{http}/', sampling_rate: {rate}, queue: {QUEUE}}}")
+    };
+    let to = |port| format!("{{host: 127.0.0.1, port: {port}}}");
+    vec![
+        alone("prometheus", Traffic::Plain, plugin("prometheus", EVERY_METRIC)),
+        beside(
+            "prometheus-consumer",
+            Traffic::Key,
+            vec![plugin("key-auth", "{}")],
+            vec![plugin("prometheus", EVERY_METRIC)],
+        ),
+        alone("file-log", Traffic::Plain, plugin("file-log", "{path: /dev/null}")),
+        alone("http-log", Traffic::Plain, plugin("http-log", &http_log)),
+        alone("tcp-log", Traffic::Plain, plugin("tcp-log", &to(tcp))),
+        alone("udp-log", Traffic::Plain, plugin("udp-log", &to(udp))),
+        alone("syslog", Traffic::Plain, plugin("syslog", "{}")),
+        alone("statsd", Traffic::Plain, plugin("statsd", &statsd)),
+        alone("opentelemetry-sampled", Traffic::Plain, plugin("opentelemetry", &traces("1"))),
+        alone("opentelemetry-not-sampled", Traffic::Plain, plugin("opentelemetry", &traces("0"))),
+    ]
+}

@@ -1,0 +1,90 @@
+//! A gateway without sockets, and the requests that it is asked.
+
+use crate::traffic::Traffic;
+use std::fmt::{self, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_model::{Document, Format};
+use weir_proxy::in_memory::InMemory;
+use weir_proxy::plugins::PLUGINS;
+use weir_proxy::{Compiler, Options, Retained};
+
+/// A configuration, and who asks.
+#[derive(Clone)]
+pub(crate) struct Gateway {
+    pub(crate) routes: usize,
+    pub(crate) consumers: usize,
+    pub(crate) traffic: Traffic,
+    /// As a declarative file lists them.
+    pub(crate) plugins: Vec<String>,
+}
+
+/// What all gateways share.
+pub(crate) struct Shared {
+    pub(crate) retained: Arc<Retained>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        Self { retained: Arc::default() }
+    }
+}
+
+/// A gateway that serves.
+pub(crate) struct Prepared {
+    engine: InMemory,
+    requests: Rc<[Vec<u8>]>,
+}
+
+impl Prepared {
+    pub(crate) fn serve(&self, count: usize) {
+        assert_eq!(self.engine.serve(&self.requests, count), count, "every request is answered 200");
+    }
+}
+
+impl fmt::Display for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.plugins.iter().filter_map(|plugin| plugin.split([':', ',', '}', '\n']).nth(1));
+        let names: Vec<_> = names.map(str::trim).collect();
+        let names = if names.is_empty() { "no plugin".to_owned() } else { names.join(", ") };
+        write!(f, "{names}, {}", self.traffic.name())
+    }
+}
+
+impl Gateway {
+    pub(crate) fn prepare(&self, shared: &Shared) -> Prepared {
+        let schemas: Vec<_> = PLUGINS.iter().map(|plugin| plugin.schema).collect();
+        let read = Document::read(&self.configuration(), Format::Yaml, &schemas, &|_| None);
+        let document = read.unwrap_or_else(|problems| panic!("{problems:?}")).document;
+        let compiler = Compiler {
+            workers: 1,
+            default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            client_certificate: None,
+            trusted_certificates: Vec::new(),
+            retained: shared.retained.clone(),
+        };
+        let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let engine = InMemory::new(Options::default(), snapshot).expect("an engine");
+        Prepared { engine, requests: self.traffic.requests(self.routes, self.consumers) }
+    }
+
+    fn configuration(&self) -> String {
+        let mut yaml = String::from(
+            "_format_version: \"3.0\"\nservices:\n- name: upstream\n  url: http://127.0.0.1:9\n  routes:\n",
+        );
+        for route in 0..self.routes {
+            let _ = writeln!(yaml, "  - {{name: r{route}, paths: [/p{route}/]}}");
+        }
+        yaml.push_str("plugins:\n");
+        self.plugins.iter().for_each(|plugin| yaml.push_str(plugin));
+        yaml.push_str("consumers:\n");
+        for consumer in 0..self.consumers {
+            let _ = writeln!(
+                yaml,
+                "- username: c{consumer}\n  acls: [{{group: readers}}, {{group: group-{consumer}}}]"
+            );
+            yaml.push_str(&self.traffic.credentials(consumer));
+        }
+        yaml
+    }
+}

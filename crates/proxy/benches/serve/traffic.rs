@@ -1,0 +1,206 @@
+//! Requests, and the credentials that they carry.
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use rcgen::{KeyPair, PublicKeyData, SigningKey};
+use std::rc::Rc;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What requests carry beyond what all have.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Traffic {
+    Plain,
+    /// From a program that says at length what it is.
+    Browser,
+    /// From a page of another origin.
+    Origin,
+    /// A browser's question before it.
+    Preflight,
+    Key,
+    Basic,
+    Hmac,
+    /// The same token again and again.
+    Token,
+    /// Tokens signed with this algorithm, more than are remembered.
+    Tokens(Algorithm),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Algorithm {
+    Hs256,
+    Rs256,
+    Es256,
+    EdDsa,
+}
+
+const BROWSER: &str =
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36";
+
+const TOKENS: usize = 4096;
+
+const SECRET: &str = "a secret of 32 bytes, no more...";
+
+/// The key of an algorithm's signatures.
+enum Signer {
+    Secret(hmac::Key),
+    /// Of RSA and Ed25519.
+    Pair(KeyPair),
+    /// rcgen's signatures are of another form than a token's.
+    Ecdsa(KeyPair, EcdsaKeyPair),
+}
+
+static HS256: LazyLock<Signer> =
+    LazyLock::new(|| Signer::Secret(hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes())));
+static RS256: LazyLock<Signer> = LazyLock::new(|| Signer::Pair(pair(&rcgen::PKCS_RSA_SHA256)));
+static EDDSA: LazyLock<Signer> = LazyLock::new(|| Signer::Pair(pair(&rcgen::PKCS_ED25519)));
+static ES256: LazyLock<Signer> = LazyLock::new(|| {
+    let pair = pair(&rcgen::PKCS_ECDSA_P256_SHA256);
+    let signing = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pair.serialize_der());
+    Signer::Ecdsa(pair, signing.expect("a key"))
+});
+
+fn pair(algorithm: &'static rcgen::SignatureAlgorithm) -> KeyPair {
+    KeyPair::generate_for(algorithm).expect("a pair of keys")
+}
+
+impl Algorithm {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hs256 => "HS256",
+            Self::Rs256 => "RS256",
+            Self::Es256 => "ES256",
+            Self::EdDsa => "EdDSA",
+        }
+    }
+
+    fn signer(self) -> &'static Signer {
+        match self {
+            Self::Hs256 => &HS256,
+            Self::Rs256 => &RS256,
+            Self::Es256 => &ES256,
+            Self::EdDsa => &EDDSA,
+        }
+    }
+
+    fn credential(self) -> String {
+        let key = match self.signer() {
+            Signer::Secret(_) => format!("secret: '{SECRET}'"),
+            Signer::Pair(pair) | Signer::Ecdsa(pair, _) => format!("rsa_public_key: {:?}", public_key(pair)),
+        };
+        format!("  jwt_secrets: [{{key: issuer, algorithm: {}, {key}}}]\n", self.name())
+    }
+
+    fn token(self, number: usize) -> String {
+        let encode = |text: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let header = format!("{{\"alg\":\"{}\",\"typ\":\"JWT\"}}", self.name());
+        let claims = format!(
+            "{{\"iss\":\"issuer\",\"sub\":\"user-{number}\",\"name\":\"A Name\",\"iat\":1700000000,\"exp\":4000000000}}"
+        );
+        let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));
+        let signature = self.signer().sign(signed.as_bytes());
+        format!("{signed}.{}", encode(&signature))
+    }
+}
+
+fn public_key(pair: &KeyPair) -> String {
+    let der = BASE64_STANDARD.encode(pair.subject_public_key_info());
+    format!("-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n")
+}
+
+impl Signer {
+    fn sign(&self, text: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Secret(key) => hmac::sign(key, text).as_ref().to_vec(),
+            Self::Pair(pair) => pair.sign(text).expect("a signature"),
+            Self::Ecdsa(_, key) => {
+                key.sign(&SystemRandom::new(), text).expect("a signature").as_ref().to_vec()
+            }
+        }
+    }
+}
+
+impl Traffic {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain requests",
+            Self::Browser => "requests of a browser",
+            Self::Origin => "requests with an origin",
+            Self::Preflight => "preflights",
+            Self::Key => "requests with a key",
+            Self::Basic => "requests with a password",
+            Self::Hmac => "signed requests",
+            Self::Token => "requests with one token",
+            Self::Tokens(Algorithm::Hs256) => "requests with many tokens",
+            Self::Tokens(Algorithm::Rs256) => "requests with many tokens (RS256)",
+            Self::Tokens(Algorithm::Es256) => "requests with many tokens (ES256)",
+            Self::Tokens(Algorithm::EdDsa) => "requests with many tokens (EdDSA)",
+        }
+    }
+
+    /// The credentials of a consumer, as a declarative file lists them.
+    pub(crate) fn credentials(self, consumer: usize) -> String {
+        match self {
+            Self::Plain | Self::Browser | Self::Origin | Self::Preflight => String::new(),
+            Self::Key => format!("  keyauth_credentials: [{{key: key-{consumer}}}]\n"),
+            Self::Basic => format!(
+                "  basicauth_credentials: [{{username: user-{consumer}, password: pass-{consumer}}}]\n"
+            ),
+            Self::Hmac => {
+                format!("  hmacauth_credentials: [{{username: user-{consumer}, secret: '{SECRET}'}}]\n")
+            }
+            Self::Token => Algorithm::Hs256.credential(),
+            Self::Tokens(algorithm) => algorithm.credential(),
+        }
+    }
+
+    /// Requests that meet every route and every consumer, in an order that is no order.
+    pub(crate) fn requests(self, routes: usize, consumers: usize) -> Rc<[Vec<u8>]> {
+        let many = if let Self::Tokens(_) = self { TOKENS } else { routes.max(consumers) };
+        let request = |i: usize| {
+            let (route, consumer) = (i * 7919 % routes, i * 6007 % consumers);
+            let method = if self == Self::Preflight { "OPTIONS" } else { "GET" };
+            let path = format!("/p{route}/x");
+            let headers = self.headers(&path, consumer, i);
+            let agent = if self == Self::Browser { BROWSER } else { "benchmark" };
+            format!(
+                "{method} {path} HTTP/1.1\r\nHost: gateway.test\r\nUser-Agent: {agent}\r\nAccept: */*\r\n{headers}\r\n"
+            )
+            .into_bytes()
+        };
+        (0..many).map(request).collect()
+    }
+
+    fn headers(self, path: &str, consumer: usize, number: usize) -> String {
+        const ORIGIN: &str = "Origin: https://shop.example.com\r\n";
+        let bearer = |token: String| format!("Authorization: Bearer {token}\r\n");
+        match self {
+            Self::Plain | Self::Browser => String::new(),
+            Self::Origin => ORIGIN.to_owned(),
+            Self::Preflight => format!("{ORIGIN}Access-Control-Request-Method: PUT\r\n"),
+            Self::Key => format!("apikey: key-{consumer}\r\n"),
+            Self::Basic => {
+                let pair = format!("user-{consumer}:pass-{consumer}");
+                format!("Authorization: Basic {}\r\n", BASE64_STANDARD.encode(pair))
+            }
+            Self::Hmac => signed(path, consumer),
+            Self::Token => bearer(Algorithm::Hs256.token(0)),
+            Self::Tokens(algorithm) => bearer(algorithm.token(number)),
+        }
+    }
+}
+
+/// A signature of the request's line and date.
+fn signed(path: &str, consumer: usize) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs();
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + std::time::Duration::from_secs(now));
+    let text = format!("date: {date}\n@request-target: get {path}");
+    let signature = BASE64_STANDARD.encode(HS256.sign(text.as_bytes()));
+    format!(
+        "Date: {date}\r\nAuthorization: hmac username=\"user-{consumer}\", algorithm=\"hmac-sha256\", \
+         headers=\"date @request-target\", signature=\"{signature}\"\r\n"
+    )
+}
