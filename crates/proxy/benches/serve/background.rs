@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_model::Document;
 use weir_proxy::Retained;
 use weir_proxy::plugin;
-use weir_proxy::plugins::prometheus::{Connections, NodeFacts, exposition};
+use weir_proxy::plugins::prometheus::{Connections, NodeFacts, Process, exposition};
 
 /// The threads beside the one that serves, and what they have left undone.
 pub(crate) struct Background {
@@ -45,6 +45,7 @@ impl Background {
             &NodeFacts {
                 node_id: "",
                 version: "",
+                process: Process::default(),
                 connections: Connections::default(),
                 streams: None,
                 total_requests: 0,
