@@ -46,6 +46,8 @@ impl Background {
                 node_id: "",
                 version: "",
                 process: Process::default(),
+                costs: &[],
+                worker_cpu: Duration::ZERO,
                 connections: Connections::default(),
                 streams: None,
                 total_requests: 0,

@@ -64,7 +64,10 @@ impl Gateway {
             retained: shared.retained.clone(),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let engine = InMemory::new(Options::default(), snapshot).expect("an engine");
+        let sampling = std::env::var("COST_SAMPLING").ok().and_then(|sampling| sampling.parse().ok());
+        let cost_sampling = sampling.unwrap_or(Options::default().cost_sampling);
+        let options = Options { cost_sampling, ..Options::default() };
+        let engine = InMemory::new(options, snapshot).expect("an engine");
         Prepared { engine, requests: self.traffic.requests(self.routes, self.consumers) }
     }
 

@@ -7,6 +7,8 @@
 //! cargo bench -p weir-proxy --bench serve -- with|without CASE     one side of a case, for callgrind
 //! ```
 //!
+//! `COST_SAMPLING=N` in the environment has the plugins of one request in N measured, 0 of none; else it is 64.
+//!
 //! Each case is a gateway with what is measured and one without, and the same requests for both. They take turns, a few
 //! milliseconds each, and so do the cases, round by round: what is added is the median of the differences of neighbours.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
