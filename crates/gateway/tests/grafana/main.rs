@@ -14,7 +14,7 @@ use prometheus::{ALERTS, Prometheus, Sample, promtool};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rounds of requests, each of which Prometheus sees by itself.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 2;
 
 /// What is not counted yet.
 const AWAITED: [&str; 2] = ["weir_plugin_", "weir_worker_cpu"];
@@ -169,7 +169,7 @@ fn assert_rates(rates: &BTreeMap<String, f64>, load: &Load, by: impl Fn(&Kind) -
     assert_eq!(rates.keys().collect::<Vec<_>>(), sent.keys().collect::<Vec<_>>());
     for (name, sent) in &sent {
         let (seen, sent) = (rates[name] * 60.0, *sent as f64);
-        assert!((sent * 0.999..=sent * 1.8).contains(&seen), "{name}: {seen} of {sent}");
+        assert!((sent * 0.999..=sent * 1.5).contains(&seen), "{name}: {seen} of {sent}");
     }
 }
 
@@ -184,35 +184,36 @@ fn kongs_values_are_those_sent(scene: &Scene) {
     let requests = load.requests(ROUNDS) as f64;
     assert_eq!(shown("Total Connections", 0, "")[""], requests + (1 + ROUNDS) as f64);
     assert_eq!(shown("Accepted Connections", 0, "")[""], requests + (1 + ROUNDS) as f64);
-    let egress = shown("Egress per service/route", 0, "service");
-    assert!(egress["orders"] > egress["accounts"] && egress["slow"] > 0.0, "{egress:?}");
-    let upstream = shown("Upstream Time per Service", 0, "service");
-    assert!(upstream["slow"] > 25.0 && upstream["slow"] > upstream["orders"], "{upstream:?}");
+    assert!(shown("Upstream Time per Service", 0, "service")["slow"] > 25.0);
     let health = shown("Targets", 0, "state_value");
     assert_eq!(health, BTreeMap::from([("-1", 1.0), ("0", 1.0), ("1", 1.0)].map(|(k, v)| (k.to_owned(), v))));
     let resident = shown("Kong worker Lua VM usage by Node ($instance)", 0, "pid");
     let (pid, bytes) = resident.first_key_value().unwrap();
     assert_eq!(*pid, load.gateway.pid().to_string());
     assert!((4e6..4e9).contains(bytes), "{bytes}");
-    let counted = scene.prometheus.query("kong_http_requests_total", Some(scene.at));
+    counts_are_those_sent(scene);
+}
+
+fn counts_are_those_sent(Scene { load, prometheus, at }: &Scene) {
     let of = |labels: [&str; 5]| labels.join(" ");
-    let counted: BTreeMap<_, _> = counted
-        .iter()
-        .map(|sample| {
-            (
-                of(["service", "route", "code", "source", "consumer"].map(|name| sample.label(name))),
-                sample.value,
-            )
-        })
-        .collect();
-    let code = |kind: &Kind| kind.code.to_string();
+    let labelled = |sample: &Sample| {
+        of(["service", "route", "code", "source", "consumer"].map(|name| sample.label(name)))
+    };
+    let counted = prometheus.query("kong_http_requests_total", Some(*at));
+    let counted: BTreeMap<_, _> = counted.iter().map(|sample| (labelled(sample), sample.value)).collect();
     let sent = load.kinds.iter().map(|kind| {
-        (
-            of([kind.service, kind.route, &code(kind), kind.source, kind.consumer]),
-            (1 + ROUNDS * kind.times) as f64,
-        )
+        let labels = of([kind.service, kind.route, &kind.code.to_string(), kind.source, kind.consumer]);
+        (labels, (1 + ROUNDS * kind.times) as f64)
     });
     assert_eq!(counted, sent.collect());
+    let passed = |direction: &str, route: &str| {
+        let selector = format!("sum(kong_bandwidth_bytes{{direction=\"{direction}\",route=\"{route}\"}})");
+        prometheus.query(&selector, Some(*at))[0].value
+    };
+    let posts = (1 + ROUNDS * 4) as f64;
+    assert!((posts * 10_000.0..posts * 10_500.0).contains(&passed("ingress", "orders-write")));
+    assert!((posts * 1_000.0..posts * 1_500.0).contains(&passed("egress", "orders-write")));
+    assert_eq!(passed("ingress", "lines"), (5 * (1 + ROUNDS)) as f64);
 }
 
 fn our_values_are_those_sent(scene: &Scene) {
@@ -226,7 +227,7 @@ fn our_values_are_those_sent(scene: &Scene) {
         load.kinds.iter().filter(has).map(|kind| kind.times).sum::<u64>() as f64
     };
     let failed = kinds(&|kind| kind.code >= 500) / kinds(&|_| true);
-    assert!((shown("weir-traffic", "Server errors", "")[""] / failed - 1.0).abs() < 0.2, "{failed}");
+    assert!((shown("weir-traffic", "Server errors", "")[""] / failed - 1.0).abs() < 0.4, "{failed}");
     for (panel, count) in [("Healthy", 1.0), ("Unhealthy", 1.0), ("Not resolved", 1.0), ("Not checked", 1.0)]
     {
         assert_eq!(shown("weir-upstreams", panel, "")[""], count, "{panel}");

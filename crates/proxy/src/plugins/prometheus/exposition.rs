@@ -92,8 +92,10 @@ pub(super) const KONG_BOUNDS: [u64; 17] =
     milliseconds([1, 2, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 750, 1_000, 3_000, 6_000]);
 pub(super) const UPSTREAM_BOUNDS: [u64; 13] =
     milliseconds([25, 50, 80, 100, 250, 400, 700, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000]);
-pub(super) const FINE_BOUNDS: [u64; 11] =
-    [10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 100_000, 1_000_000];
+pub(super) const FINE_BOUNDS: [u64; 17] = [
+    10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 10_000_000,
+];
 
 const fn milliseconds<const N: usize>(mut bounds: [u64; N]) -> [u64; N] {
     let mut index = 0;

@@ -46,7 +46,7 @@
 //!
 //! The phases are `gateway` (from the request's head to the moment the upstream is asked, or to the end if it is not),
 //! `upstream` (from then to the head of its response) and `total` (to the last byte). Their buckets end at 10, 25, 50,
-//! 100, 250 and 500 µs, 1, 2.5, 10 and 100 ms, and 1 s.
+//! 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
 //!
 //! Counts are kept across reloads. Those of a route that is gone disappear. `ai_metrics` and `wasm_metrics` are
 //! accepted and have no effect.
