@@ -209,7 +209,7 @@ fn who_is_in_many_groups_and_groups_of_many_cost_a_place_in_a_list_each() {
     document.consumers.extend(numbers.clone().map(consumer));
     // Alice is in every group, everybody is in the last one.
     let of_alice = numbers.clone().map(|n| member(0x30_0000 + n, 0x10_0000 + n, 1));
-    let of_all = numbers.clone().map(|n| member(0x40_0000 + n, 0x10_0000 + 9_999, 0x20_0000 + n));
+    let of_all = numbers.map(|n| member(0x40_0000 + n, 0x10_0000 + 9_999, 0x20_0000 + n));
     document.consumer_group_consumers = of_alice.chain(of_all).collect();
     document.plugins = [9_999, 7_000]
         .map(|n: u128| plugin(0x50_0000 + n, &[("consumer_group", id(0x10_0000 + n))]))
