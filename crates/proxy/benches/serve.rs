@@ -65,6 +65,10 @@ const CASES: &[Case] = &[
     case("rate-limiting-basic-auth-100", 100, 100, true, Auth::Basic),
     with("request-transformer-1", TRANSFORMED),
     with("request-transformer-templates-1", TEMPLATES),
+    with(
+        "rate-limiting-redis-sync-rate-1",
+        "- {name: rate-limiting, config: {second: 1e9, policy: redis, sync_rate: 1, redis_host: 127.0.0.1}}\n",
+    ),
 ];
 
 const ROUNDS: usize = 31;
