@@ -6,7 +6,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
-TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus
+TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
+	redis-server redis-cli
 BENCH_TOOLS := nginx haproxy
 # The Debian packages that bring the tools whose names differ.
 PACKAGE_cc := gcc libc6-dev make
@@ -16,6 +17,7 @@ PACKAGE_go := golang-go
 PACKAGE_perf := linux-perf
 PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
+PACKAGE_redis-cli := redis-tools
 # Clients and servers of other makers, as modules of Debian's Python.
 TEST_MODULES := grpc websockets
 PACKAGE_grpc := python3-grpcio
@@ -53,6 +55,18 @@ $(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
 	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
+# Valkey, from the backports of Debian 12, without adding them to the system's sources. Later Debians have it themselves.
+VALKEY := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/valkey)
+VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o Dir::Etc::sourceparts=- \
+  -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+$(VALKEY)/usr/bin/valkey-server:
+	mkdir -p $(VALKEY)/lists/partial
+	echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main' \
+	  > $(VALKEY)/sources.list
+	if cd $(VALKEY) && $(VALKEY_APT) update && $(VALKEY_APT) download valkey-server valkey-tools; then \
+	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
+	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
+
 .PHONY: help
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,12 +78,12 @@ run: tools-rust ## Build in release mode, start the demo, and show what to try
 	exec "$${CARGO_TARGET_DIR:-target}/release/weir" demo
 
 .PHONY: test
-test: tools-rust $(H2SPEC) $(AIOQUIC)/installed ## Check formatting, lints, documentation and licences, and run every test
+test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
-	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python $(CARGO) test --workspace --locked
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: bench

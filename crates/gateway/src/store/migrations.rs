@@ -2,9 +2,14 @@
 use super::{StoreError, database, postgres, sqlite, sqlite_path};
 use crate::settings::{Database, Settings};
 
-/// Each text leads from one version of the tables to the next, in both databases. What has been released is never
-/// edited.
-pub(super) const STEPS: &[&str] = &["
+/// Leads from one version of the tables to the next. What has been released is never edited.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) sqlite: &'static str,
+    pub(super) postgres: &'static str,
+}
+
+const ENTITIES: &str = "
     CREATE TABLE weir_entities (
         kind TEXT NOT NULL, id TEXT NOT NULL, revision BIGINT NOT NULL, body TEXT, PRIMARY KEY (kind, id)
     );
@@ -12,7 +17,28 @@ pub(super) const STEPS: &[&str] = &["
     CREATE INDEX weir_entities_deleted ON weir_entities (revision) WHERE body IS NULL;
     CREATE TABLE weir_meta (version BIGINT NOT NULL, revision BIGINT NOT NULL, oldest BIGINT NOT NULL);
     INSERT INTO weir_meta (version, revision, oldest) VALUES (0, 0, 0);
-"];
+";
+
+/// Kong's tables of rate limits, which may be there if Kong used the schema.
+const COUNTERS: &str = "
+    CREATE TABLE IF NOT EXISTS ratelimiting_metrics (
+        identifier TEXT NOT NULL, period TEXT NOT NULL, period_date TIMESTAMP WITH TIME ZONE NOT NULL,
+        service_id UUID NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'::UUID,
+        route_id UUID NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000'::UUID,
+        value INTEGER, ttl TIMESTAMP WITH TIME ZONE,
+        PRIMARY KEY (identifier, period, period_date, service_id, route_id)
+    );
+    ALTER TABLE ratelimiting_metrics ADD COLUMN IF NOT EXISTS ttl TIMESTAMP WITH TIME ZONE;
+    CREATE INDEX IF NOT EXISTS ratelimiting_metrics_ttl_idx ON ratelimiting_metrics (ttl);
+    CREATE TABLE IF NOT EXISTS response_ratelimiting_metrics (LIKE ratelimiting_metrics INCLUDING ALL);
+    ALTER TABLE response_ratelimiting_metrics ADD COLUMN IF NOT EXISTS ttl TIMESTAMP WITH TIME ZONE;
+";
+
+pub(super) const STEPS: &[Step] = &[
+    Step { sqlite: ENTITIES, postgres: ENTITIES },
+    // A file has one node, which counts in its memory.
+    Step { sqlite: "", postgres: COUNTERS },
+];
 
 /// The version of the tables that is used here.
 pub(super) fn version() -> i64 {
@@ -59,13 +85,13 @@ impl Found {
     }
 
     /// The steps that a task takes from here, each with the version that it leads to.
-    pub(super) fn steps(self, task: Task) -> impl Iterator<Item = (i64, &'static str)> {
+    pub(super) fn steps(self, task: Task) -> impl Iterator<Item = (i64, &'static Step)> {
         let first = match (self, task) {
             (Found::Missing, Task::Bootstrap | Task::Everything) => 0,
             (Found::Behind(version), Task::Up | Task::Everything) => version,
             _ => STEPS.len(),
         };
-        (1..).zip(STEPS.iter().copied()).skip(first)
+        (1..).zip(STEPS).skip(first)
     }
 
     /// Whether the tables can be used as they are.

@@ -2,6 +2,7 @@
 //!
 //! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its body
 //! as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the tables.
+mod counters;
 mod file;
 mod listener;
 pub(crate) mod migrations;
@@ -13,6 +14,7 @@ mod yaml;
 
 use crate::prefix;
 use crate::settings::{Database, Settings};
+use counters::Counters;
 use postgres::Postgres;
 use sqlite::Sqlite;
 use std::fmt;
@@ -21,6 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_model::entity::Entity;
 use weir_model::{Change, PluginSchema};
+use weir_proxy::plugins::limits::CounterStore;
 
 /// What a store promises.
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -112,6 +115,14 @@ pub(crate) async fn open(
         Database::Off => None,
         Database::Sqlite => Some(Arc::new(Sqlite::open(&sqlite_path(settings)?, plugins).await?)),
         Database::Postgres => Some(Arc::new(Postgres::open(postgres::Server::of(settings)?, plugins).await?)),
+    })
+}
+
+/// Where the nodes of one database count together, if it is one that they can share. Nothing is opened until it is used.
+pub(crate) fn counters(settings: &Settings) -> Result<Option<Arc<dyn CounterStore>>, StoreError> {
+    Ok(match database(settings) {
+        Database::Off | Database::Sqlite => None,
+        Database::Postgres => Some(Arc::new(Counters::new(postgres::Server::of(settings)?))),
     })
 }
 

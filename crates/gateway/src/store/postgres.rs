@@ -102,7 +102,7 @@ impl Server {
             self.create_schema(&mut transaction).await.map_err(failed)?;
         }
         for (version, step) in found.steps(task) {
-            sqlx::raw_sql(step).execute(&mut *transaction).await.map_err(failed)?;
+            sqlx::raw_sql(step.postgres).execute(&mut *transaction).await.map_err(failed)?;
             let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
             reached.execute(&mut *transaction).await.map_err(failed)?;
         }
@@ -168,7 +168,7 @@ impl Server {
     }
 
     /// Waits no longer than that.
-    async fn in_time<T>(
+    pub(super) async fn in_time<T>(
         &self,
         patience: Duration,
         work: impl Future<Output = Result<T, StoreError>>,

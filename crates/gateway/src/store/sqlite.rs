@@ -150,7 +150,7 @@ async fn migrate_in(connection: &mut SqliteConnection, task: Task, place: &str) 
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
     let found = Found::of(version(&mut transaction).await.map_err(failed)?, place)?;
     for (version, step) in found.steps(task) {
-        sqlx::raw_sql(step).execute(&mut *transaction).await.map_err(failed)?;
+        sqlx::raw_sql(step.sqlite).execute(&mut *transaction).await.map_err(failed)?;
         let reached = sqlx::query("UPDATE weir_meta SET version = $1").bind(version);
         reached.execute(&mut *transaction).await.map_err(failed)?;
     }

@@ -17,6 +17,7 @@ pub mod http2_upstream;
 mod openssl;
 mod postgres;
 mod programs;
+mod redis;
 mod upstream;
 
 pub use cases::unescape;
@@ -26,6 +27,7 @@ pub use http::{Head, Message, Peer};
 pub use openssl::{Identity, TlsPeer, TlsUpstream, handshake};
 pub use postgres::PostgresServer;
 pub use programs::{Haproxy, NginxOnSocket, NginxOverTls, curl};
+pub use redis::RedisServer;
 pub use upstream::{Upstream, nobody};
 
 use std::time::{Duration, Instant};

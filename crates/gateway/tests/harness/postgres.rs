@@ -111,8 +111,8 @@ impl PostgresServer {
         self.answers.next().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Has a server run SQL.
-    pub fn execute(port: u16, sql: &str) {
+    /// Has a server run SQL; what it prints.
+    pub fn execute(port: u16, sql: &str) -> String {
         let mut psql = Command::new("psql");
         psql.args([
             "-h",
@@ -128,6 +128,7 @@ impl PostgresServer {
         ]);
         let ran = psql.arg("postgres").env("PGPASSWORD", PASSWORD).output().expect("psql runs");
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).into_owned()
     }
 
     /// The settings that lead to a schema of it.

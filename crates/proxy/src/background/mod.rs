@@ -15,6 +15,7 @@ use std::future::Future;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 /// The thread that plugins share.
 #[derive(Default)]
@@ -23,6 +24,7 @@ pub struct Background {
     /// How many tasks are to end before the node does.
     awaited: Mutex<usize>,
     ended: Condvar,
+    ending: watch::Sender<bool>,
 }
 
 impl Background {
@@ -37,18 +39,28 @@ impl Background {
     }
 
     /// Says that something is under way that should be completed before the node ends.
-    fn begin(&self) {
+    pub(crate) fn begin(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
     /// Says that it is.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.ended.notify_all();
     }
 
+    /// Returns when the node is about to end, for those who would otherwise wait longer.
+    pub(crate) fn ending(&self) -> impl Future<Output = ()> + use<> {
+        let mut ending = self.ending.subscribe();
+        async move {
+            // An error means that the node has ended.
+            let _ = ending.wait_for(|ending| *ending).await;
+        }
+    }
+
     /// Waits until what is under way is completed, but no longer than so; whether it is.
     pub fn finish(&self, patience: Duration) -> bool {
+        self.ending.send_replace(true);
         let end = Instant::now() + patience;
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         while *awaited > 0 {

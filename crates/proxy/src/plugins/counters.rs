@@ -61,7 +61,7 @@ impl<C: Counter> Table<C> {
         &self,
         whose: Fingerprint,
         clock: impl Fn() -> u64,
-        count: impl FnOnce(&C) -> (u64, T),
+        count: impl FnOnce(&Arc<C>) -> (u64, T),
     ) -> T {
         C::recent().with_borrow_mut(|own| {
             let (now, counted) = count(own.find(whose, self, &clock));
@@ -104,7 +104,7 @@ fn lock<C>(shard: &Mutex<Shard<C>>) -> MutexGuard<'_, Shard<C>> {
 }
 
 impl<C: Counter> Recent<C> {
-    fn find(&mut self, whose: Fingerprint, table: &Table<C>, clock: impl Fn() -> u64) -> &C {
+    fn find(&mut self, whose: Fingerprint, table: &Table<C>, clock: impl Fn() -> u64) -> &Arc<C> {
         if self.slots.is_empty() {
             self.slots.resize_with(RECENT, || None);
         }

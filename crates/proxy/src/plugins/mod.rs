@@ -21,6 +21,7 @@ mod ip_restriction;
 mod jwt;
 mod key_auth;
 mod limit_count;
+pub mod limits;
 mod log_record;
 mod members;
 mod mtls_auth;

@@ -14,10 +14,15 @@
 //! see. So much is counted, and once a limit is used up, a response that uses more of it becomes a 429 without a body.
 //! `block_on_first_violation` asks the upstream no more as soon as any limit is used up.
 //!
-//! Windows follow the calendar in UTC. Counts are kept on this node, across reloads, and belong to the scope of the
+//! Windows follow the calendar in UTC. Counts are kept across reloads, and belong to the scope of the
 //! plugin: one on a service counts all its routes together. `limit_by` says who is counted; a client that lacks it is
 //! counted by its address. Numbers below 0 and names that are no limits are ignored; fractions count as the next whole
 //! number.
+//!
+//! `policy`, `window_type`, `redis` and `fault_tolerant` are those of [rate-limiting](rate-limiting.md#policies), with
+//! Kong's keys `response-ratelimit:…` and Kong's table `response_ratelimiting_metrics`. With `redis` and `cluster` a
+//! request waits until the store has said what is used; what the upstream then says is counted behind the response, so
+//! that requests at once may use more than is left, as with Kong.
 //!
 //! ## Responses
 //!
@@ -27,15 +32,12 @@
 //! | `X-RateLimit-Remaining-video-minute` and so on | clients | what is left after this response |
 //! | `X-RateLimit-Remaining-video` and so on | the upstream | what is left, of the period with the least |
 //!
-//! `hide_client_headers` leaves out those to clients. The policies `cluster` and `redis` are refused.
+//! `hide_client_headers` leaves out those to clients.
 
-use super::counters::Table;
-use super::rate_limiting::counter::{Counters, Limit};
-use super::rate_limiting::window::{Period, wall_clock};
-use super::rate_limiting::{Redis, order_violations};
+use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis};
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record, Source, Uuid,
-    Violation,
+    Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record, Resume,
+    Source, Uuid, Violation,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -62,10 +64,10 @@ pub(super) struct Config {
     /// What usage is counted by.
     #[field(default = "consumer", one_of = ["consumer", "credential", "ip"])]
     pub limit_by: String,
-    /// Where counts are kept; `local` is what works.
+    /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
-    /// Lets requests pass when counts cannot be read. Counts of policy `local` always can.
+    /// Goes by what this node knows while the store is away; otherwise requests are answered 500.
     #[field(default = true)]
     pub fault_tolerant: bool,
     /// How to reach Redis, for policy `redis`.
@@ -79,60 +81,21 @@ pub(super) struct Config {
     pub hide_client_headers: bool,
     /// The limits by their names.
     #[field(len_min = 1)]
-    pub limits: BTreeMap<String, Limits>,
+    pub limits: BTreeMap<String, Periods>,
+    /// How a window ends: at once, or bit by bit.
+    #[field(default = "fixed", one_of = ["fixed", "sliding"])]
+    pub window_type: String,
 }
 
-/// How much may be used.
-#[derive(Debug, Clone, Record)]
-#[record(check = limit_violations)]
-pub(super) struct Limits {
-    /// Per second.
-    #[field(gt = 0)]
-    pub second: Option<f64>,
-    /// Per minute.
-    #[field(gt = 0)]
-    pub minute: Option<f64>,
-    /// Per hour.
-    #[field(gt = 0)]
-    pub hour: Option<f64>,
-    /// Per day.
-    #[field(gt = 0)]
-    pub day: Option<f64>,
-    /// Per month.
-    #[field(gt = 0)]
-    pub month: Option<f64>,
-    /// Per year.
-    #[field(gt = 0)]
-    pub year: Option<f64>,
-}
-
-impl Limits {
-    fn all(&self) -> Vec<Limit> {
-        let values = [self.second, self.minute, self.hour, self.day, self.month, self.year];
-        let limits = Period::ALL.iter().zip(values);
-        limits.filter_map(|(period, value)| Some(Limit::new(*period, value?))).collect()
+impl Config {
+    fn policy(&self) -> Policy<'_> {
+        let Self { policy, redis, window_type, .. } = self;
+        Policy { name: policy, redis, sync_rate: -1.0, window_type }
     }
-}
-
-fn limit_violations(limits: &Limits) -> Vec<Violation> {
-    let all = limits.all();
-    let mut found = order_violations(&all);
-    if all.is_empty() {
-        let periods = Period::ALL.map(Period::name).join(", ");
-        found.push(Violation::new("", format!("set at least one of {periods}")));
-    }
-    found
 }
 
 fn violations(config: &Config) -> Vec<Violation> {
-    let policy = &config.policy;
-    let message = || {
-        format!("policy {policy} is not available; `policy: local` is, which counts on each node by itself")
-    };
-    let mut found = Vec::new();
-    if policy != "local" {
-        found.push(Violation::new("policy", message()));
-    }
+    let mut found = config.policy().violations();
     if config.limits.is_empty() {
         found.push(Violation::new(
             "limits",
@@ -146,22 +109,31 @@ fn violations(config: &Config) -> Vec<Violation> {
 struct Named {
     name: String,
     whose: Fingerprinter,
-    periods: Vec<(Limit, String, String)>,
+    limits: Arc<[Limit]>,
+    /// By limit: the headers of what is allowed, and of what is left.
+    to_client: Vec<(String, String)>,
     to_upstream: String,
 }
 
 impl Named {
-    fn new(name: &str, limits: &Limits, scope: &Fingerprinter) -> Self {
-        let told = |limit: Limit| {
+    fn new(name: &str, periods: &Periods, scope: &Fingerprinter) -> Self {
+        let limits = periods.limits();
+        let told = |limit: &Limit| {
             let of = |what: &str| format!("X-RateLimit-{what}-{name}-{}", limit.period.name());
-            (limit, of("Limit"), of("Remaining"))
+            (of("Limit"), of("Remaining"))
         };
         Self {
             name: name.to_owned(),
             whose: scope.clone().with(name.as_bytes()),
-            periods: limits.all().into_iter().map(told).collect(),
+            to_client: limits.iter().map(told).collect(),
+            limits: limits.into(),
             to_upstream: format!("X-RateLimit-Remaining-{name}"),
         }
+    }
+
+    fn fingerprint(&self, whose: Whose) -> Fingerprint {
+        let kind: &[u8] = if matches!(whose, Whose::Id(_)) { b"id" } else { b"ip" };
+        whose.identifier().fingerprint(&self.whose.clone().with(kind))
     }
 }
 
@@ -172,11 +144,22 @@ enum Whose {
     Address(IpAddr),
 }
 
+impl Whose {
+    fn identifier(self) -> Identifier<'static> {
+        match self {
+            Whose::Id(id) => Identifier::Id(id),
+            Whose::Address(address) => Identifier::Address(address),
+        }
+    }
+}
+
 /// One configured instance.
-pub(super) struct ResponseRateLimiting {
+pub(super) struct ResponseRateLimiting(Arc<Rules>);
+
+struct Rules {
     config: Config,
     limits: Vec<Named>,
-    table: Arc<Table<Counters>>,
+    limiter: Limiter,
 }
 
 impl Define for ResponseRateLimiting {
@@ -185,18 +168,59 @@ impl Define for ResponseRateLimiting {
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
-        let table = build.retained.get::<Table<Counters>>();
-        let id = |id: Option<Uuid>| id.map(|id| id.into_bytes()).unwrap_or_default();
-        let scope = table.key.clone().with(Self::NAME.as_bytes());
-        let scope = scope.with(&id(build.entity.route)).with(&id(build.entity.service));
+        let limiter = Limiter::new(config.policy(), build)?;
+        let scope = limiter.key.clone().with(Self::NAME.as_bytes());
         let limits = config.limits.iter().map(|(name, limits)| Named::new(name, limits, &scope)).collect();
-        Ok(Self { limits, table, config })
+        Ok(Self(Arc::new(Rules { limits, limiter, config })))
     }
 }
 
 impl Hooks for ResponseRateLimiting {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let whose = self.identify(exchange);
+        let rules = &self.0;
+        let whose = rules.identify(exchange);
+        let asked: Vec<_> = rules.limits.iter().filter_map(|named| rules.ask(named, whose)).collect();
+        if asked.is_empty() { rules.admit(exchange, whose) } else { rules.clone().admit_later(whose, asked) }
+    }
+
+    fn response(&self, exchange: &mut Exchange) {
+        let rules = &self.0;
+        let of_upstream = exchange.source == Source::Service;
+        let headers = &mut exchange.response.headers;
+        let used = if of_upstream { rules.used(headers) } else { vec![0; rules.limits.len()] };
+        headers.remove(&rules.config.header_name);
+        let Some(whose) = exchange.kept::<Whose>().copied() else { return };
+        let left: Vec<_> = rules.limits.iter().map(|named| rules.left(named, whose)).collect();
+        let is_over = |(left, used): (&Vec<f64>, &u64)| *used > 0 && left.iter().any(|left| *left <= 0.0);
+        if left.iter().zip(&used).any(is_over) {
+            refuse(exchange);
+        } else {
+            rules.count(whose, &used);
+        }
+        if !rules.config.hide_client_headers {
+            rules.tell(&mut exchange.response.headers, &left, &used);
+        }
+    }
+}
+
+impl Rules {
+    fn identify(&self, exchange: &Exchange) -> Whose {
+        let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
+        let id = match self.config.limit_by.as_str() {
+            "consumer" => consumer().or_else(|| exchange.credential()),
+            "credential" => exchange.credential(),
+            _ => None,
+        };
+        id.map_or(Whose::Address(exchange.client_ip), Whose::Id)
+    }
+
+    /// Has the store asked for what is used, where it is asked for each request.
+    fn ask(&self, named: &Named, whose: Whose) -> Option<Asked> {
+        self.limiter.refresh(named.fingerprint(whose), whose.identifier(), &named.name, &named.limits)
+    }
+
+    /// Tells the upstream what is left, unless it is not to be asked.
+    fn admit(&self, exchange: &mut Exchange, whose: Whose) -> Flow {
         for named in &self.limits {
             let left = self.left(named, whose);
             if self.config.block_on_first_violation && left.iter().any(|left| *left <= 0.0) {
@@ -210,44 +234,26 @@ impl Hooks for ResponseRateLimiting {
         Flow::Continue
     }
 
-    fn response(&self, exchange: &mut Exchange) {
-        let of_upstream = exchange.source == Source::Service;
-        let headers = &mut exchange.response.headers;
-        let used = if of_upstream { self.used(headers) } else { vec![0; self.limits.len()] };
-        headers.remove(&self.config.header_name);
-        let Some(whose) = exchange.kept::<Whose>().copied() else { return };
-        let left: Vec<_> = self.limits.iter().map(|named| self.left(named, whose)).collect();
-        let is_over = |(left, used): (&Vec<f64>, &u64)| *used > 0 && left.iter().any(|left| *left <= 0.0);
-        if left.iter().zip(&used).any(is_over) {
-            refuse(exchange);
-        } else {
-            self.count(whose, &used);
-        }
-        if !self.config.hide_client_headers {
-            self.tell(&mut exchange.response.headers, &left, &used);
-        }
-    }
-}
-
-impl ResponseRateLimiting {
-    fn identify(&self, exchange: &Exchange) -> Whose {
-        let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
-        let id = match self.config.limit_by.as_str() {
-            "consumer" => consumer().or_else(|| exchange.credential()),
-            "credential" => exchange.credential(),
-            _ => None,
-        };
-        id.map_or(Whose::Address(exchange.client_ip), Whose::Id)
+    /// When the store has answered, or else as the configuration says.
+    fn admit_later(self: Arc<Self>, whose: Whose, mut asked: Vec<Asked>) -> Flow {
+        let fault_tolerant = self.config.fault_tolerant;
+        Flow::Wait(Box::pin(async move {
+            let mut answered = true;
+            for asked in &mut asked {
+                answered &= asked.answered().await.is_some();
+            }
+            let resume: Resume = Box::new(move |exchange| match answered || fault_tolerant {
+                true => self.admit(exchange, whose),
+                false => Flow::Respond(Answer::error(500, "An unexpected error occurred")),
+            });
+            resume
+        }))
     }
 
-    /// What is left of each period's limit.
+    /// What is left of each period's limit, as far as this node knows.
     fn left(&self, named: &Named, whose: Whose) -> Vec<f64> {
-        self.table.with(fingerprint(named, whose), wall_clock, |counters| {
-            let now = wall_clock();
-            let left =
-                named.periods.iter().map(|(limit, ..)| limit.value - counters.used(limit.period, now) as f64);
-            (now, left.collect())
-        })
+        let usage = self.limiter.usage(named.fingerprint(whose), &named.limits);
+        named.limits.iter().map(|limit| limit.value - usage.used[limit.period as usize] as f64).collect()
     }
 
     /// What the upstream says that was used, in the order of the limits.
@@ -268,29 +274,20 @@ impl ResponseRateLimiting {
 
     fn count(&self, whose: Whose, used: &[u64]) {
         for (named, used) in self.limits.iter().zip(used).filter(|(_, used)| **used > 0) {
-            self.table.with(fingerprint(named, whose), wall_clock, |counters| {
-                let now = wall_clock();
-                named.periods.iter().for_each(|(limit, ..)| counters.add(limit.period, *used, now));
-                (now, ())
-            });
+            let (key, identifier) = (named.fingerprint(whose), whose.identifier());
+            self.limiter.add(key, identifier, &named.name, &named.limits, *used);
         }
     }
 
     fn tell(&self, headers: &mut Headers, left: &[Vec<f64>], used: &[u64]) {
         for ((named, left), used) in self.limits.iter().zip(left).zip(used) {
-            for ((limit, limit_header, left_header), left) in named.periods.iter().zip(left) {
+            for ((limit, (limit_header, left_header)), left) in
+                named.limits.iter().zip(&named.to_client).zip(left)
+            {
                 headers.set(limit_header, limit.value.to_string().as_bytes());
                 headers.set(left_header, (left - *used as f64).max(0.0).to_string().as_bytes());
             }
         }
-    }
-}
-
-fn fingerprint(named: &Named, whose: Whose) -> Fingerprint {
-    match whose {
-        Whose::Id(id) => named.whose.clone().with(b"id").of(id.as_bytes()),
-        Whose::Address(IpAddr::V4(address)) => named.whose.clone().with(b"ip").of(&address.octets()),
-        Whose::Address(IpAddr::V6(address)) => named.whose.clone().with(b"ip").of(&address.octets()),
     }
 }
 

@@ -35,21 +35,63 @@
 //!
 //! ## Policies
 //!
-//! `local` counts on this node, in memory, up to a million clients at a time; beyond that the counts of some are
-//! forgotten early. `cluster` and `redis`, which share counts between nodes, are refused.
+//! | policy | where counts are | how many pass |
+//! |---|---|---|
+//! | `local` | in this node's memory | exactly the limit, on each node by itself |
+//! | `redis` | in Redis or Valkey | exactly the limit, on all nodes together |
+//! | `redis` with a `sync_rate` | in memory, exchanged in the background | the limit, and what the nodes let pass within `sync_rate` seconds of each other |
+//! | `cluster` | in the PostgreSQL database of the nodes | exactly the limit, on all nodes together |
+//!
+//! Memory holds up to a million clients at a time; beyond that the counts of some are forgotten early.
+//!
+//! With `redis` and `cluster` a request waits for one answer of the store. The questions of all requests that wait at the
+//! same time travel together, over one connection to each server; those that count the same are one question. With a
+//! `sync_rate` requests wait for nothing.
+//!
+//! Keys in Redis and rows in PostgreSQL are Kong's (`ratelimit:ROUTE:SERVICE:IDENTIFIER:MILLISECONDS:PERIOD`, and the
+//! table `ratelimiting_metrics`), so that nodes of Kong and of Weir can count together. In a cluster of Redis, which Kong
+//! does not use, what names the client stands in braces, so that all its keys are on one server. An identifier of more
+//! than 256 bytes, or that is no UTF-8, is named by its SHA-256.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: rate-limiting
+//!     config:
+//!       minute: 600
+//!       policy: redis
+//!       sync_rate: 0.5
+//!       redis: { host: redis.example.com, ssl: true, ssl_verify: true, password: secret }
+//! ```
+//!
+//! Sentinels are named by `sentinel_master` and `sentinel_nodes`, a cluster by `cluster_nodes`, as in the plugins of Kong
+//! Enterprise. `ssl_verify` verifies by the node's `lua_ssl_trusted_certificate`.
+//!
+//! ## When the store is away
+//!
+//! The first request that gets no answer within `timeout` has the store left alone: from then on no request waits for it,
+//! until it answers again, which is tried every second. Meanwhile requests are counted by this node, beginning with what
+//! it knows of the counts of all, and the store is told when it is back. With `fault_tolerant: false` they are answered
+//! 500 instead, except with a `sync_rate`, which never waits. Kong lets requests pass without limits meanwhile.
+//!
+//! ## Sliding windows
+//!
+//! With `window_type: sliding`, which Kong has in its Enterprise edition alone, there is no moment at which a client may
+//! use its limit twice. What is used is
+//!
+//! ```text
+//! used = count of this window + ⌊ count of the last window × what is left of this window ÷ length of this window ⌋
+//! ```
+//!
+//! by milliseconds. `Retry-After` and `RateLimit-Reset` then tell a refused client when it will be let in if it sends
+//! nothing until then.
 
-pub(super) mod counter;
-pub(super) mod window;
-
-use super::counters::Table;
-use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Known, Record, Secret,
-    Uuid, Violation,
+use super::limits::{
+    Asked, Identifier, Limit, Limiter, Policy, Redis, Reserved, Usage, limits, order_violations,
 };
-use counter::{Counters, Limit, Usage};
-use std::net::IpAddr;
+use crate::plugin::{
+    Answer, Build, Define, Exchange, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume, Violation,
+};
 use std::sync::Arc;
-use window::{Period, wall_clock};
 
 /// What is limited, and how clients are told.
 #[derive(Debug, Clone, Record)]
@@ -93,10 +135,10 @@ pub(super) struct Config {
     /// The path that is counted, with `limit_by: path`.
     #[field(starts_with = "/")]
     pub path: Option<String>,
-    /// Where counts are kept; `local` is what works.
+    /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
-    /// Lets requests pass when counts cannot be read. Counts of policy `local` always can.
+    /// Counts requests on this node while the store is away; otherwise they are answered 500.
     #[field(default = true)]
     pub fault_tolerant: bool,
     /// How to reach Redis, for policy `redis`.
@@ -111,45 +153,22 @@ pub(super) struct Config {
     /// The message of refused requests.
     #[field(default = "API rate limit exceeded")]
     pub error_message: String,
-    /// How often counts are exchanged with Redis, in seconds; -1 for always.
+    /// How often counts are exchanged with Redis, in seconds from 0.02 on; -1 for each request.
     #[field(default = -1)]
     pub sync_rate: f64,
-}
-
-/// A Redis server.
-#[derive(Debug, Clone, Record)]
-pub(super) struct Redis {
-    /// The host name or address.
-    pub host: Option<String>,
-    /// The port.
-    #[field(default = 6379)]
-    pub port: u16,
-    /// Milliseconds to connect, send and receive.
-    #[field(default = 2000, between = [0, 2147483646])]
-    pub timeout: u32,
-    /// The user.
-    pub username: Option<String>,
-    /// The password.
-    #[field(secret)]
-    pub password: Option<Secret>,
-    /// The number of the database.
-    #[field(default = 0)]
-    pub database: u32,
-    /// Whether to connect over TLS.
-    #[field(default = false)]
-    pub ssl: bool,
-    /// Whether to verify the server's certificate.
-    #[field(default = false)]
-    pub ssl_verify: bool,
-    /// The name to ask for in the TLS handshake.
-    pub server_name: Option<String>,
+    /// How a window ends: at once, or bit by bit.
+    #[field(default = "fixed", one_of = ["fixed", "sliding"])]
+    pub window_type: String,
 }
 
 impl Config {
     fn limits(&self) -> Vec<Limit> {
-        let values = [self.second, self.minute, self.hour, self.day, self.month, self.year];
-        let limits = Period::ALL.iter().zip(values);
-        limits.filter_map(|(period, value)| Some(Limit::new(*period, value?))).collect()
+        limits([self.second, self.minute, self.hour, self.day, self.month, self.year])
+    }
+
+    fn policy(&self) -> Policy<'_> {
+        let Self { policy, redis, sync_rate, window_type, .. } = self;
+        Policy { name: policy, redis, sync_rate: *sync_rate, window_type }
     }
 }
 
@@ -165,12 +184,18 @@ enum LimitBy {
 
 /// One configured instance.
 pub(super) struct RateLimiting {
-    limits: Box<[Limit]>,
+    rules: Arc<Rules>,
     by: LimitBy,
+    limiter: Limiter,
     /// Fingerprints of this scope's identifiers, and of addresses where the identifier is missing.
     identifiers: Fingerprinter,
     addresses: Fingerprinter,
-    table: Arc<Table<Counters>>,
+}
+
+/// What the limits are, and what becomes of those who exceed them.
+struct Rules {
+    limits: Arc<[Limit]>,
+    fault_tolerant: bool,
     hide_client_headers: bool,
     error_code: u16,
     error_message: String,
@@ -183,13 +208,18 @@ impl Define for RateLimiting {
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
-        let table = build.retained.get::<Table<Counters>>();
-        let scope = |id: Option<Uuid>| id.map(|id| id.into_bytes()).unwrap_or_default();
-        let scope = table.key.clone().with(&scope(build.entity.route)).with(&scope(build.entity.service));
+        let limiter = Limiter::new(config.policy(), build)?;
         Ok(Self {
-            limits: config.limits().into(),
-            identifiers: scope.clone().with(config.limit_by.as_bytes()),
-            addresses: scope.with(b"ip"),
+            identifiers: limiter.key.clone().with(config.limit_by.as_bytes()),
+            addresses: limiter.key.clone().with(b"ip"),
+            limiter,
+            rules: Arc::new(Rules {
+                limits: config.limits().into(),
+                fault_tolerant: config.fault_tolerant,
+                hide_client_headers: config.hide_client_headers,
+                error_code: config.error_code,
+                error_message: config.error_message,
+            }),
             by: match (config.limit_by.as_str(), config.header_name, config.path) {
                 ("credential", ..) => LimitBy::Credential,
                 ("ip", ..) => LimitBy::Ip,
@@ -198,29 +228,14 @@ impl Define for RateLimiting {
                 ("path", _, Some(path)) => LimitBy::Path(path),
                 _ => LimitBy::Consumer,
             },
-            table,
-            hide_client_headers: config.hide_client_headers,
-            error_code: config.error_code,
-            error_message: config.error_message,
         })
     }
 }
 
 /// The rules that span several fields.
 fn violations(config: &Config) -> Vec<Violation> {
-    let limits = config.limits();
-    let mut found = order_violations(&limits);
-    if limits.is_empty() {
-        let periods = Period::ALL.map(Period::name).join(", ");
-        found.push(Violation::new("", format!("set at least one limit: {periods}")));
-    }
-    if config.policy != "local" {
-        let message = format!(
-            "policy {} is not available; `policy: local` is, which counts on each node by itself",
-            config.policy
-        );
-        found.push(Violation::new("policy", message));
-    }
+    let mut found = order_violations(&config.limits());
+    found.extend(config.policy().violations());
     let needed =
         [("header", "header_name", config.header_name.is_some()), ("path", "path", config.path.is_some())];
     for (by, field, given) in needed {
@@ -231,29 +246,45 @@ fn violations(config: &Config) -> Vec<Violation> {
     found
 }
 
-/// A longer period must not have a lower limit than a shorter one.
-pub(super) fn order_violations(limits: &[Limit]) -> Vec<Violation> {
-    let lower = limits.windows(2).filter(|pair| pair[1].value < pair[0].value);
-    let violation = |pair: &[Limit]| {
-        let (short, long) = (pair[0], pair[1]);
-        let message = format!(
-            "the limit per {} ({}) cannot be lower than the limit per {} ({}); raise it, or leave one out",
-            long.period.name(),
-            long.value,
-            short.period.name(),
-            short.value
-        );
-        Violation::new(long.period.name(), message)
-    };
-    lower.map(violation).collect()
-}
-
 impl Hooks for RateLimiting {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let usage = self.table.with(self.identify(exchange), wall_clock, |counters| {
-            let usage = counters.reserve(&self.limits, wall_clock);
-            (usage.now, usage)
-        });
+        let identifier = self.identifier(exchange);
+        let (key, identifier) = match identifier {
+            Some(identifier) => (&self.identifiers, identifier),
+            None => (&self.addresses, Identifier::Address(exchange.client_ip)),
+        };
+        match self.limiter.reserve(identifier.fingerprint(key), identifier, &self.rules.limits) {
+            Reserved::Now(usage) => self.rules.decide(exchange, usage),
+            Reserved::Later(asked) => self.rules.clone().decide_later(exchange, asked),
+        }
+    }
+
+    fn response(&self, exchange: &mut Exchange) {
+        if let Some(usage) = exchange.kept::<Usage>().copied() {
+            self.rules.tell(&usage, &mut exchange.response.headers);
+        }
+    }
+}
+
+impl RateLimiting {
+    fn identifier<'e>(&self, exchange: &'e Exchange) -> Option<Identifier<'e>> {
+        let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
+        match &self.by {
+            LimitBy::Consumer => consumer().or_else(|| exchange.credential()).map(Identifier::Id),
+            LimitBy::Credential => exchange.credential().map(Identifier::Id),
+            LimitBy::Ip => None,
+            LimitBy::Service => exchange.service().map(|service| Identifier::Id(service.id)),
+            LimitBy::Header(name) => exchange.request.headers.get(name).map(Identifier::Sent),
+            LimitBy::Path(path) => {
+                let sent = exchange.path();
+                (sent == path).then_some(Identifier::Sent(sent.as_bytes()))
+            }
+        }
+    }
+}
+
+impl Rules {
+    fn decide(&self, exchange: &mut Exchange, usage: Usage) -> Flow {
         if !self.hide_client_headers {
             exchange.keep(usage);
         }
@@ -263,39 +294,33 @@ impl Hooks for RateLimiting {
         Flow::Respond(Answer::error(self.error_code, &self.error_message))
     }
 
-    fn response(&self, exchange: &mut Exchange) {
-        if let Some(usage) = exchange.kept::<Usage>().copied() {
-            self.tell(&usage, &mut exchange.response.headers);
+    /// When the store has answered, or else as the configuration says.
+    fn decide_later(self: Arc<Self>, exchange: &mut Exchange, mut asked: Asked) -> Flow {
+        if asked.is_in_vain() {
+            return self.decide_alone(exchange, &asked);
         }
+        Flow::Wait(Box::pin(async move {
+            let answered = asked.answered().await;
+            let resume: Resume = Box::new(move |exchange| match answered {
+                Some(usage) => self.decide(exchange, usage),
+                None => self.decide_alone(exchange, &asked),
+            });
+            resume
+        }))
     }
-}
 
-impl RateLimiting {
-    fn identify(&self, exchange: &Exchange) -> Fingerprint {
-        let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
-        let credential = || exchange.credential();
-        let by_id = |id: Uuid| self.identifiers.of(id.as_bytes());
-        let identifier = match &self.by {
-            LimitBy::Consumer => consumer().or_else(credential).map(by_id),
-            LimitBy::Credential => credential().map(by_id),
-            LimitBy::Ip => None,
-            LimitBy::Service => exchange.service().map(|service| by_id(service.id)),
-            LimitBy::Header(name) => {
-                exchange.request.headers.get(name).map(|value| self.identifiers.of(value))
-            }
-            LimitBy::Path(path) => (exchange.path() == path).then(|| self.identifiers.of(path.as_bytes())),
-        };
-        identifier.unwrap_or_else(|| match exchange.client_ip {
-            IpAddr::V4(address) => self.addresses.of(&address.octets()),
-            IpAddr::V6(address) => self.addresses.of(&address.octets()),
-        })
+    fn decide_alone(&self, exchange: &mut Exchange, asked: &Asked) -> Flow {
+        if self.fault_tolerant {
+            return self.decide(exchange, asked.reserve_here());
+        }
+        Flow::Respond(Answer::error(500, "An unexpected error occurred"))
     }
 
     fn tell(&self, usage: &Usage, headers: &mut Headers) {
         let mut numbers = Numbers::new(headers);
         let mut scarcest: Option<(f64, &Limit)> = None;
-        for limit in &self.limits {
-            let remaining = (limit.value - usage.used(limit.period) as f64).max(0.0);
+        for limit in &*self.limits {
+            let remaining = (limit.value - usage.used[limit.period as usize] as f64).max(0.0);
             numbers.put(limit.period.limit_header(), limit.value);
             numbers.put(limit.period.remaining_header(), remaining);
             // Limits come shortest first, so of equals the longest wins.
@@ -304,7 +329,10 @@ impl RateLimiting {
             }
         }
         let Some((remaining, limit)) = scarcest else { return };
-        let reset = limit.period.reset(usage.now) as f64;
+        let reset = match usage.wait {
+            0 => limit.period.reset(usage.now) as f64,
+            wait => f64::from(wait),
+        };
         numbers.put("RateLimit-Limit", limit.value);
         numbers.put("RateLimit-Remaining", remaining);
         numbers.put("RateLimit-Reset", reset);

@@ -23,27 +23,36 @@ impl Limit {
 }
 
 /// The outcome of a reservation, and what of each limit is used after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) admitted: bool,
     /// The moment it was decided, in seconds since 1970.
     pub(crate) now: u64,
-    used: [u64; Period::ALL.len()],
+    /// Seconds until one would be admitted, where that is not when the window ends; else 0.
+    pub(crate) wait: u32,
+    pub(crate) used: [u64; Period::ALL.len()],
 }
 
+#[cfg(test)]
 impl Usage {
-    /// How many requests are used of a period's limit.
-    pub(crate) fn used(&self, period: Period) -> u64 {
+    fn used(&self, period: Period) -> u64 {
         self.used[period as usize]
     }
 }
 
-/// One counter per period, each the number of its window above and the count below, so that both change at once.
+/// A counter per period for each of so many windows that are kept: each the number of its window above and the count
+/// below, so that both change at once.
 ///
 /// Window numbers are kept modulo 2^24: for the shortest period those repeat after 194 days, by when a counter has
 /// either been used or been swept.
-#[derive(Debug, Default)]
-pub(crate) struct Counters([AtomicU64; Period::ALL.len()]);
+#[derive(Debug)]
+pub(crate) struct Counters<const KEPT: usize = 1>([[AtomicU64; KEPT]; Period::ALL.len()]);
+
+impl<const KEPT: usize> Default for Counters<KEPT> {
+    fn default() -> Self {
+        Self([const { [const { AtomicU64::new(0) }; KEPT] }; Period::ALL.len()])
+    }
+}
 
 const COUNT_BITS: u32 = 40;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
@@ -63,38 +72,55 @@ fn is_later(packed: u64, window: u64) -> bool {
     packed & COUNT_MASK > 0 && (1..=WINDOW_MASK / 2).contains(&ahead)
 }
 
-impl Counters {
-    /// Takes one of every limit, or of none.
+impl<const KEPT: usize> Counters<KEPT> {
+    fn of(&self, period: Period, window: u64) -> &AtomicU64 {
+        &self.0[period as usize][window as usize % KEPT]
+    }
+
+    /// Takes one of every limit, or of none. `besides` says what counts in a window beside what is counted here.
     ///
     /// Limits are taken in their order. A reservation that is given back was refused by a later limit, so whoever it
     /// kept out meanwhile would have been refused by that one: k reservations at once against a smallest remainder
     /// of n admit exactly min(k, n).
-    pub(crate) fn reserve(&self, limits: &[Limit], clock: impl Fn() -> u64) -> Usage {
+    pub(crate) fn reserve(
+        &self,
+        limits: &[Limit],
+        clock: impl Fn() -> u64,
+        besides: impl Fn(Period, u64) -> u64,
+    ) -> Usage {
         let mut now = clock();
         let mut used = [0; Period::ALL.len()];
         let mut windows = [0; Period::ALL.len()];
         for (index, limit) in limits.iter().enumerate() {
             let slot = limit.period as usize;
-            match self.take(limit, &mut now, &clock) {
+            match self.take(limit, &mut now, &clock, &besides) {
                 Some((window, count)) => (windows[slot], used[slot]) = (window, count),
                 None => {
                     let taken = &limits[..index];
                     taken
                         .iter()
                         .for_each(|limit| self.give_back(limit.period, windows[limit.period as usize]));
-                    return self.refused(limits, limit, now);
+                    let mut usage = self.usage(limits, now, besides);
+                    usage.used[slot] = usage.used[slot].max(limit.admits);
+                    return Usage { admitted: false, ..usage };
                 }
             }
         }
-        Usage { admitted: true, now, used }
+        Usage { admitted: true, now, used, wait: 0 }
     }
 
     /// Takes one of a limit: the window it was taken in, and the count after it.
-    fn take(&self, limit: &Limit, now: &mut u64, clock: impl Fn() -> u64) -> Option<(u64, u64)> {
-        let counter = &self.0[limit.period as usize];
-        let mut packed = counter.load(Relaxed);
+    fn take(
+        &self,
+        limit: &Limit,
+        now: &mut u64,
+        clock: impl Fn() -> u64,
+        besides: impl Fn(Period, u64) -> u64,
+    ) -> Option<(u64, u64)> {
         loop {
             let window = limit.period.window(*now);
+            let counter = self.of(limit.period, window);
+            let packed = counter.load(Relaxed);
             let count = if same_window(packed, window) {
                 packed & COUNT_MASK
             } else if is_later(packed, window) && moved_on(now, &clock) {
@@ -103,12 +129,13 @@ impl Counters {
             } else {
                 0
             };
-            if count >= limit.admits {
+            let others = besides(limit.period, window);
+            if count.saturating_add(others) >= limit.admits {
                 return None;
             }
-            match counter.compare_exchange_weak(packed, pack(window, count + 1), Relaxed, Relaxed) {
-                Ok(_) => return Some((window, count + 1)),
-                Err(newer) => packed = newer,
+            let more = pack(window, count + 1);
+            if counter.compare_exchange_weak(packed, more, Relaxed, Relaxed).is_ok() {
+                return Some((window, others + count + 1));
             }
         }
     }
@@ -117,34 +144,65 @@ impl Counters {
         let one_less =
             |packed: u64| (same_window(packed, window) && packed & COUNT_MASK > 0).then(|| packed - 1);
         // An error means that the window is over, and the count with it.
-        let _ = self.0[period as usize].fetch_update(Relaxed, Relaxed, one_less);
+        let _ = self.of(period, window).fetch_update(Relaxed, Relaxed, one_less);
     }
 
-    fn refused(&self, limits: &[Limit], by: &Limit, now: u64) -> Usage {
-        let mut used = [0; Period::ALL.len()];
+    /// What is used of each limit at a moment.
+    pub(crate) fn usage(&self, limits: &[Limit], now: u64, besides: impl Fn(Period, u64) -> u64) -> Usage {
+        let mut usage = Usage { admitted: true, now, ..Usage::default() };
         for limit in limits {
-            used[limit.period as usize] = self.used(limit.period, now);
+            let window = limit.period.window(now);
+            let used = self.counted(limit.period, window).saturating_add(besides(limit.period, window));
+            usage.used[limit.period as usize] = used;
+            usage.admitted &= used < limit.admits;
         }
-        used[by.period as usize] = by.admits;
-        Usage { admitted: false, now, used }
+        usage
     }
 
     /// Counts so many, whatever the limit.
     pub(crate) fn add(&self, period: Period, amount: u64, now: u64) {
         let window = period.window(now);
-        let more = |packed: u64| {
-            let count = if same_window(packed, window) { packed & COUNT_MASK } else { 0 };
-            // One that has moved on to the next window meanwhile is left alone.
-            (!is_later(packed, window)).then(|| pack(window, count.saturating_add(amount).min(COUNT_MASK)))
-        };
-        let _ = self.0[period as usize].fetch_update(Relaxed, Relaxed, more);
+        self.change(period, window, |count| count.saturating_add(amount));
     }
 
-    /// How many were counted in the window of a moment.
-    pub(crate) fn used(&self, period: Period, now: u64) -> u64 {
-        let packed = self.0[period as usize].load(Relaxed);
-        if same_window(packed, period.window(now)) { packed & COUNT_MASK } else { 0 }
+    /// Changes the count of a window, unless a later one has taken its place.
+    pub(crate) fn change(&self, period: Period, window: u64, change: impl Fn(u64) -> u64) {
+        let changed = |packed: u64| {
+            let count = if same_window(packed, window) { packed & COUNT_MASK } else { 0 };
+            (!is_later(packed, window)).then(|| pack(window, change(count).min(COUNT_MASK)))
+        };
+        let _ = self.of(period, window).fetch_update(Relaxed, Relaxed, changed);
     }
+
+    /// How many were counted in a window, if it is still kept.
+    pub(crate) fn counted(&self, period: Period, window: u64) -> u64 {
+        let packed = self.of(period, window).load(Relaxed);
+        if same_window(packed, window) { packed & COUNT_MASK } else { 0 }
+    }
+
+    /// Whether nothing was counted in any of the windows that a limit of today may ask for, nor later.
+    pub(crate) fn is_over(&self, windows: &Windows) -> bool {
+        self.0.iter().zip(windows).all(|(counters, window)| {
+            let oldest = window.saturating_sub(KEPT as u64 - 1);
+            counters.iter().all(|counter| {
+                let packed = counter.load(Relaxed);
+                packed & COUNT_MASK == 0 || !(same_window(packed, oldest) || is_later(packed, oldest))
+            })
+        })
+    }
+}
+
+/// The windows, by period, that are current.
+pub(crate) type Windows = [u64; Period::ALL.len()];
+
+/// Those of a moment.
+pub(crate) fn windows(now: u64) -> Windows {
+    Period::ALL.map(|period| period.window(now))
+}
+
+/// For counters that have nothing beside them.
+pub(crate) fn nothing(_: Period, _: u64) -> u64 {
+    0
 }
 
 thread_local! {
@@ -152,18 +210,14 @@ thread_local! {
 }
 
 impl Counter for Counters {
-    /// The windows, by period, that are current.
-    type Moment = [u64; Period::ALL.len()];
+    type Moment = Windows;
 
-    fn moment(seconds: u64) -> Self::Moment {
-        Period::ALL.map(|period| period.window(seconds))
+    fn moment(seconds: u64) -> Windows {
+        windows(seconds)
     }
 
-    fn is_over(&self, windows: &Self::Moment) -> bool {
-        self.0.iter().zip(windows).all(|(counter, window)| {
-            let packed = counter.load(Relaxed);
-            packed & COUNT_MASK == 0 || !(same_window(packed, *window) || is_later(packed, *window))
-        })
+    fn is_over(&self, windows: &Windows) -> bool {
+        self.is_over(windows)
     }
 
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
@@ -191,12 +245,14 @@ mod tests {
 
     /// How many of `threads` × `each` reservations at once are admitted.
     fn admitted(limits: &[Limit], threads: usize, each: usize) -> usize {
-        let (counters, barrier, admitted) = (Counters::default(), Barrier::new(threads), AtomicUsize::new(0));
+        let (counters, barrier, admitted) =
+            (Counters::<1>::default(), Barrier::new(threads), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
                     barrier.wait();
-                    let mine = (0..each).filter(|_| counters.reserve(limits, || NOON).admitted).count();
+                    let mine =
+                        (0..each).filter(|_| counters.reserve(limits, || NOON, nothing).admitted).count();
                     admitted.fetch_add(mine, Relaxed);
                 });
             }
@@ -225,51 +281,51 @@ mod tests {
     #[test]
     fn refused_reservations_leave_nothing_behind() {
         let (counters, limits) =
-            (Counters::default(), limits(&[(Period::Second, 9.0), (Period::Minute, 2.0)]));
+            (Counters::<1>::default(), limits(&[(Period::Second, 9.0), (Period::Minute, 2.0)]));
         for _ in 0..5 {
-            counters.reserve(&limits, || NOON);
+            counters.reserve(&limits, || NOON, nothing);
         }
-        let usage = counters.reserve(&limits, || NOON);
+        let usage = counters.reserve(&limits, || NOON, nothing);
         assert_eq!((usage.admitted, usage.used(Period::Second), usage.used(Period::Minute)), (false, 2, 2));
     }
 
     #[test]
     fn a_new_window_starts_at_zero_and_the_longer_one_goes_on() {
         let (counters, limits) =
-            (Counters::default(), limits(&[(Period::Second, 2.0), (Period::Minute, 3.0)]));
-        let admitted = |now| counters.reserve(&limits, || now).admitted;
+            (Counters::<1>::default(), limits(&[(Period::Second, 2.0), (Period::Minute, 3.0)]));
+        let admitted = |now| counters.reserve(&limits, || now, nothing).admitted;
         assert_eq!([NOON, NOON, NOON, NOON + 1, NOON + 2].map(admitted), [true, true, false, true, false]);
         assert!(admitted(NOON + 60));
     }
 
     #[test]
     fn a_worker_that_was_late_counts_in_the_window_that_has_begun() {
-        let (counters, limits) = (Counters::default(), limits(&[(Period::Second, 1.0)]));
-        assert!(counters.reserve(&limits, || NOON + 1).admitted);
+        let (counters, limits) = (Counters::<1>::default(), limits(&[(Period::Second, 1.0)]));
+        assert!(counters.reserve(&limits, || NOON + 1, nothing).admitted);
         let reads = std::cell::Cell::new(NOON);
-        let late = counters.reserve(&limits, || reads.replace(NOON + 1));
+        let late = counters.reserve(&limits, || reads.replace(NOON + 1), nothing);
         assert_eq!((late.admitted, late.now), (false, NOON + 1));
     }
 
     #[test]
     fn a_clock_set_back_does_not_lock_clients_out() {
-        let (counters, limits) = (Counters::default(), limits(&[(Period::Minute, 1.0)]));
-        assert!(counters.reserve(&limits, || NOON).admitted);
-        assert!(counters.reserve(&limits, || NOON - 3_600).admitted);
-        assert!(!counters.reserve(&limits, || NOON - 3_600).admitted);
+        let (counters, limits) = (Counters::<1>::default(), limits(&[(Period::Minute, 1.0)]));
+        assert!(counters.reserve(&limits, || NOON, nothing).admitted);
+        assert!(counters.reserve(&limits, || NOON - 3_600, nothing).admitted);
+        assert!(!counters.reserve(&limits, || NOON - 3_600, nothing).admitted);
     }
 
     #[test]
     fn fractional_limits_admit_while_the_count_is_below_them() {
-        let (counters, limits) = (Counters::default(), limits(&[(Period::Day, 1.5)]));
-        let admitted = (0..4).filter(|_| counters.reserve(&limits, || NOON).admitted).count();
+        let (counters, limits) = (Counters::<1>::default(), limits(&[(Period::Day, 1.5)]));
+        let admitted = (0..4).filter(|_| counters.reserve(&limits, || NOON, nothing).admitted).count();
         assert_eq!(admitted, 2);
     }
 
     #[test]
     fn counters_are_over_when_every_window_is() {
-        let counters = Counters::default();
-        counters.reserve(&limits(&[(Period::Second, 2.0), (Period::Hour, 2.0)]), || NOON);
+        let counters = Counters::<1>::default();
+        counters.reserve(&limits(&[(Period::Second, 2.0), (Period::Hour, 2.0)]), || NOON, nothing);
         let over = |now| counters.is_over(&Period::ALL.map(|period| period.window(now)));
         assert_eq!(
             [NOON, NOON + 1, NOON + 3_599, NOON + 3_600, NOON - 1].map(over),

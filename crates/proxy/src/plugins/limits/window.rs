@@ -3,13 +3,19 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long a limit holds, shortest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Period {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Period {
+    /// A second.
     Second,
+    /// A minute.
     Minute,
+    /// An hour.
     Hour,
+    /// A day.
     Day,
+    /// A month of the calendar.
     Month,
+    /// A year of the calendar.
     Year,
 }
 
@@ -18,7 +24,7 @@ impl Period {
         [Period::Second, Period::Minute, Period::Hour, Period::Day, Period::Month, Period::Year];
 
     /// The name in configurations.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         ["second", "minute", "hour", "day", "month", "year"][self as usize]
     }
 
@@ -82,6 +88,18 @@ impl Period {
         }
     }
 
+    /// When a window begins, in seconds since 1970: what [`window`](Self::window) numbers, the other way around.
+    pub(crate) fn starts(self, window: u64) -> u64 {
+        match self {
+            Period::Second => window,
+            Period::Minute => window * 60,
+            Period::Hour => window * 3_600,
+            Period::Day => window * DAY,
+            Period::Month => first_of_month(window / 12, window % 12 + 1) * DAY,
+            Period::Year => first_day(window) * DAY,
+        }
+    }
+
     /// The seconds until the window is over, as clients are told: at least 1, by the nominal length.
     pub(crate) fn reset(self, now: u64) -> u64 {
         self.nominal_seconds().saturating_sub(self.elapsed(now)).max(1)
@@ -108,6 +126,19 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// Milliseconds since 1970, by the wall clock.
+pub(crate) fn wall_clock_in_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Days from 1970-01-01 to the first of a month (1 to 12).
+fn first_of_month(year: u64, month: u64) -> u64 {
+    const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    first_day(year) + BEFORE[(month as usize - 1) % 12] + u64::from(is_leap && month > 2)
 }
 
 /// Days from 1970-01-01 to the first of January of a year from 1970 on.
@@ -159,6 +190,7 @@ mod tests {
                 let began = now - period.elapsed(now);
                 prop_assert_eq!(period.window(began), period.window(now));
                 prop_assert_eq!(period.elapsed(began), 0);
+                prop_assert_eq!(period.starts(period.window(now)), began);
                 if began > 0 {
                     prop_assert_eq!(period.window(began - 1) + 1, period.window(now));
                 }

@@ -1,0 +1,98 @@
+//! What becomes of limits while the server dies, hangs and comes back.
+use super::harness::{Gateway, Message, PATIENCE, RedisServer, Upstream, eventually};
+use super::{HELLO, left, nodes};
+use rustix::process::Signal;
+use serde_json::json;
+use std::time::Instant;
+
+fn node(server: &RedisServer, upstream: &Upstream, fault_tolerant: bool, sync_rate: f64) -> Gateway {
+    let redis = json!({ "host": "127.0.0.1", "port": server.port, "timeout": 1000 });
+    let config = json!({
+        "policy": "redis", "year": 100, "fault_tolerant": fault_tolerant, "sync_rate": sync_rate, "redis": redis,
+    });
+    let [node] = nodes(upstream, &config);
+    node
+}
+
+/// As many requests, one after another: they would take longer than anybody waits if each waited for the server.
+fn many(node: &Gateway, count: usize) -> Vec<Message> {
+    let began = Instant::now();
+    let answered = (0..count).map(|_| node.get("/")).collect();
+    assert!(began.elapsed() < PATIENCE, "requests wait for a server that does not answer");
+    answered
+}
+
+#[test]
+fn nodes_count_by_themselves_and_tell_what_they_counted() {
+    let (mut server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let node = node(&server, &upstream, true, -1.0);
+    for (round, hangs) in [(0, true), (1, false)] {
+        let before = 40 * round;
+        assert_eq!(left(&node.get("/")), 99 - before, "it is asked");
+        let [key] = &*server.keys() else { panic!("{:?}", server.keys()) };
+        if hangs {
+            server.signal(Signal::STOP)
+        } else {
+            server.kill()
+        }
+        let known = many(&node, 39);
+        assert_eq!(known.iter().map(left).min(), Some(60 - before), "counting goes on from what is known");
+        assert!(known.iter().all(|response| response.status == 200));
+        if hangs {
+            server.signal(Signal::CONT)
+        } else {
+            server.restart()
+        }
+        // One that ended has forgotten what it knew, and is told what was counted since.
+        let counted = if hangs { 40 } else { 39 };
+        eventually("it is told", || server.number(key) == counted);
+        eventually("the log tells of the end", || {
+            node.log().matches("answers again").count() == round as usize + 1
+        });
+    }
+    assert_eq!(
+        node.log().matches("until it answers, this node counts by itself").count(),
+        2,
+        "{}",
+        node.log()
+    );
+}
+
+#[test]
+fn limits_are_kept_while_the_server_is_away() {
+    let (mut server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let node = node(&server, &upstream, true, -1.0);
+    assert_eq!(many(&node, 30).last().map(left), Some(70));
+    server.kill();
+    let statuses: Vec<_> = many(&node, 75).iter().map(|response| response.status).collect();
+    assert_eq!(statuses, [vec![200; 70], vec![429; 5]].concat());
+}
+
+#[test]
+fn who_is_not_to_tolerate_faults_refuses() {
+    let (mut server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let node = node(&server, &upstream, false, -1.0);
+    assert_eq!(left(&node.get("/")), 99);
+    server.signal(Signal::STOP);
+    for response in many(&node, 40) {
+        assert_eq!(response.status, 500);
+        assert!(response.text().contains("An unexpected error occurred"), "{}", response.text());
+        assert_eq!(response.header("x-ratelimit-limit-year"), None);
+    }
+    server.signal(Signal::CONT);
+    eventually("it is asked again", || node.get("/").status == 200);
+    server.kill();
+    assert_eq!(many(&node, 40).iter().filter(|response| response.status == 500).count(), 40);
+    server.restart();
+    eventually("it is asked again", || node.get("/").status == 200);
+}
+
+#[test]
+fn who_exchanges_counts_never_waits() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let node = node(&server, &upstream, false, 0.02);
+    server.signal(Signal::STOP);
+    assert_eq!(many(&node, 40).iter().map(left).min(), Some(60));
+    server.signal(Signal::CONT);
+    eventually("it is told", || server.keys().first().is_some_and(|key| server.number(key) == 40));
+}

@@ -1,0 +1,110 @@
+//! In the database of the nodes.
+use super::harness::{Gateway, Message, Peer, PostgresServer, Upstream, eventually, weir};
+use super::{HELLO, left, passed};
+use serde_json::{Value, json};
+
+/// Nodes on one schema, whose tables are there.
+fn nodes<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
+    let settings = PostgresServer::settings(port, schema);
+    let mut bootstrap = weir();
+    bootstrap.args(["migrations", "bootstrap"]);
+    bootstrap.args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
+    assert!(bootstrap.status().unwrap().success());
+    let builder = || settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
+    [(); COUNT].map(|()| builder().start())
+}
+
+/// Asks a node's Admin API.
+fn put(node: &Gateway, path: &str, body: &Value) -> Message {
+    let body = body.to_string();
+    let request = format!(
+        "PUT {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    Peer::connect(node.admin_addresses()[0]).send(request).response()
+}
+
+/// Has all nodes limit requests to an upstream.
+fn limit(nodes: &[Gateway], upstream: &Upstream, plugin: &str, config: &Value) {
+    let first = &nodes[0];
+    let url = json!({ "url": format!("http://{}", upstream.address) });
+    assert_eq!(put(first, "/services/s", &url).status, 200);
+    let plugin = json!({ "name": plugin, "config": config, "service": { "name": "s" } });
+    let written = put(first, "/plugins/10000000-0000-4000-8000-000000000001", &plugin);
+    assert_eq!(written.status, 200, "{}", written.text());
+    let route = json!({ "paths": ["/"], "service": { "name": "s" } });
+    assert_eq!(put(first, "/routes/r", &route).status, 200);
+    for node in nodes {
+        // Each look would count where there is a limit; this one is asked for no upstream.
+        eventually("it is in force", || {
+            let asked = Peer::connect(node.admin_addresses()[0])
+                .send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .response();
+            asked.json()["revision"]["in_force"].as_u64() >= Some(3)
+        });
+    }
+}
+
+#[test]
+fn a_limit_is_kept_exactly_over_three_nodes() {
+    let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
+    for (schema, limits, limit) in [
+        ("one_limit", json!({ "year": 61 }), 61),
+        ("limits", json!({ "month": 43, "year": 500 }), 43),
+        ("sliding", json!({ "month": 43, "year": 43, "window_type": "sliding" }), 43),
+    ] {
+        let nodes: [Gateway; 3] = nodes(port, schema);
+        let mut config = limits.clone();
+        config["policy"] = json!("cluster");
+        super::postgres::limit(&nodes, &upstream, "rate-limiting", &config);
+        assert_eq!(passed(&nodes, 4, 12, ""), limit, "{limits}");
+        let rows = PostgresServer::execute(
+            port,
+            &format!(
+                "SELECT 'counted ' || value FROM {schema}.ratelimiting_metrics WHERE identifier = '127.0.0.1' AND \
+                 ttl > CURRENT_TIMESTAMP AND date_trunc(period, period_date) = period_date"
+            ),
+        );
+        let counted = rows.matches(&format!("counted {limit}")).count();
+        assert_eq!(counted, limits.as_object().unwrap().len().min(2), "{limits}: {rows}");
+    }
+}
+
+#[test]
+fn rows_that_kong_wrote_count() {
+    let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
+    let nodes: [Gateway; 1] = nodes(port, "with_kong");
+    limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 10 }));
+    assert_eq!(left(&nodes[0].get("/")), 9);
+    PostgresServer::execute(port, "UPDATE with_kong.ratelimiting_metrics SET value = value + 8");
+    assert_eq!(left(&nodes[0].get("/")), 0);
+    assert_eq!(nodes[0].get("/").status, 429);
+}
+
+#[test]
+fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
+    let port = PostgresServer::shared_port();
+    let upstream =
+        Upstream::answering("HTTP/1.1 200 OK\r\nX-Kong-Limit: video=2\r\nContent-Length: 5\r\n\r\nhello");
+    let nodes: [Gateway; 2] = nodes(port, "used");
+    let config = json!({ "policy": "cluster", "limits": { "video": { "year": 500 } } });
+    limit(&nodes, &upstream, "response-ratelimiting", &config);
+    assert_eq!(nodes[0].get("/").header("x-ratelimit-remaining-video-year"), Some("498"));
+    let counted = "SELECT period || ' ' || value FROM used.response_ratelimiting_metrics";
+    eventually("it is counted", || PostgresServer::execute(port, counted).contains("video_year 2"));
+    assert_eq!(nodes[1].get("/").header("x-ratelimit-remaining-video-year"), Some("496"));
+}
+
+#[test]
+fn nodes_count_by_themselves_while_the_database_is_away() {
+    let (mut server, upstream) = (PostgresServer::start(), Upstream::answering(HELLO));
+    let nodes: [Gateway; 1] = nodes(server.port, "away");
+    limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 100 }));
+    assert_eq!(left(&nodes[0].get("/")), 99);
+    server.kill();
+    let known: Vec<_> = (0..9).map(|_| left(&nodes[0].get("/"))).collect();
+    assert_eq!(known, (90..99).rev().collect::<Vec<_>>());
+    server.restart();
+    let counted = "SELECT 'counted ' || value FROM away.ratelimiting_metrics";
+    eventually("it is told", || PostgresServer::execute(server.port, counted).contains("counted 10"));
+}

@@ -1,0 +1,63 @@
+//! Servers that are one: a master with sentinels, and a cluster.
+use super::harness::{Gateway, RedisServer, Upstream, eventually};
+use super::{HELLO, left, nodes, passed};
+use serde_json::json;
+
+#[test]
+fn what_sentinels_make_the_master_is_asked() {
+    let mut master = RedisServer::start();
+    let replica = RedisServer::with(&["--replicaof", &format!("127.0.0.1 {}", master.port)], &[]);
+    eventually("it follows", || replica.ask(&["info", "replication"]).contains("master_link_status:up"));
+    let sentinel = RedisServer::sentinel("counts", &master);
+    eventually("the sentinel knows of it", || {
+        sentinel.ask(&["sentinel", "replicas", "counts"]).contains(&replica.port.to_string())
+    });
+    let upstream = Upstream::answering(HELLO);
+    let away = super::harness::nobody().port();
+    let redis = json!({
+        "sentinel_master": "counts", "sentinel_role": "master", "timeout": 1000,
+        "sentinel_nodes": [{ "host": "127.0.0.1", "port": away }, { "host": "127.0.0.1", "port": sentinel.port }],
+    });
+    let [node] = nodes(&upstream, &json!({ "policy": "redis", "year": 1_000_000, "redis": redis }));
+    assert_eq!(left(&node.get("/")), 999_999);
+    let [key] = &*master.keys() else { panic!("{:?}", master.keys()) };
+    eventually("the replica has it", || replica.number(key) == 1);
+    master.kill();
+    // All the while requests are served and counted.
+    let mut sent = 1;
+    eventually("the other is the master, and is told of all", || {
+        sent += 1;
+        let response = node.get("/");
+        assert_eq!((response.status, left(&response)), (200, 1_000_000 - sent));
+        replica.number(key) == sent
+    });
+    assert!(replica.ask(&["role"]).starts_with("master"));
+}
+
+#[test]
+fn a_cluster_is_asked_where_the_keys_are() {
+    let servers = RedisServer::cluster::<3>();
+    let upstream = Upstream::answering(HELLO);
+    let known: Vec<_> = servers.iter().skip(1).map(|server| json!({ "port": server.port })).collect();
+    let config = json!({
+        "policy": "redis", "month": 23, "year": 500, "limit_by": "header", "header_name": "X-T",
+        "redis": { "cluster_nodes": known },
+    });
+    let nodes: [Gateway; 3] = nodes(&upstream, &config);
+    for tenant in 0..12 {
+        assert_eq!(passed(&nodes, 2, 5, &format!("X-T: {tenant}\r\n")), 23, "tenant {tenant}");
+    }
+    let keys: Vec<_> = servers.iter().map(RedisServer::keys).collect();
+    assert_eq!(keys.iter().flatten().count(), 24);
+    assert!(keys.iter().all(|keys| !keys.is_empty()), "{keys:?}");
+    // A slot goes to another server, as it is without its keys: counting begins anew there.
+    let key = &keys[0][0];
+    let slot = servers[0].ask(&["cluster", "keyslot", key]);
+    let taker = servers[1].ask(&["cluster", "myid"]);
+    servers.iter().rev().for_each(|server| {
+        server.ask(&["cluster", "setslot", &slot, "node", &taker]);
+    });
+    let tenant = key.split('}').next().and_then(|tag| tag.rsplit(':').next()).unwrap();
+    assert_eq!(passed(&nodes, 2, 5, &format!("X-T: {tenant}\r\n")), 23);
+    assert_eq!(servers[1].number(key), 23);
+}

@@ -1,0 +1,209 @@
+//! What carries questions and news to a store, on the plugins' thread.
+
+use super::counter::{Limit, Usage};
+use super::entry::bounds;
+use super::ledger::{Ask, Changed, Shared};
+use super::store::{Add, Bound, Take, Taken, Unavailable, Whose};
+use super::window::{Period, wall_clock};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry as Slot, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+
+/// Questions, and entries of which there is news, that are carried at a time.
+const BATCH: usize = 1024;
+/// Batches of questions that are under way at a time.
+const UNDER_WAY: usize = 4;
+/// How long a store that failed is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Answers questions until nobody can ask any more.
+pub(super) async fn answer(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+    let mut waiting = Vec::with_capacity(BATCH);
+    loop {
+        if waiting.is_empty() && asks.recv_many(&mut waiting, BATCH).await == 0 {
+            return;
+        }
+        let Ok(permit) = under_way.clone().acquire_owned().await else { return };
+        let groups = grouped(&mut waiting);
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            settle(&shared, groups).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Questions that have one answer.
+struct Group {
+    take: Take,
+    limits: Arc<[Limit]>,
+    slides: bool,
+    second: u64,
+    asks: Vec<Ask>,
+}
+
+impl Group {
+    fn of(ask: Ask, whose: Arc<Whose>) -> Self {
+        let bounds = bounds(&ask.limits, ask.now, ask.slides);
+        let take = Take { whose, wanted: u64::from(ask.takes), bounds };
+        Self {
+            take,
+            limits: ask.limits.clone(),
+            slides: ask.slides,
+            second: ask.now / 1_000,
+            asks: vec![ask],
+        }
+    }
+
+    fn has_room_for(&self, ask: &Ask) -> bool {
+        Arc::ptr_eq(&self.limits, &ask.limits) && self.slides == ask.slides && self.second == ask.now / 1_000
+    }
+
+    fn join(&mut self, ask: Ask) {
+        self.take.wanted += u64::from(ask.takes);
+        self.asks.push(ask);
+    }
+}
+
+/// The questions that can be asked together; the others go on waiting. A store is asked of nothing twice at a time.
+fn grouped(waiting: &mut Vec<Ask>) -> Vec<Group> {
+    let mut groups: HashMap<Arc<Whose>, Group> = HashMap::new();
+    let mut later = Vec::new();
+    for ask in waiting.drain(..) {
+        let Some(whose) = ask.entry.named() else { continue };
+        match groups.entry(whose.clone()) {
+            Slot::Vacant(slot) => drop(slot.insert(Group::of(ask, whose))),
+            Slot::Occupied(mut slot) if slot.get().has_room_for(&ask) => slot.get_mut().join(ask),
+            Slot::Occupied(_) => later.push(ask),
+        }
+    }
+    *waiting = later;
+    groups.into_values().collect()
+}
+
+/// Asks the store and tells those who wait. Who is told nothing goes on by what is known.
+async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
+    if !shared.answers.load(Acquire) {
+        return;
+    }
+    let (takes, groups): (Vec<_>, Vec<_>) =
+        groups.into_iter().map(|group| (group.take, (group.limits, group.asks))).unzip();
+    match shared.store.take(&takes).await {
+        Ok(taken) => {
+            for ((take, taken), (limits, asks)) in takes.iter().zip(&taken).zip(groups) {
+                tell_those_who_asked(take, taken, &limits, asks);
+            }
+        }
+        Err(error) => fail(shared, &error),
+    }
+}
+
+/// The first who asked get what was taken.
+fn tell_those_who_asked(take: &Take, taken: &Taken, limits: &[Limit], asks: Vec<Ask>) {
+    let mut left = taken.taken;
+    for ask in asks {
+        ask.entry.learn(take, taken);
+        let admitted = !ask.takes || left > 0;
+        left -= u64::from(ask.takes && admitted);
+        // What those behind it have taken is not its own.
+        let behind = if ask.takes { left } else { 0 };
+        let mut usage = Usage { admitted, now: ask.now / 1_000, wait: 0, used: [0; Period::ALL.len()] };
+        for (bound, (count, carried)) in take.bounds.iter().zip(&taken.counts) {
+            usage.used[bound.window.period as usize] = (count + carried).saturating_sub(behind);
+        }
+        if !admitted {
+            usage.wait = wait(take, taken, limits);
+        }
+        let _ = ask.answer.send(usage);
+    }
+}
+
+/// Where windows slide, how long those who were refused have to wait.
+fn wait(take: &Take, taken: &Taken, limits: &[Limit]) -> u32 {
+    let counts = take.bounds.iter().zip(&taken.counts).zip(limits);
+    let spent = counts.filter(|((bound, (count, carried)), _)| count + carried >= bound.admits);
+    let wait = |((bound, (count, carried)), limit): ((&Bound, &(u64, u64)), &Limit)| {
+        let (_, slide) = bound.before?;
+        // Of the window before no more is known than what it still adds.
+        let previous = u128::from(*carried) * u128::from(slide.length) / u128::from(slide.left.max(1));
+        Some(slide.wait(limit, *count, u64::try_from(previous).unwrap_or(u64::MAX)))
+    };
+    spent.filter_map(wait).max().unwrap_or(0)
+}
+
+/// Nobody waits for the store until it answers again, which is tried now and then.
+fn fail(shared: &Arc<Shared>, error: &Unavailable) {
+    if !shared.answers.swap(false, AcqRel) {
+        return;
+    }
+    tracing::warn!(
+        "rate limits: {}: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant is false",
+        shared.store.place()
+    );
+    tokio::spawn(recover(shared.clone()));
+}
+
+async fn recover(shared: Arc<Shared>) {
+    while !shared.closed.load(Relaxed) {
+        tokio::time::sleep(PAUSE).await;
+        if shared.store.reach().await.is_ok() {
+            shared.answers.store(true, Release);
+            tracing::info!("rate limits: {} answers again", shared.store.place());
+            return shared.news.notify_one();
+        }
+    }
+}
+
+/// Tells the store what is counted here, until nobody counts any more.
+pub(super) async fn tell(shared: Arc<Shared>) {
+    while !shared.closed.load(Relaxed) {
+        shared.news.notified().await;
+        tokio::select! {
+            () = tokio::time::sleep(shared.interval) => {}
+            () = shared.background.ending() => {}
+        }
+        if shared.answers.load(Acquire) {
+            tell_news(&shared).await;
+        }
+    }
+}
+
+async fn tell_news(shared: &Arc<Shared>) {
+    let mut news = shared.take_news().into_iter();
+    loop {
+        let batch: Vec<_> = news.by_ref().take(BATCH).collect();
+        if batch.is_empty() {
+            return shared.told_but(std::iter::empty());
+        }
+        if let Err(error) = tell_of(shared, &batch).await {
+            fail(shared, &error);
+            // They are told when the store answers again.
+            return shared.told_but(batch.into_iter().chain(news));
+        }
+    }
+}
+
+async fn tell_of(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> {
+    let (now, mut adds, mut whose): (_, Vec<Add>, Vec<_>) = (wall_clock(), Vec::new(), Vec::new());
+    let mut known = HashSet::new();
+    for (entry, slides) in batch {
+        entry.changed.store(false, Release);
+        for add in entry.untold(now, *slides) {
+            // Two entries may go by one name; the second is told of later.
+            if known.insert((add.whose.clone(), add.window.period, add.window.starts)) {
+                whose.push(entry);
+                adds.push(add);
+            }
+        }
+    }
+    if adds.is_empty() {
+        return Ok(());
+    }
+    let counts = shared.store.add(&adds).await?;
+    adds.iter().zip(whose).zip(counts).for_each(|((add, entry), count)| entry.tell(add, count));
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The periods of limits in configurations.
+
+use super::counter::Limit;
+use super::window::Period;
+use crate::plugin::{Record, Violation};
+
+/// How much may be used.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(crate) struct Periods {
+    /// Per second.
+    #[field(gt = 0)]
+    pub second: Option<f64>,
+    /// Per minute.
+    #[field(gt = 0)]
+    pub minute: Option<f64>,
+    /// Per hour.
+    #[field(gt = 0)]
+    pub hour: Option<f64>,
+    /// Per day.
+    #[field(gt = 0)]
+    pub day: Option<f64>,
+    /// Per month.
+    #[field(gt = 0)]
+    pub month: Option<f64>,
+    /// Per year.
+    #[field(gt = 0)]
+    pub year: Option<f64>,
+}
+
+impl Periods {
+    /// Those that are limited, the shortest first.
+    pub(crate) fn limits(&self) -> Vec<Limit> {
+        limits([self.second, self.minute, self.hour, self.day, self.month, self.year])
+    }
+}
+
+fn violations(periods: &Periods) -> Vec<Violation> {
+    order_violations(&periods.limits())
+}
+
+/// The limits of these values, by period.
+pub(crate) fn limits(values: [Option<f64>; Period::ALL.len()]) -> Vec<Limit> {
+    let limits = Period::ALL.iter().zip(values);
+    limits.filter_map(|(period, value)| Some(Limit::new(*period, value?))).collect()
+}
+
+/// There must be one, and a longer period must not have a lower limit than a shorter one.
+pub(crate) fn order_violations(limits: &[Limit]) -> Vec<Violation> {
+    if limits.is_empty() {
+        let periods = Period::ALL.map(Period::name).join(", ");
+        return vec![Violation::new("", format!("set at least one limit: {periods}"))];
+    }
+    let lower = limits.windows(2).filter(|pair| pair[1].value < pair[0].value);
+    let violation = |pair: &[Limit]| {
+        let (short, long) = (pair[0], pair[1]);
+        let message = format!(
+            "the limit per {} ({}) cannot be lower than the limit per {} ({}); raise it, or leave one out",
+            long.period.name(),
+            long.value,
+            short.period.name(),
+            short.value
+        );
+        Violation::new(long.period.name(), message)
+    };
+    lower.map(violation).collect()
+}

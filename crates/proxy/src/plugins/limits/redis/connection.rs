@@ -1,0 +1,131 @@
+//! One connection to one server, which the crate `redis` speaks over.
+
+use super::super::store::Unavailable;
+use super::config::{HostAndPort, Redis};
+use crate::plugin::Secret;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, cmd};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Makes connections.
+pub(super) struct Connector {
+    /// How to speak TLS, where it is spoken.
+    pub(super) tls: Option<Arc<ClientConfig>>,
+    pub(super) config: Redis,
+}
+
+/// A connection on which the script is known. Clones share it.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    /// The script's name there.
+    pub(super) take: Arc<str>,
+}
+
+const TAKE: &str = include_str!("take.lua");
+
+/// What the server or the crate says, and what to do about it. Neither quotes what was sent.
+pub(super) fn unavailable(error: &RedisError) -> Unavailable {
+    let mend = match error.code().unwrap_or_default() {
+        "NOAUTH" | "WRONGPASS" => ": mend redis.username and redis.password",
+        "NOPERM" => ": let the user run EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on keys of rate limits",
+        "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
+        _ => "",
+    };
+    Unavailable(format!("{error}{mend}"))
+}
+
+impl Connector {
+    /// Connects as what the configuration says of servers.
+    pub(super) async fn link(&self, server: &HostAndPort) -> Result<Link, Unavailable> {
+        let mut info = login(self.config.username.as_deref(), self.config.password.as_ref());
+        info = info.set_db(self.config.database.into());
+        let mut connection = self.connect(server, &info).await?;
+        let load = cmd("SCRIPT").arg("LOAD").arg(TAKE).to_owned();
+        let take: String = ask(&mut connection, &load).await?;
+        Ok(Link { connection, take: take.into() })
+    }
+
+    /// Asks the sentinels for the master, and connects to it.
+    pub(super) async fn link_to_master(
+        &self,
+        master: &str,
+        sentinels: &[HostAndPort],
+    ) -> Result<Link, Unavailable> {
+        let mut last = Unavailable("there are no sentinels".to_owned());
+        for sentinel in sentinels {
+            match self.link_by(sentinel, master).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn link_by(&self, sentinel: &HostAndPort, master: &str) -> Result<Link, Unavailable> {
+        let config = &self.config;
+        let info = login(config.sentinel_username.as_deref(), config.sentinel_password.as_ref());
+        let mut asked = self.connect(sentinel, &info).await?;
+        let question = cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).to_owned();
+        let server: Option<HostAndPort> = ask(&mut asked, &question).await?;
+        let server = server.ok_or_else(|| {
+            Unavailable(format!("the sentinels know no master {master}: mend redis.sentinel_master"))
+        })?;
+        let mut link = self.link(&server).await?;
+        let role: Vec<redis::Value> = ask(&mut link.connection, &cmd("ROLE")).await?;
+        match role.first().map(redis::from_redis_value_ref::<String>) {
+            Some(Ok(role)) if role == "master" => Ok(link),
+            _ => Err(Unavailable(format!("{}:{} is no master yet", server.0, server.1))),
+        }
+    }
+
+    async fn connect(
+        &self,
+        (host, port): &HostAndPort,
+        info: &RedisConnectionInfo,
+    ) -> Result<MultiplexedConnection, Unavailable> {
+        let failed = |error: &dyn std::fmt::Display| Unavailable(format!("{host}:{port}: {error}"));
+        let tcp = TcpStream::connect((&**host, *port)).await.map_err(|error| failed(&error))?;
+        tcp.set_nodelay(true).map_err(|error| failed(&error))?;
+        let Some(tls) = &self.tls else { return login_over(tcp, info).await };
+        let name = self.config.server_name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name).map_err(|error| failed(&error))?;
+        let tls = TlsConnector::from(tls.clone()).connect(name, tcp).await;
+        login_over(tls.map_err(|error| failed(&error))?, info).await
+    }
+}
+
+fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(password) = password.filter(|password| !password.expose().is_empty()) {
+        info = info.set_password(password.expose());
+        if let Some(username) = username {
+            info = info.set_username(username);
+        }
+    }
+    info
+}
+
+async fn login_over(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    info: &RedisConnectionInfo,
+) -> Result<MultiplexedConnection, Unavailable> {
+    // Who asks has an eye on the time.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let (connection, task) = MultiplexedConnection::new_with_config(info, stream, config)
+        .await
+        .map_err(|error| unavailable(&error))?;
+    tokio::spawn(task);
+    Ok(connection)
+}
+
+pub(super) async fn ask<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    question: &Cmd,
+) -> Result<T, Unavailable> {
+    question.query_async(connection).await.map_err(|error| unavailable(&error))
+}

@@ -1,0 +1,289 @@
+//! Counts in Redis or Valkey, under Kong's names, so that nodes of both may share them.
+//!
+//! All that is asked at a time travels together, over one connection to each server.
+
+mod cluster;
+mod config;
+mod connection;
+
+pub(crate) use config::Redis;
+
+use super::store::{Add, CounterStore, Pending, Take, Taken, Unavailable, Whose};
+use super::window::Period;
+use crate::plugin::Build;
+use cluster::Cluster;
+use config::Servers;
+use connection::{Connector, Link, unavailable};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value, cmd, from_redis_value_ref, pipe};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// A server, or several that are one.
+pub(crate) struct RedisStore {
+    connector: Connector,
+    servers: Servers,
+    place: String,
+    timeout: Duration,
+    /// None at first and after a failure.
+    linked: Mutex<Option<Arc<Linked>>>,
+    /// Whose turn it is to connect.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+enum Linked {
+    One(Link),
+    Cluster(Cluster),
+}
+
+impl Linked {
+    fn all(&self) -> &[Link] {
+        match self {
+            Linked::One(link) => std::slice::from_ref(link),
+            Linked::Cluster(cluster) => &cluster.masters,
+        }
+    }
+
+    fn of(&self, key: &str) -> Result<usize, Unavailable> {
+        match self {
+            Linked::One(_) => Ok(0),
+            Linked::Cluster(cluster) => cluster
+                .master_of(key)
+                .ok_or_else(|| Unavailable("no server has some of the slots: mend the cluster".to_owned())),
+        }
+    }
+}
+
+/// Commands that are about one key, or keys beside it.
+struct Commands {
+    key: String,
+    /// Made for the script's name on the server that has the key.
+    make: Box<dyn Fn(&str) -> Cmd + Send + Sync>,
+}
+
+impl RedisStore {
+    pub(super) fn new(config: Redis, build: &Build<'_>) -> Result<Self, String> {
+        let tls = if config.ssl { Some(build.tls_client(config.ssl_verify)?) } else { None };
+        Ok(Self {
+            servers: config.servers(),
+            place: config.place(),
+            timeout: Duration::from_millis(config.timeout.into()),
+            connector: Connector { tls, config },
+            linked: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+        })
+    }
+
+    async fn linked(&self) -> Result<Arc<Linked>, Unavailable> {
+        if let Some(linked) = self.known() {
+            return Ok(linked);
+        }
+        let _turn = self.connecting.lock().await;
+        if let Some(linked) = self.known() {
+            return Ok(linked);
+        }
+        let connector = &self.connector;
+        let linked = Arc::new(match &self.servers {
+            Servers::One(server) => Linked::One(connector.link(server).await?),
+            Servers::Sentinels { master, sentinels } => {
+                Linked::One(connector.link_to_master(master, sentinels).await?)
+            }
+            Servers::Cluster(nodes) => Linked::Cluster(Cluster::discover(connector, nodes).await?),
+        });
+        *self.linked.lock().unwrap_or_else(PoisonError::into_inner) = Some(linked.clone());
+        Ok(linked)
+    }
+
+    fn known(&self) -> Option<Arc<Linked>> {
+        self.linked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connects anew the next time, unless somebody has done so already.
+    fn forget(&self, failed: &Arc<Linked>) {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        if linked.as_ref().is_some_and(|linked| Arc::ptr_eq(linked, failed)) {
+            *linked = None;
+        }
+    }
+
+    /// Waits no longer than the configuration says.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Unavailable>>) -> Result<T, Unavailable> {
+        let Ok(done) = tokio::time::timeout(self.timeout, work).await else {
+            if let Some(linked) = self.known() {
+                self.forget(&linked);
+            }
+            let milliseconds = self.timeout.as_millis();
+            return Err(Unavailable(format!(
+                "no answer within {milliseconds} ms: see that it runs, or raise redis.timeout"
+            )));
+        };
+        done
+    }
+
+    /// Has all done, in order for each key. What a server did not do because its slots have moved, or it is no master any
+    /// more, or because it had closed the connection, is asked again over new ones.
+    async fn run(&self, commands: &[Commands]) -> Result<Vec<Value>, Unavailable> {
+        let mut answers: Vec<Option<Value>> = commands.iter().map(|_| None).collect();
+        let tries = match &self.servers {
+            Servers::Cluster(_) => self.connector.config.cluster_max_redirections,
+            _ => 1,
+        };
+        for left in (0..=tries).rev() {
+            let linked = self.linked().await?;
+            match self.run_on(&linked, commands, &mut answers).await? {
+                None => break,
+                Some(error) if left == 0 => return Err(unavailable(&error)),
+                Some(_) => self.forget(&linked),
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Asks for what has no answer yet; returns why some still have none.
+    async fn run_on(
+        &self,
+        linked: &Linked,
+        commands: &[Commands],
+        answers: &mut [Option<Value>],
+    ) -> Result<Option<RedisError>, Unavailable> {
+        let mut by_server: Vec<(Pipeline, Vec<usize>)> =
+            linked.all().iter().map(|_| (pipe(), Vec::new())).collect();
+        for (at, command) in commands.iter().enumerate().filter(|(at, _)| answers[*at].is_none()) {
+            let server = linked.of(&command.key)?;
+            let (pipeline, places) = &mut by_server[server];
+            pipeline.add_command((command.make)(&linked.all()[server].take));
+            places.push(at);
+        }
+        let mut under_way = JoinSet::new();
+        for (link, (pipeline, places)) in linked.all().iter().zip(by_server) {
+            if !places.is_empty() {
+                under_way.spawn(send(link.connection.clone(), pipeline, places));
+            }
+        }
+        let mut failed = None;
+        while let Some(done) = under_way.join_next().await {
+            let (sent, places) = done.map_err(|error| Unavailable(error.to_string()))?;
+            match sent {
+                Err(error) => failed = Some(error),
+                Ok(values) => failed = place(values, &places, answers).or(failed),
+            }
+        }
+        Ok(failed)
+    }
+}
+
+async fn send(
+    mut connection: MultiplexedConnection,
+    pipeline: Pipeline,
+    places: Vec<usize>,
+) -> (Result<Vec<Value>, RedisError>, Vec<usize>) {
+    let mut pipeline = pipeline;
+    let sent = pipeline.ignore_errors().query_async::<Vec<Value>>(&mut connection).await;
+    (sent, places)
+}
+
+/// Puts answers where they belong; returns the last error among them.
+fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) -> Option<RedisError> {
+    let mut failed = None;
+    for (value, at) in values.into_iter().zip(places) {
+        match value.extract_error() {
+            Ok(value) => answers[*at] = Some(value),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed
+}
+
+impl CounterStore for RedisStore {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Taken>> {
+        let tagged = matches!(self.servers, Servers::Cluster(_));
+        let commands: Vec<_> = takes.iter().map(|take| command_to_take(take, tagged)).collect();
+        Box::pin(self.in_time(async move {
+            let answers = self.run(&commands).await?;
+            answers.iter().map(read_taken).collect()
+        }))
+    }
+
+    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<u64>> {
+        let tagged = matches!(self.servers, Servers::Cluster(_));
+        let commands: Vec<_> = adds.iter().flat_map(|add| commands_to_add(add, tagged)).collect();
+        Box::pin(self.in_time(async move {
+            let answers = self.run(&commands).await?;
+            let counts = answers.chunks(2).map(|answer| match answer {
+                [count, _] => read::<Option<u64>>(count).map(Option::unwrap_or_default),
+                _ => Err(Unavailable("an answer is missing".to_owned())),
+            });
+            counts.collect()
+        }))
+    }
+
+    fn reach(&self) -> Pending<'_, ()> {
+        Box::pin(self.in_time(async {
+            let linked = self.linked().await?;
+            for link in linked.all() {
+                let answered = connection::ask::<Value>(&mut link.connection.clone(), &cmd("PING")).await;
+                answered.inspect_err(|_| self.forget(&linked))?;
+            }
+            Ok(())
+        }))
+    }
+}
+
+/// Kong's key of a window's count. In a cluster all keys of one identifier must be in one slot.
+fn key(whose: &Whose, period: Period, starts: u64, tagged: bool) -> String {
+    let Whose { route, service, identifier, of_responses } = whose;
+    let (open, close) = if tagged { ("{", "}") } else { ("", "") };
+    let (milliseconds, period) = (starts * 1_000, period.name());
+    match of_responses {
+        None => format!("ratelimit:{open}{route}:{service}:{identifier}{close}:{milliseconds}:{period}"),
+        Some(name) => format!(
+            "response-ratelimit:{open}{route}:{service}:{identifier}{close}:{milliseconds}:{name}:{period}"
+        ),
+    }
+}
+
+fn command_to_take(take: &Take, tagged: bool) -> Commands {
+    let key_at = |period, starts| key(&take.whose, period, starts, tagged);
+    let keys = take.bounds.iter().map(|bound| key_at(bound.window.period, bound.window.starts));
+    let before = take.bounds.iter().filter_map(|bound| Some(key_at(bound.window.period, bound.before?.0)));
+    let keys: Vec<_> = keys.chain(before).collect();
+    let mut numbers = vec![take.wanted];
+    for bound in &take.bounds {
+        let (left, length) = bound.before.map_or((0, 1), |(_, slide)| (slide.left, slide.length));
+        numbers.extend([bound.admits, bound.window.kept, left, length]);
+    }
+    let key = keys.first().cloned().unwrap_or_default();
+    let make =
+        move |script: &str| cmd("EVALSHA").arg(script).arg(keys.len()).arg(&keys).arg(&numbers).to_owned();
+    Commands { key, make: Box::new(make) }
+}
+
+fn commands_to_add(add: &Add, tagged: bool) -> [Commands; 2] {
+    let key = key(&add.whose, add.window.period, add.window.starts, tagged);
+    let (amount, kept) = (add.amount, add.window.kept);
+    let (counted, expiring) = (key.clone(), key.clone());
+    let count = move |_: &str| match amount {
+        0 => cmd("GET").arg(&counted).to_owned(),
+        _ => cmd("INCRBY").arg(&counted).arg(amount).to_owned(),
+    };
+    let expire = move |_: &str| cmd("EXPIRE").arg(&expiring).arg(kept).to_owned();
+    [Commands { key: key.clone(), make: Box::new(count) }, Commands { key, make: Box::new(expire) }]
+}
+
+fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
+    from_redis_value_ref(value)
+        .map_err(|_| Unavailable("an answer is in a form that is not known".to_owned()))
+}
+
+fn read_taken(value: &Value) -> Result<Taken, Unavailable> {
+    let numbers: Vec<u64> = read(value)?;
+    let (taken, counts) = numbers.split_first().ok_or(Unavailable("an answer is empty".to_owned()))?;
+    let counts = counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    Ok(Taken { taken: *taken, counts })
+}
