@@ -19,6 +19,9 @@
 //! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
 //! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1 or 2) |
 //! | `kong_datastore_reachable` | |
+//! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
+//! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
+//! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
 //! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
 //!
 //! ## By flag
@@ -46,6 +49,7 @@
 //! accepted and have no effect.
 
 mod apisix;
+mod costs;
 mod exposition;
 mod series;
 mod sessions;
