@@ -110,7 +110,7 @@ impl CounterStore for Counters {
         &self.server.place
     }
 
-    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Taken>> {
+    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Option<Taken>>> {
         Box::pin(self.on_connection(async move |connection| {
             let mut counts = read(connection, &keys(takes)).await?;
             let mut taken: Vec<u64> = takes.iter().map(|take| room(take, &counts).min(take.wanted)).collect();
@@ -127,11 +127,11 @@ impl CounterStore for Counters {
                 }
                 transaction.commit().await?;
             }
-            Ok(takes.iter().zip(taken).map(|(take, taken)| told(take, taken, &counts)).collect())
+            Ok(takes.iter().zip(taken).map(|(take, taken)| Some(told(take, taken, &counts))).collect())
         }))
     }
 
-    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<u64>> {
+    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<Option<u64>>> {
         Box::pin(self.on_connection(async move |connection| {
             let change_of = |add: &Add| {
                 let amount = i64::try_from(add.amount).unwrap_or(i64::MAX);
@@ -139,7 +139,7 @@ impl CounterStore for Counters {
             };
             let changes: Vec<_> = adds.iter().map(change_of).collect();
             let counts = change(connection, &changes).await?;
-            Ok(changes.iter().map(|(key, ..)| counts.get(key).copied().unwrap_or_default()).collect())
+            Ok(changes.iter().map(|(key, ..)| counts.get(key).copied()).collect())
         }))
     }
 

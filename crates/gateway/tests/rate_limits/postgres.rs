@@ -101,7 +101,7 @@ fn nodes_count_by_themselves_while_the_database_is_away() {
     let nodes: [Gateway; 1] = nodes(server.port, "away");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 100 }));
     assert_eq!(left(&nodes[0].get("/")), 99);
-    server.kill();
+    server.stop();
     let known: Vec<_> = (0..9).map(|_| left(&nodes[0].get("/"))).collect();
     assert_eq!(known, (90..99).rev().collect::<Vec<_>>());
     server.restart();

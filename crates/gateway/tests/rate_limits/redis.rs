@@ -111,7 +111,8 @@ fn counts_survive_reloads_and_what_is_not_told_yet_is_told_when_a_plugin_goes() 
 #[test]
 fn users_passwords_and_databases_are_those_of_the_configuration() {
     let login = ["--user", "weir", "--pass", "do-not-tell", "-n", "3"];
-    let arguments = ["--user", "default off", "--user", "weir on >do-not-tell ~* +@all"];
+    let arguments =
+        ["--user", "weir", "on", ">do-not-tell", "~*", "+@all", "--user", "default", "off", "resetpass"];
     let server = RedisServer::with(&arguments, &login);
     let upstream = Upstream::answering(HELLO);
     let with = |password: &str| {

@@ -94,8 +94,10 @@ async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
         groups.into_iter().map(|group| (group.take, (group.limits, group.asks))).unzip();
     match shared.store.take(&takes).await {
         Ok(taken) => {
-            for ((take, taken), (limits, asks)) in takes.iter().zip(&taken).zip(groups) {
-                tell_those_who_asked(take, taken, &limits, asks);
+            for ((take, taken), (limits, asks)) in takes.iter().zip(taken).zip(groups) {
+                if let Some(taken) = taken {
+                    tell_those_who_asked(take, &taken, &limits, asks);
+                }
             }
         }
         Err(error) => fail(shared, &error),
@@ -141,8 +143,7 @@ fn fail(shared: &Arc<Shared>, error: &Unavailable) {
         return;
     }
     tracing::warn!(
-        "rate limits: {}: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant is false",
-        shared.store.place()
+        "rate limits: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant is false"
     );
     tokio::spawn(recover(shared.clone()));
 }
@@ -166,8 +167,9 @@ pub(super) async fn tell(shared: Arc<Shared>) {
             () = tokio::time::sleep(shared.interval) => {}
             () = shared.background.ending() => {}
         }
-        if shared.answers.load(Acquire) {
-            tell_news(&shared).await;
+        match shared.answers.load(Acquire) {
+            true => tell_news(&shared).await,
+            false => shared.told_but(std::iter::empty()),
         }
     }
 }
@@ -204,6 +206,74 @@ async fn tell_of(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> 
         return Ok(());
     }
     let counts = shared.store.add(&adds).await?;
-    adds.iter().zip(whose).zip(counts).for_each(|((add, entry), count)| entry.tell(add, count));
+    for ((add, entry), count) in adds.iter().zip(whose).zip(counts) {
+        if let Some(count) = count {
+            entry.tell(add, count);
+        }
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::Entry;
+    use super::*;
+    use tokio::sync::oneshot;
+
+    type Question = (Ask, oneshot::Receiver<Usage>);
+
+    /// Somebody's question, one of so many seconds after noon.
+    fn question(entry: &Arc<Entry>, limits: &Arc<[Limit]>, second: u64) -> Question {
+        let (answer, receiver) = oneshot::channel();
+        let (entry, limits) = (entry.clone(), limits.clone());
+        let now = 1_706_702_400_000 + second * 1_000;
+        (Ask { entry, limits, slides: false, takes: true, now, answer }, receiver)
+    }
+
+    fn entry(name: &str) -> Arc<Entry> {
+        let (entry, identifier) = (Arc::<Entry>::default(), name.into());
+        entry.whose(|| Whose {
+            route: Default::default(),
+            service: Default::default(),
+            identifier,
+            of_responses: None,
+        });
+        entry
+    }
+
+    #[test]
+    fn the_first_who_asked_get_what_was_taken() {
+        let (entry, limits): (_, Arc<[Limit]>) = (entry("a"), [Limit::new(Period::Minute, 10.0)].into());
+        let (mut asks, answers): (Vec<_>, Vec<_>) = (0..5).map(|_| question(&entry, &limits, 0)).unzip();
+        let [group] = <[Group; 1]>::try_from(grouped(&mut asks)).ok().unwrap();
+        assert_eq!(group.take.wanted, 5);
+        let taken = Taken { taken: 3, counts: vec![(10, 0)] };
+        tell_those_who_asked(&group.take, &taken, &limits, group.asks);
+        let told = answers.into_iter().map(|mut answer| {
+            let usage = answer.try_recv().unwrap();
+            (usage.admitted, usage.used[Period::Minute as usize])
+        });
+        let expected = [(true, 8), (true, 9), (true, 10), (false, 10), (false, 10)];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_store_is_asked_of_nothing_twice_at_a_time() {
+        let limits: Arc<[Limit]> = [Limit::new(Period::Minute, 10.0)].into();
+        let others: Arc<[Limit]> = [Limit::new(Period::Minute, 20.0)].into();
+        // Two entries by one name, as one is forgotten while it is in use.
+        let (one, same, another) = (entry("a"), entry("a"), entry("b"));
+        let mut waiting: Vec<_> = [
+            question(&one, &limits, 0),
+            question(&same, &limits, 0),
+            question(&another, &limits, 0),
+            question(&one, &others, 0),
+            question(&one, &limits, 1),
+        ]
+        .map(|(ask, _)| ask)
+        .into();
+        let mut sizes: Vec<_> = grouped(&mut waiting).iter().map(|group| group.asks.len()).collect();
+        sizes.sort_unstable();
+        assert_eq!((sizes, waiting.len()), (vec![1, 2], 2));
+    }
 }

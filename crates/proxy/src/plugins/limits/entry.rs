@@ -157,3 +157,69 @@ impl Counter for Entry {
         &OWN
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let entry = Entry::default();
+        let identifier = "somebody".into();
+        entry.whose(|| Whose {
+            route: Default::default(),
+            service: Default::default(),
+            identifier,
+            of_responses: None,
+        });
+        entry
+    }
+
+    /// How many of so many reservations are admitted.
+    fn admitted(entry: &Entry, count: usize) -> usize {
+        let limits = [Limit::new(Period::Year, 10.0)];
+        (0..count).filter(|_| entry.reserve(&limits, false).admitted).count()
+    }
+
+    #[test]
+    fn what_others_have_counted_leaves_less_and_is_not_told_back() {
+        let entry = entry();
+        assert_eq!(admitted(&entry, 3), 3);
+        let [add] = &*entry.untold(wall_clock(), false) else { panic!() };
+        assert_eq!((add.amount, add.window.period), (3, Period::Year));
+        // One more is counted while the store is told.
+        assert_eq!(admitted(&entry, 1), 1);
+        entry.tell(add, 8);
+        assert_eq!(entry.usage(&[Limit::new(Period::Year, 10.0)], false).used[Period::Year as usize], 9);
+        assert_eq!(admitted(&entry, 5), 1);
+        let [add] = &*entry.untold(wall_clock(), false) else { panic!() };
+        assert_eq!(add.amount, 2);
+        entry.tell(add, 10);
+        assert!(entry.untold(wall_clock(), false).is_empty());
+        assert_eq!(admitted(&entry, 5), 0);
+    }
+
+    #[test]
+    fn answers_that_overtake_each_other_leave_the_last_count() {
+        let entry = entry();
+        let now = wall_clock_in_milliseconds();
+        let take = Take {
+            whose: entry.named().unwrap(),
+            wanted: 1,
+            bounds: bounds(&[Limit::new(Period::Year, 10.0)], now, false),
+        };
+        for count in [7, 9, 8] {
+            entry.learn(&take, &Taken { taken: 1, counts: vec![(count, 0)] });
+        }
+        assert_eq!(admitted(&entry, 5), 1);
+    }
+
+    #[test]
+    fn windows_that_slide_are_kept_until_the_next_one_is_over() {
+        let kept = |slides| {
+            let bounds = bounds(&[Limit::new(Period::Hour, 1.0)], 7_200_000 + 600_000, slides);
+            (bounds[0].window.starts, bounds[0].window.kept, bounds[0].before.map(|(starts, _)| starts))
+        };
+        assert_eq!(kept(false), (7_200, 3_000 + GRACE, None));
+        assert_eq!(kept(true), (7_200, 6_600 + GRACE, Some(3_600)));
+    }
+}

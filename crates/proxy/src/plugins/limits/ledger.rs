@@ -75,7 +75,7 @@ impl Shared {
         news.entries.push((entry.clone(), slides));
         if news.entries.len() == 1 {
             self.news.notify_one();
-            if !std::mem::replace(&mut news.awaited, true) {
+            if self.answers.load(Relaxed) && !std::mem::replace(&mut news.awaited, true) {
                 self.background.begin();
             }
         }

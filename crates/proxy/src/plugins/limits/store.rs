@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 /// What a store says in the end, or why it does not and how to mend it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
 
-/// Why a store does not do what it is asked to. Has no secrets.
+/// Why a store does not do what it is asked to, and which it is. Has no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub String);
 
@@ -28,10 +28,10 @@ pub trait CounterStore: Send + Sync + 'static {
     /// How messages call it.
     fn place(&self) -> &str;
     /// Takes as many of each as every limit leaves, at most as many as wanted: one after another, whoever else takes
-    /// at the same time. No two of them are of the same.
-    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Taken>>;
-    /// Adds, whatever the limits; returns the counts after it. No two are of the same window.
-    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<u64>>;
+    /// at the same time. No two of them are of the same. None for what cannot be told now, while the rest can.
+    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Option<Taken>>>;
+    /// Adds, whatever the limits; returns the counts after it, likewise. No two are of the same window.
+    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<Option<u64>>>;
     /// Whether it can be asked now.
     fn reach(&self) -> Pending<'_, ()>;
 }

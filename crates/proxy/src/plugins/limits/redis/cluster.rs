@@ -16,7 +16,7 @@ impl Cluster {
     /// Asks one of these servers which there are, and connects to all masters.
     pub(super) async fn discover(connector: &Connector, known: &[HostAndPort]) -> Result<Self, Unavailable> {
         let mut last = Unavailable("no server of the cluster is known".to_owned());
-        for server in known {
+        for server in connector.in_turn(known) {
             match Self::discover_by(connector, server).await {
                 Ok(cluster) => return Ok(cluster),
                 Err(error) => last = error,

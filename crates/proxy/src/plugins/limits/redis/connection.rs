@@ -7,15 +7,20 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, cmd};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Makes connections.
 pub(super) struct Connector {
     /// How to speak TLS, where it is spoken.
-    pub(super) tls: Option<Arc<ClientConfig>>,
+    tls: Option<Arc<ClientConfig>>,
     pub(super) config: Redis,
+    /// How often one of several servers was looked for.
+    searches: AtomicUsize,
 }
 
 /// A connection on which the script is known. Clones share it.
@@ -26,6 +31,7 @@ pub(super) struct Link {
     pub(super) take: Arc<str>,
 }
 
+const KEEPALIVE: Duration = Duration::from_secs(30);
 const TAKE: &str = include_str!("take.lua");
 
 /// What the server or the crate says, and what to do about it. Neither quotes what was sent.
@@ -40,6 +46,20 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
 }
 
 impl Connector {
+    pub(super) fn new(tls: Option<Arc<ClientConfig>>, config: Redis) -> Self {
+        Self { tls, config, searches: AtomicUsize::new(0) }
+    }
+
+    /// The servers to be asked one after another, each time beginning with the next one: the one that was begun with may
+    /// have taken all the time there was.
+    pub(super) fn in_turn<'s>(
+        &self,
+        servers: &'s [HostAndPort],
+    ) -> impl Iterator<Item = &'s HostAndPort> + use<'s> {
+        let first = self.searches.fetch_add(1, Relaxed);
+        servers.iter().cycle().skip(first % servers.len().max(1)).take(servers.len())
+    }
+
     /// Connects as what the configuration says of servers.
     pub(super) async fn link(&self, server: &HostAndPort) -> Result<Link, Unavailable> {
         let mut info = login(self.config.username.as_deref(), self.config.password.as_ref());
@@ -57,7 +77,7 @@ impl Connector {
         sentinels: &[HostAndPort],
     ) -> Result<Link, Unavailable> {
         let mut last = Unavailable("there are no sentinels".to_owned());
-        for sentinel in sentinels {
+        for sentinel in self.in_turn(sentinels) {
             match self.link_by(sentinel, master).await {
                 Ok(link) => return Ok(link),
                 Err(error) => last = error,
@@ -91,6 +111,9 @@ impl Connector {
         let failed = |error: &dyn std::fmt::Display| Unavailable(format!("{host}:{port}: {error}"));
         let tcp = TcpStream::connect((&**host, *port)).await.map_err(|error| failed(&error))?;
         tcp.set_nodelay(true).map_err(|error| failed(&error))?;
+        // What lies between forgets connections that are silent.
+        let alive = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+        alive.map_err(|error| failed(&error))?;
         let Some(tls) = &self.tls else { return login_over(tcp, info).await };
         let name = self.config.server_name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|error| failed(&error))?;

@@ -70,7 +70,7 @@ impl RedisStore {
             servers: config.servers(),
             place: config.place(),
             timeout: Duration::from_millis(config.timeout.into()),
-            connector: Connector { tls, config },
+            connector: Connector::new(tls, config),
             linked: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         })
@@ -110,16 +110,16 @@ impl RedisStore {
 
     /// Waits no longer than the configuration says.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Unavailable>>) -> Result<T, Unavailable> {
-        let Ok(done) = tokio::time::timeout(self.timeout, work).await else {
+        let done = tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| {
             if let Some(linked) = self.known() {
                 self.forget(&linked);
             }
             let milliseconds = self.timeout.as_millis();
-            return Err(Unavailable(format!(
+            Err(Unavailable(format!(
                 "no answer within {milliseconds} ms: see that it runs, or raise redis.timeout"
-            )));
-        };
-        done
+            )))
+        });
+        done.map_err(|Unavailable(why)| Unavailable(format!("{}: {why}", self.place)))
     }
 
     /// Has all done, in order for each key. What a server did not do because its slots have moved, or it is no master any
@@ -190,6 +190,8 @@ fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) ->
     for (value, at) in values.into_iter().zip(places) {
         match value.extract_error() {
             Ok(value) => answers[*at] = Some(value),
+            // Its keys are on their way to another server.
+            Err(error) if matches!(error.code(), Some("ASK" | "TRYAGAIN")) => answers[*at] = Some(Value::Nil),
             Err(error) => failed = Some(error),
         }
     }
@@ -201,7 +203,7 @@ impl CounterStore for RedisStore {
         &self.place
     }
 
-    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Taken>> {
+    fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Option<Taken>>> {
         let tagged = matches!(self.servers, Servers::Cluster(_));
         let commands: Vec<_> = takes.iter().map(|take| command_to_take(take, tagged)).collect();
         Box::pin(self.in_time(async move {
@@ -210,15 +212,12 @@ impl CounterStore for RedisStore {
         }))
     }
 
-    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<u64>> {
+    fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<Option<u64>>> {
         let tagged = matches!(self.servers, Servers::Cluster(_));
         let commands: Vec<_> = adds.iter().flat_map(|add| commands_to_add(add, tagged)).collect();
         Box::pin(self.in_time(async move {
             let answers = self.run(&commands).await?;
-            let counts = answers.chunks(2).map(|answer| match answer {
-                [count, _] => read::<Option<u64>>(count).map(Option::unwrap_or_default),
-                _ => Err(Unavailable("an answer is missing".to_owned())),
-            });
+            let counts = answers.chunks(2).map(|answer| answer.first().map_or(Ok(None), read));
             counts.collect()
         }))
     }
@@ -281,9 +280,11 @@ fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
         .map_err(|_| Unavailable("an answer is in a form that is not known".to_owned()))
 }
 
-fn read_taken(value: &Value) -> Result<Taken, Unavailable> {
-    let numbers: Vec<u64> = read(value)?;
-    let (taken, counts) = numbers.split_first().ok_or(Unavailable("an answer is empty".to_owned()))?;
-    let counts = counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    Ok(Taken { taken: *taken, counts })
+fn read_taken(value: &Value) -> Result<Option<Taken>, Unavailable> {
+    let numbers: Option<Vec<u64>> = read(value)?;
+    let taken = numbers.as_deref().and_then(|numbers| numbers.split_first()).map(|(taken, counts)| Taken {
+        taken: *taken,
+        counts: counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
+    });
+    Ok(taken)
 }
