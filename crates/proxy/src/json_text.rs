@@ -16,6 +16,11 @@ impl<'a> Object<'a> {
         Self { out, empty: true }
     }
 
+    /// Goes on with one that has members already.
+    pub(crate) fn resume(out: &'a mut Vec<u8>) -> Self {
+        Self { out, empty: false }
+    }
+
     fn separate(&mut self) {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
@@ -30,22 +35,12 @@ impl<'a> Object<'a> {
         self.out
     }
 
-    /// Writes a name in small letters, and hands out the place for its value.
-    pub(crate) fn lower_name(&mut self, name: &[u8]) -> &mut Vec<u8> {
-        self.separate();
-        let start = self.out.len();
-        string(self.out, name);
-        self.out[start..].make_ascii_lowercase();
-        self.out.push(b':');
-        self.out
-    }
-
     /// Writes a key that needs no escapes, and hands out the place for its value.
+    #[inline]
     pub(crate) fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
-        self.separate();
-        self.out.push(b'"');
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
+        raw(self.out, if std::mem::take(&mut self.empty) { "\"" } else { ",\"" });
+        raw(self.out, key);
+        raw(self.out, "\":");
         self.out
     }
 
@@ -100,6 +95,12 @@ pub(crate) fn array<T>(
     out.push(b']');
 }
 
+/// JSON that is known beforehand.
+#[inline(always)]
+pub(crate) fn raw(out: &mut Vec<u8>, json: &'static str) {
+    out.extend_from_slice(json.as_bytes());
+}
+
 /// A number.
 pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -107,6 +108,7 @@ pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
 
 /// A string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
 pub(crate) fn string(out: &mut Vec<u8>, value: &[u8]) {
+    out.reserve(value.len() + 2);
     out.push(b'"');
     if is_plain(value) {
         out.extend_from_slice(value);

@@ -33,7 +33,7 @@ pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use bytes::Bytes;
-pub use weir_http1::{Framing, Headers, Known, Method, Version};
+pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
 pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};
 pub use weir_model::{Document, Uuid};
 

@@ -35,7 +35,11 @@ impl Exchange {
 
     /// When the request's head was complete, by the wall clock.
     pub fn started_at(&self) -> SystemTime {
-        SystemTime::now().checked_sub(self.timing.start.elapsed()).unwrap_or(SystemTime::UNIX_EPOCH)
+        let start = self.timing.start;
+        // Log hooks run right after the end: the clock need not be asked again.
+        let since =
+            self.timing.end.map_or_else(|| start.elapsed(), |end| end.saturating_duration_since(start));
+        SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// The upstream's address that was asked last; none where no connection was made.

@@ -19,7 +19,8 @@
 //!
 //! With `echo_downstream` the response has the same header and value, whoever made the response.
 
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Record, Uuid};
+use super::random_id;
+use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Record};
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -103,15 +104,15 @@ impl Hooks for CorrelationId {
 impl Generator {
     fn make(self, exchange: &Exchange) -> String {
         thread_local! {
-            static WORKER: Uuid = Uuid::new_v4();
+            static WORKER: String = format!("{}#", random_id::uuid());
             static COUNTER: Cell<u64> = const { Cell::new(0) };
         }
         match self {
-            Generator::Uuid => Uuid::new_v4().to_string(),
+            Generator::Uuid => random_id::uuid().to_string(),
             Generator::Counter => {
                 let count = COUNTER.get() + 1;
                 COUNTER.set(count);
-                WORKER.with(|uuid| format!("{uuid}#{count}"))
+                WORKER.with(|worker| [worker.as_str(), itoa::Buffer::new().format(count)].concat())
             }
             Generator::Tracker => tracker(exchange),
         }

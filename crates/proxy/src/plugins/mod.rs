@@ -29,6 +29,7 @@ mod multipart;
 mod opentelemetry;
 pub mod prometheus;
 pub mod proxy_cache;
+mod random_id;
 mod rate_limiting;
 mod redirect;
 mod request_id;

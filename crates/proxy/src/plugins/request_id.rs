@@ -17,7 +17,8 @@
 //! | `nanoid` | 21 random letters, digits, `-` and `_` |
 //! | `range_id` | `range_id.length` random characters of `range_id.char_set` |
 
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Record, Uuid, Violation};
+use super::random_id;
+use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Record, Violation};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -125,7 +126,7 @@ impl Hooks for RequestId {
 impl Algorithm {
     fn make(&self) -> Vec<u8> {
         match self {
-            Algorithm::Uuid => Uuid::new_v4().to_string().into_bytes(),
+            Algorithm::Uuid => random_id::uuid().to_string().into_bytes(),
             Algorithm::Random { characters, length } => random(characters, *length),
         }
     }
@@ -137,7 +138,7 @@ const PAIRS: [[usize; 2]; 6] = [[0, 1], [2, 3], [4, 5], [9, 10], [11, 12], [13, 
 fn random(characters: &[u8], length: u32) -> Vec<u8> {
     let mut text = Vec::with_capacity(length as usize + PAIRS.len());
     while text.len() < length as usize {
-        let bytes = Uuid::new_v4().into_bytes();
+        let bytes = random_id::uuid().into_bytes();
         text.extend(PAIRS.map(|[high, low]| {
             let number = u16::from_be_bytes([bytes[high], bytes[low]]);
             characters[usize::from(number) % characters.len()]

@@ -20,6 +20,21 @@ static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 impl<'a> Parameters<'a> {
     pub(super) fn parse(header: &'a [u8]) -> Option<Self> {
+        Self::at_the_start(header).or_else(|| Self::anywhere(header))
+    }
+
+    /// What nearly all clients send, which is found without a regex: no quotes but those around the parts.
+    fn at_the_start(header: &'a [u8]) -> Option<Self> {
+        let rest = header.strip_prefix(b"hmac").or_else(|| header.strip_prefix(b"Hmac"))?;
+        let (username, rest) = quoted(rest.trim_ascii_start(), b"username=\"")?;
+        let next = |rest: &'a [u8], name| quoted(rest.strip_prefix(b",")?.trim_ascii_start(), name);
+        let (algorithm, rest) = next(rest, b"algorithm=\"")?;
+        let (headers, rest) = next(rest, b"headers=\"")?;
+        let (signature, rest) = next(rest, b"signature=\"")?;
+        (!rest.contains(&b'"')).then_some(Self { username, algorithm, headers, signature })
+    }
+
+    fn anywhere(header: &'a [u8]) -> Option<Self> {
         let captures = FORM.as_ref()?.captures(header)?;
         let part = |index| captures.get(index).map(|part| part.as_bytes());
         Some(Self { username: part(1)?, algorithm: part(2)?, headers: part(3)?, signature: part(4)? })
@@ -28,5 +43,44 @@ impl<'a> Parameters<'a> {
     /// The names of what is signed, in order.
     pub(super) fn headers(&self) -> impl Iterator<Item = &'a [u8]> {
         self.headers.split(|byte| *byte == b' ')
+    }
+}
+
+/// What stands between a name and the next quote, if there is anything, and what is behind.
+fn quoted<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let text = text.strip_prefix(name)?;
+    let end = memchr::memchr(b'"', text).filter(|end| *end > 0)?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parameters;
+
+    fn parts<'a>(parsed: Option<Parameters<'a>>) -> Option<[&'a [u8]; 4]> {
+        parsed.map(|parsed| [parsed.username, parsed.algorithm, parsed.headers, parsed.signature])
+    }
+
+    #[test]
+    fn what_is_found_at_the_start_is_what_the_regex_finds() {
+        let usual = r#"hmac username="a", algorithm="hmac-sha256", headers="date x", signature="c=""#;
+        assert!(Parameters::at_the_start(usual.as_bytes()).is_some());
+        let odd = [
+            usual.replace("hmac u", "Hmac   u"),
+            usual.replace(", ", ","),
+            usual.replace("hmac u", "HMAC u"),
+            usual.replace("hmac u", "other hmac u"),
+            usual.replace("\"a\"", "\"\""),
+            usual.replace("\"a\"", "\"a\"b\""),
+            usual.replace("\"c=\"", "\"c=\", more=\"d\""),
+            usual.replace("\"c=\"", "\"c=\" and more"),
+            usual.replace(", headers", "; headers"),
+            usual.replace("\"c=\"", "\"c="),
+            format!("{usual}, {usual}"),
+        ];
+        for header in odd.iter().map(String::as_bytes).chain([usual.as_bytes()]) {
+            let text = String::from_utf8_lossy(header);
+            assert_eq!(parts(Parameters::parse(header)), parts(Parameters::anywhere(header)), "{text}");
+        }
     }
 }

@@ -8,8 +8,8 @@ mod tests;
 pub(super) use custom::{CustomFields, constant};
 
 use super::form;
-use crate::plugin::json_text::{self, Object};
-use crate::plugin::{Exchange, FailedTry, Headers, Known, Session, Source, without_port};
+use crate::plugin::json_text::{self, Object, integer, raw};
+use crate::plugin::{Exchange, FailedTry, FieldRef, Headers, Known, Session, Source, without_port};
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -65,25 +65,30 @@ impl TraceIds {
     }
 }
 
+/// What stands between the values is written out: so it is put there in a few moves.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     let started = exchange.started_at();
-    let mut object = Object::open(out);
-    request(object.key("request"), exchange);
-    json_text::string_with(object.key("upstream_uri"), |out| exchange.write_upstream_uri(out));
-    let status = exchange.upstream_status();
-    json_text::string_with(object.key("upstream_status"), |out| {
-        status.into_iter().for_each(|status| json_text::integer(out, status.into()));
-    });
-    let mut response = Object::open(object.key("response"));
-    response.number("status", exchange.response.status.into());
-    headers(response.key("headers"), &exchange.response.headers);
-    response.number("size", exchange.bytes_out);
-    response.close();
-    latencies(object.key("latencies"), exchange);
-    entities(&mut object, exchange, started);
-    address(object.key("client_ip"), exchange.client_ip);
-    object.number("started_at", milliseconds(started));
-    object.text("source", source(exchange).as_bytes());
+    raw(out, r#"{"request":"#);
+    request(out, exchange);
+    raw(out, r#","upstream_uri":"#);
+    json_text::string_with(out, |out| exchange.write_upstream_uri(out));
+    raw(out, r#","upstream_status":""#);
+    exchange.upstream_status().into_iter().for_each(|status| integer(out, status.into()));
+    raw(out, r#"","response":{"status":"#);
+    integer(out, exchange.response.status.into());
+    raw(out, r#","headers":"#);
+    headers(out, &exchange.response.headers);
+    raw(out, r#","size":"#);
+    integer(out, exchange.bytes_out);
+    raw(out, r#"},"latencies":"#);
+    latencies(out, exchange);
+    entities(out, exchange, started);
+    raw(out, r#","client_ip":"#);
+    address(out, exchange.client_ip);
+    raw(out, r#","started_at":"#);
+    integer(out, milliseconds(started));
+    raw(out, source(exchange));
+    let mut object = Object::resume(out);
     workspace(&mut object);
     if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
@@ -100,23 +105,30 @@ fn workspace(object: &mut Object<'_>) {
 
 fn request(out: &mut Vec<u8>, exchange: &Exchange) {
     let (request, target) = (&exchange.request, exchange.request.target().as_bytes());
-    let mut object = Object::open(out);
-    object.text("id", &exchange.id);
-    object.text("uri", target);
-    json_text::string_with(object.key("url"), |out| {
+    raw(out, r#"{"id":""#);
+    out.extend_from_slice(&exchange.id);
+    raw(out, r#"","uri":"#);
+    json_text::string(out, target);
+    raw(out, r#","url":"#);
+    json_text::string_with(out, |out| {
         out.extend_from_slice(exchange.scheme().as_bytes());
-        out.extend_from_slice(b"://");
+        raw(out, "://");
         let start = out.len();
         out.extend_from_slice(without_port(request.host().unwrap_or_default()).as_bytes());
         out[start..].make_ascii_lowercase();
         out.push(b':');
-        json_text::integer(out, exchange.local().port().into());
+        integer(out, exchange.local().port().into());
         out.extend_from_slice(target);
     });
-    querystring(object.key("querystring"), exchange.query().unwrap_or_default());
-    object.text("method", request.method_str().as_bytes());
-    headers(object.key("headers"), &request.headers);
-    object.number("size", exchange.bytes_in);
+    raw(out, r#","querystring":"#);
+    querystring(out, exchange.query().unwrap_or_default());
+    raw(out, r#","method":"#);
+    json_text::string(out, request.method_str().as_bytes());
+    raw(out, r#","headers":"#);
+    headers(out, &request.headers);
+    raw(out, r#","size":"#);
+    integer(out, exchange.bytes_in);
+    let mut object = Object::resume(out);
     if let Some((version, cipher)) = exchange.tls_session() {
         let mut tls = Object::open(object.key("tls"));
         tls.text("version", version.as_bytes());
@@ -165,72 +177,95 @@ fn one_or_list<T>(
 /// Headers by name in small letters, without what proves who the client is.
 fn headers(out: &mut Vec<u8>, headers: &Headers) {
     let repeated = repeated(headers);
-    let mut object = Object::open(out);
+    out.push(b'{');
     for (at, field) in headers.iter().take(MOST).enumerate() {
-        let same = |name: &[u8]| name.eq_ignore_ascii_case(field.name);
-        let may_repeat = repeated & trace(field.name) != 0;
-        if may_repeat && headers.iter().take(at).any(|other| same(other.name)) {
+        let same = |other: &FieldRef<'_>| other.name.eq_ignore_ascii_case(field.name);
+        let may_repeat = repeated & trace(&field) != 0;
+        if may_repeat && headers.iter().take(at).any(|other| same(&other)) {
             continue;
         }
-        let out = object.lower_name(field.name);
+        raw(out, if at > 0 { ",\"" } else { "\"" });
+        lower_name(out, &field);
+        raw(out, "\":");
         if matches!(field.known, Known::Authorization | Known::ProxyAuthorization) {
-            out.extend_from_slice(b"\"REDACTED\"");
+            raw(out, "\"REDACTED\"");
         } else if may_repeat {
-            let values = headers.iter().take(MOST).filter(|other| same(other.name)).map(|other| other.value);
-            let values: Vec<_> = values.collect();
+            let values: Vec<_> = headers.iter().take(MOST).filter(same).map(|other| other.value).collect();
             one_or_list(out, values.into_iter(), json_text::string);
         } else {
             json_text::string(out, field.value);
         }
     }
-    object.close();
+    out.push(b'}');
+}
+
+/// Names need no escapes: they are tokens.
+fn lower_name(out: &mut Vec<u8>, field: &FieldRef<'_>) {
+    if field.known == Known::Other {
+        let start = out.len();
+        out.extend_from_slice(field.name);
+        out[start..].make_ascii_lowercase();
+    } else {
+        out.extend_from_slice(field.known.name().as_bytes());
+    }
 }
 
 /// The traces of names that there may be several headers of.
 fn repeated(headers: &Headers) -> u128 {
     let (_, repeated) = headers.iter().fold((0, 0), |(seen, repeated), field| {
-        let trace = trace(field.name);
+        let trace = trace(&field);
         (seen | trace, repeated | seen & trace)
     });
     repeated
 }
 
-/// One bit for a name in any case, the same for few names.
-fn trace(name: &[u8]) -> u128 {
+/// One bit for a name in any case: of its own for one that is known, else the same for few names.
+fn trace(field: &FieldRef<'_>) -> u128 {
+    if field.known != Known::Other {
+        return 1 << (field.known as u8);
+    }
+    let name = field.name;
     let letter = |at: Option<&u8>| usize::from(at.map_or(0, |byte| byte | 0x20));
     let sum = name.len()
         + 31 * letter(name.last())
         + 7 * letter(name.get(name.len() / 2))
         + 3 * letter(name.first());
-    1 << (sum % 127)
+    1 << (64 + sum % 64)
 }
 
 /// Whole milliseconds. What did not happen is -1, or 0 for what was not received.
 fn latencies(out: &mut Vec<u8>, exchange: &Exchange) {
     let latencies = exchange.latencies();
-    let mut object = Object::open(out);
-    object.number("kong", whole(latencies.kong));
+    raw(out, r#"{"kong":"#);
+    integer(out, whole(latencies.kong));
+    raw(out, r#","proxy":"#);
     match latencies.proxy {
-        Some(proxy) => object.number("proxy", whole(proxy)),
-        None => object.raw("proxy", "-1"),
+        Some(proxy) => integer(out, whole(proxy)),
+        None => raw(out, "-1"),
     }
-    object.number("request", whole(latencies.request));
-    object.number("receive", whole(latencies.receive.unwrap_or_default()));
-    object.close();
+    raw(out, r#","request":"#);
+    integer(out, whole(latencies.request));
+    raw(out, r#","receive":"#);
+    integer(out, whole(latencies.receive.unwrap_or_default()));
+    out.push(b'}');
 }
 
 fn whole(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn entities(object: &mut Object<'_>, exchange: &Exchange, started: SystemTime) {
+fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
     if let Some(route) = exchange.route() {
         if let Some(service) = &route.service {
-            tries(object.key("tries"), exchange, started);
-            object.raw("service", service.json());
+            raw(out, r#","tries":"#);
+            tries(out, exchange, started);
+            raw(out, r#","service":"#);
+            out.extend_from_slice(service.json().as_bytes());
         }
-        object.raw("route", route.json());
+        raw(out, r#","route":"#);
+        out.extend_from_slice(route.json().as_bytes());
     }
+    let mut object = Object::resume(out);
     if let Some(id) = exchange.credential() {
         let mut entity = Object::open(object.key("authenticated_entity"));
         let mut text = uuid::Uuid::encode_buffer();
@@ -255,29 +290,37 @@ fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
     });
     let succeeded = succeeded.map(|(address, start)| (Some(address.ip()), address.port(), at(start), None));
     json_text::array(out, failed.chain(succeeded), |out, (ip, port, start, failed)| {
-        let mut object = Object::open(out);
-        object.number("balancer_start", milliseconds(start));
-        object.number("balancer_start_ns", nanoseconds(start));
+        let nanoseconds = nanoseconds(start);
+        raw(out, r#"{"balancer_start":"#);
+        integer(out, nanoseconds / 1_000_000);
+        raw(out, r#","balancer_start_ns":"#);
+        integer(out, nanoseconds);
         if let Some(ip) = ip {
-            address(object.key("ip"), ip);
+            raw(out, r#","ip":"#);
+            address(out, ip);
         }
-        object.number("port", port.into());
-        let latency = failed.unwrap_or_default();
-        object.number("balancer_latency", whole(latency));
-        object.number("balancer_latency_ns", u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        if failed.is_some() {
-            object.text("state", b"failed");
-            object.number("code", 502);
+        raw(out, r#","port":"#);
+        integer(out, port.into());
+        match failed {
+            None => raw(out, r#","balancer_latency":0,"balancer_latency_ns":0}"#),
+            Some(latency) => {
+                let mut object = Object::resume(out);
+                object.number("balancer_latency", whole(latency));
+                object.number("balancer_latency_ns", u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+                object.text("state", b"failed");
+                object.number("code", 502);
+                object.close();
+            }
         }
-        object.close();
     });
 }
 
+/// Who answered, as a member.
 fn source(exchange: &Exchange) -> &'static str {
     match exchange.source {
-        Source::Service => "upstream",
-        Source::Kong if exchange.is_failure() => "error",
-        Source::Kong => "exit",
+        Source::Service => r#","source":"upstream""#,
+        Source::Kong if exchange.is_failure() => r#","source":"error""#,
+        Source::Kong => r#","source":"exit""#,
     }
 }
 
@@ -290,7 +333,7 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
                 if at > 0 {
                     out.push(b'.');
                 }
-                json_text::integer(out, byte.into());
+                integer(out, byte.into());
             }
         }
         // Writing to a Vec cannot fail.
