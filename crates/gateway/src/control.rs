@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema, Uuid};
+use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
@@ -236,6 +237,7 @@ impl Control {
         let streams = Connections::of(sessions_accepted, sessions);
         let configuration = self.registry.configuration();
         let document = &configuration.document;
+        let costs = self.costs();
         let node = NodeFacts {
             node_id: &self.node_id,
             version: env!("CARGO_PKG_VERSION"),
@@ -247,9 +249,21 @@ impl Control {
             http3_requests: totals.http3_requests,
             datastore_reachable: self.registry.is_reachable(),
             document,
+            costs: &costs,
+            worker_cpu: self.worker_cpu(),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// The CPU time that all workers have used.
+    pub(crate) fn worker_cpu(&self) -> Duration {
+        self.plane.proxy.costs().worker_cpu()
+    }
+
+    /// What each plugin in force has cost on each of its routes.
+    pub(crate) fn costs(&self) -> Vec<Cost> {
+        self.plane.proxy.costs().of(&self.registry.configuration().document)
     }
 
     /// The addresses of a host, as requests would find them.

@@ -1,13 +1,14 @@
 //! What the data plane is told of the settings.
 use crate::node::StartError;
 use crate::settings::{
-    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings, Trusted,
+    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings, TimedResponses, Trusted,
 };
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_proxy::access_log::{AccessLog, Format, Target};
+use weir_proxy::costs::{ServerTiming, WhoIsTold};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
@@ -71,9 +72,20 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         real_ip_recursive: settings.real_ip_recursive,
         headers: headers(&settings.headers, settings.headers_upstream.request_id),
         allow_debug_header: settings.allow_debug_header,
+        cost_sampling: settings.cost_sampling,
+        server_timing: server_timing(settings),
         own,
         ..Options::default()
     }
+}
+
+fn server_timing(settings: &Settings) -> ServerTiming {
+    let who = match settings.server_timing {
+        TimedResponses::Off => WhoIsTold::Nobody,
+        TimedResponses::OnRequest => WhoIsTold::WhoAsks,
+        TimedResponses::Always => WhoIsTold::Everybody,
+    };
+    ServerTiming { who, networks: settings.server_timing_ips.clone() }
 }
 
 fn http3(settings: &Settings) -> Http3Options {

@@ -5,6 +5,8 @@
 //! cargo bench -p weir-proxy --bench serve -- CASE COUNT      that many requests of one case, for callgrind
 //! ```
 //!
+//! `COST_SAMPLING=N` in the environment has the plugins of one request in N measured, 0 of none; else it is 64.
+//!
 //! Cases are taken in turn, round by round, and each is compared with `plain-1` of the same round.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
@@ -130,7 +132,10 @@ impl Case {
             retained: Arc::new(Retained::default()),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let engine = InMemory::new(Options::default(), snapshot).expect("an engine");
+        let sampling = std::env::var("COST_SAMPLING").ok().and_then(|sampling| sampling.parse().ok());
+        let cost_sampling = sampling.unwrap_or(Options::default().cost_sampling);
+        let options = Options { cost_sampling, ..Options::default() };
+        let engine = InMemory::new(options, snapshot).expect("an engine");
         (engine, self.requests())
     }
 

@@ -1,5 +1,6 @@
 //! The plugins that a route's requests meet, in order, compiled with the snapshot.
 
+use crate::costs::{self, Phase};
 use crate::exchange::{ConsumerIndex, Exchange};
 use crate::plugin::{Admission, Flow, Hooks};
 use crate::stream::Session;
@@ -38,6 +39,8 @@ pub(crate) struct Step {
 pub(crate) struct Instance {
     /// The entity that configures it.
     pub(crate) id: Uuid,
+    /// The plugin's name.
+    pub(crate) name: &'static str,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) http: bool,
     pub(crate) https: bool,
@@ -46,9 +49,9 @@ pub(crate) struct Instance {
 }
 
 impl Step {
-    fn instance(&self, exchange: &Exchange) -> Option<&dyn Hooks> {
+    fn instance(&self, exchange: &Exchange) -> Option<&Instance> {
         let instance = self.configured(exchange.consumer)?;
-        instance.runs(exchange.tls).then_some(&*instance.hooks)
+        instance.runs(exchange.tls).then_some(instance)
     }
 
     /// The configuration that applies to this consumer, or to nobody in particular.
@@ -74,24 +77,24 @@ impl Instance {
 }
 
 impl Chain {
-    /// Runs the access hooks from `from` on. Stops where one responds or waits, and says where to go on.
-    pub(crate) fn access(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize) {
+    /// Runs the access hooks from `from` on. Stops where one responds or waits, and says which and where to go on.
+    pub(crate) fn access(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<Uuid>) {
         for (at, step) in self.steps.iter().enumerate().skip(from) {
-            if let Some(hooks) = step.instance(exchange) {
-                match hooks.access(exchange) {
+            if let Some(instance) = step.instance(exchange) {
+                match costs::access(instance, exchange) {
                     Flow::Continue => {}
-                    flow => return (flow, at + 1),
+                    flow => return (flow, at + 1, Some(instance.id)),
                 }
             }
         }
-        (Flow::Continue, self.steps.len())
+        (Flow::Continue, self.steps.len(), None)
     }
 
     /// Runs the response hooks.
     pub(crate) fn response(&self, exchange: &mut Exchange) {
         for step in &self.steps {
-            if let Some(hooks) = step.instance(exchange) {
-                hooks.response(exchange);
+            if let Some(instance) = step.instance(exchange) {
+                costs::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
             }
         }
     }
@@ -99,8 +102,9 @@ impl Chain {
     /// Has the plugins replace a response's body that is whole.
     pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
         for step in &self.steps {
-            if let Some(hooks) = step.instance(exchange) {
-                body = hooks.response_body(exchange, body);
+            if let Some(instance) = step.instance(exchange) {
+                let run = |hooks: &dyn Hooks, exchange: &mut Exchange| hooks.response_body(exchange, body);
+                body = costs::hook(instance, Phase::ResponseBody, exchange, run);
             }
         }
         body
@@ -124,10 +128,10 @@ impl Chain {
     }
 
     /// Runs the log hooks.
-    pub(crate) fn log(&self, exchange: &Exchange) {
+    pub(crate) fn log(&self, exchange: &mut Exchange) {
         for step in &self.steps {
-            if let Some(hooks) = step.instance(exchange) {
-                hooks.log(exchange);
+            if let Some(instance) = step.instance(exchange) {
+                costs::hook(instance, Phase::Log, exchange, |hooks, exchange| hooks.log(exchange));
             }
         }
     }
@@ -154,7 +158,8 @@ mod tests {
         let doorman = |admission| Arc::new(Doorman(admission, AtomicUsize::new(0)));
         let step = |hooks: &Arc<Doorman>, stream| {
             let hooks: Arc<dyn Hooks> = hooks.clone();
-            let instance = Instance { id: Uuid::nil(), hooks, http: true, https: true, stream };
+            let instance =
+                Instance { id: Uuid::nil(), name: "doorman", hooks, http: true, https: true, stream };
             Step { base: Some(instance), ..Step::default() }
         };
         let (kind, stern, last) =

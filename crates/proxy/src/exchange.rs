@@ -3,6 +3,7 @@
 mod rare;
 mod told;
 
+use crate::costs::Watch;
 use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
 use crate::tls::ClientCertificate;
@@ -200,6 +201,10 @@ pub struct Exchange {
     pub(crate) failed: bool,
     /// The upstream's address that was asked last.
     pub(crate) asked: Option<SocketAddr>,
+    /// Whether its hooks are measured.
+    pub(crate) watch: Watch,
+    /// The hook that ran last is none of its plugin.
+    pub(crate) absent: Cell<bool>,
     /// What plugins ask of few exchanges.
     rare: Option<Box<rare::Rare>>,
 }
@@ -239,6 +244,8 @@ impl Exchange {
             kept: Vec::new(),
             failed: false,
             asked: None,
+            watch: Watch::default(),
+            absent: Cell::new(false),
             rare: None,
             request,
             response,
@@ -365,6 +372,12 @@ impl Exchange {
     /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref().filter(|_| self.body_is_whole)
+    }
+
+    /// A plugin has no such hook: nothing is measured of it.
+    #[inline]
+    pub(crate) fn has_no_hook(&self) {
+        self.absent.set(true);
     }
 
     /// Whether the request has a body, which is not empty as far as its head says.

@@ -4,6 +4,7 @@
 use crate::access_log::{AccessLog, Format, Target};
 use crate::client::Http1;
 use crate::connection;
+use crate::costs::Costs;
 use crate::exchange::Connection;
 use crate::io::{Duplex, Io};
 use crate::options::Options;
@@ -45,6 +46,7 @@ impl InMemory {
             access_log: off()?,
             session_log: off()?,
             loads: vec![Load::default()],
+            costs: Arc::new(Costs::new(1, options.cost_sampling)),
             quic: None,
             alternatives: Vec::new(),
             options,

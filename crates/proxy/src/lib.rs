@@ -2,6 +2,7 @@
 //! comes from.
 
 pub mod access_log;
+pub mod costs;
 pub mod explain;
 pub mod in_memory;
 pub mod listen;

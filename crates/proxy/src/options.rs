@@ -1,5 +1,6 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
+use crate::costs::ServerTiming;
 use crate::http2::Http2Options;
 use crate::http3::Http3Options;
 use crate::listen::{Accepted, Listen};
@@ -59,6 +60,10 @@ pub struct Options {
     pub headers: AddedHeaders,
     /// Whether `Kong-Debug: 1` makes the gateway name the matched route and service.
     pub allow_debug_header: bool,
+    /// Of how many requests the plugins of one are measured, on average; 0 measures none.
+    pub cost_sampling: u32,
+    /// Which responses tell of their time.
+    pub server_timing: ServerTiming,
     /// The paths that the node answers itself.
     pub own: Own,
 }
@@ -89,6 +94,8 @@ impl Default for Options {
             real_ip_recursive: false,
             headers: AddedHeaders::default(),
             allow_debug_header: false,
+            cost_sampling: 64,
+            server_timing: ServerTiming::default(),
             own: Own::default(),
         }
     }

@@ -53,13 +53,18 @@ pub struct Origin<'e> {
 
 impl Origin<'_> {
     fn of(exchange: &Exchange) -> Origin<'_> {
-        let headers = &exchange.request.headers;
-        let is_forwarded = exchange.connection.announced
-            || headers.contains_known(Known::XForwardedFor)
-            || headers.contains_known(Known::XRealIp)
-            || headers.get("Forwarded").is_some();
-        Origin { peer: exchange.peer, host: exchange.request.host().unwrap_or_default(), is_forwarded }
+        let host = exchange.request.host().unwrap_or_default();
+        Origin { peer: exchange.peer, host, is_forwarded: is_forwarded(exchange) }
     }
+}
+
+/// Whether a proxy says that it passes the request on, so that the peer is not who asks.
+pub(crate) fn is_forwarded(exchange: &Exchange) -> bool {
+    let headers = &exchange.request.headers;
+    exchange.connection.announced
+        || headers.contains_known(Known::XForwardedFor)
+        || headers.contains_known(Known::XRealIp)
+        || headers.get("Forwarded").is_some()
 }
 
 /// The paths that the node answers itself; by default none.

@@ -21,6 +21,7 @@ use weir_model::schema::PluginSchema;
 pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Lines, Queue, QueueConfig, Undelivered};
 pub(crate) use crate::background::{Dropped, Sender};
+pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub(crate) use crate::head::without_port;
@@ -60,19 +61,25 @@ pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 /// The hooks of one configured plugin, in the order in which a request meets them.
 pub trait Hooks: Send + Sync + 'static {
     /// Before the upstream is asked. Runs in order of priority until a plugin responds.
-    fn access(&self, _exchange: &mut Exchange) -> Flow {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        exchange.has_no_hook();
         Flow::Continue
     }
     /// Before the response head goes to the client, whoever answered.
-    fn response(&self, _exchange: &mut Exchange) {}
+    fn response(&self, exchange: &mut Exchange) {
+        exchange.has_no_hook();
+    }
     /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
     /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
     /// passes as it is.
-    fn response_body(&self, _exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+    fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        exchange.has_no_hook();
         body
     }
     /// After the last byte.
-    fn log(&self, _exchange: &Exchange) {}
+    fn log(&self, exchange: &Exchange) {
+        exchange.has_no_hook();
+    }
     /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
     fn preread(&self, _session: &Session) -> Admission {
         Admission::Admit

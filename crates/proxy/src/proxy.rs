@@ -1,6 +1,7 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
+use crate::costs::Costs;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
@@ -120,6 +121,7 @@ impl Proxy {
             access_log: logs.requests,
             session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
+            costs: Arc::new(Costs::new(options.workers.max(1), options.cost_sampling)),
             alternatives: alternatives(&opened.listening, &options),
             options,
         });
@@ -238,6 +240,11 @@ impl Proxy {
             http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
             http3_requests: sum.http3_requests + load.http3_requests.load(Ordering::Relaxed),
         })
+    }
+
+    /// What plugins have cost so far.
+    pub fn costs(&self) -> &Costs {
+        &self.node.costs
     }
 
     /// The access log, for rotation and for what it dropped.

@@ -1,6 +1,7 @@
 //! What the gateway adds to responses, and the answers that need no plugin.
 
 use crate::answer::Answer;
+use crate::costs;
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::snapshot::CompiledRoute;
@@ -91,6 +92,7 @@ fn append_common(worker: &Worker, exchange: &mut Exchange) {
     if options.headers.request_id {
         exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
     }
+    costs::append(exchange);
     if options.allow_debug_header && exchange.request.headers.get("Kong-Debug") == Some(b"1") {
         append_debug(exchange);
     }

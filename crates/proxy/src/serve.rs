@@ -4,6 +4,7 @@
 use crate::answer::{Answer, Failure};
 use crate::chain::Chain;
 use crate::client::{Client, Http1};
+use crate::costs::{self, Waiter, Watch};
 use crate::exchange::{Connection, Exchange, NormalPath, Source};
 use crate::forward::{Ask, Reached};
 use crate::plugin::Flow;
@@ -60,7 +61,10 @@ pub(crate) fn begin(
     connection: &Rc<Connection>,
     heads: (RequestHead, ResponseHead),
 ) -> Exchange {
-    Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads)
+    let mut exchange =
+        Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads);
+    exchange.watch = Watch::new(worker.ledger.next(|| worker.random()));
+    exchange
 }
 
 /// Serves a request whose head took so many bytes, or refuses it.
@@ -208,6 +212,7 @@ fn admit<'s, C: Client>(
     }
     client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
     client_ip::determine(&worker.options, exchange);
+    worker.options.server_timing.watch(exchange);
     route(exchange, snapshot).ok_or_else(|| Failure::NoRoute.answer())
 }
 
@@ -250,16 +255,23 @@ async fn through_plugins<C: Client>(
             .await
             .map_err(|failure| failure.answer())?;
     }
-    let (mut flow, mut at) = route.chain.access(exchange, 0);
+    let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0);
     loop {
         match flow {
             Flow::Continue if at >= route.chain.steps.len() => return Ok(()),
-            Flow::Continue => (flow, at) = route.chain.access(exchange, at),
-            Flow::Respond(answer) => return Err(answer),
-            Flow::Wait(future) => match unless_gone(client, future).await {
-                Some(resume) => flow = resume(exchange),
-                None => return Err(Failure::ClientGone.answer()),
-            },
+            Flow::Continue => (flow, at, plugin) = route.chain.access(exchange, at),
+            Flow::Respond(answer) => {
+                costs::answered(exchange, plugin, &answer);
+                return Err(answer);
+            }
+            Flow::Wait(future) => {
+                let waiter = Waiter::new(exchange, plugin);
+                match unless_gone(client, future).await {
+                    Some(resume) => flow = resume(exchange),
+                    None => return Err(Failure::ClientGone.answer()),
+                }
+                drop(waiter);
+            }
         }
     }
 }
@@ -511,6 +523,7 @@ fn send<C: Client>(
 pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
+    costs::finished(exchange);
     chain.log(exchange);
     telemetry::log_access(worker, exchange);
 }

@@ -121,7 +121,7 @@ impl Gateway {
             text.push_str(" HTTP/1.1\r\nHost: gateway.test:8000");
         }
         request.parse((text + "\r\n\r\n").as_bytes(), &Limits::default()).unwrap().unwrap();
-        let snapshot = Rc::new(Held(Arc::new(self.snapshot())));
+        let snapshot = Rc::new(Held::apart(Arc::new(self.snapshot())));
         let origin = (0, *b"0123456789abcdef0123456789abcdef");
         let heads = (request, ResponseHead::default());
         let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);

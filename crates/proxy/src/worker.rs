@@ -2,6 +2,7 @@
 
 use crate::access_log::{AccessLog, WorkerLog};
 use crate::connection;
+use crate::costs::{Costs, Ledger};
 use crate::http3::{self, Arriving, Quic};
 use crate::io::Duplex;
 use crate::listen::{Accepted, Traffic};
@@ -37,6 +38,7 @@ pub(crate) struct Node {
     pub(crate) access_log: AccessLog,
     pub(crate) session_log: AccessLog,
     pub(crate) loads: Vec<Load>,
+    pub(crate) costs: Arc<Costs>,
     /// Where there are listeners of QUIC.
     pub(crate) quic: Option<Arc<Quic>>,
     /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
@@ -105,6 +107,7 @@ pub(crate) struct Worker {
     pub(crate) pipes: Pipes,
     pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
+    pub(crate) ledger: Rc<Ledger>,
     snapshot: RefCell<Rc<Held>>,
     no_routes: OnceCell<Rc<Held>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
@@ -128,6 +131,7 @@ impl Worker {
         memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     ) -> Rc<Self> {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
+        let ledger = Rc::new(Ledger::new(node.costs.clone(), index));
         Rc::new(Self {
             index,
             options: node.options.clone(),
@@ -139,7 +143,8 @@ impl Worker {
             node,
             memory_upstream,
             draining: Cell::new(false),
-            snapshot: RefCell::new(Rc::new(Held(snapshot))),
+            snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone()))),
+            ledger,
             no_routes: OnceCell::new(),
             heads: RefCell::default(),
             idle: RefCell::default(),
@@ -155,7 +160,10 @@ impl Worker {
 
     /// A configuration that holds nothing, for exchanges that outlive the one they began with.
     pub(crate) fn no_routes(&self) -> Rc<Held> {
-        let empty = || Rc::new(Held(Arc::new(self.snapshot.borrow().without_entities())));
+        let empty = || {
+            let snapshot = self.snapshot.borrow().without_entities();
+            Rc::new(Held::new(Arc::new(snapshot), self.ledger.clone()))
+        };
         self.no_routes.get_or_init(empty).clone()
     }
 
@@ -185,7 +193,7 @@ impl Worker {
                     spawn_local(http3::serve(self.clone(), *arriving));
                 }
                 Command::Publish(snapshot, done) => {
-                    *self.snapshot.borrow_mut() = Rc::new(Held(snapshot));
+                    *self.snapshot.borrow_mut() = Rc::new(Held::new(snapshot, self.ledger.clone()));
                     let _ = done.send(());
                 }
                 Command::Flush(done) => {
@@ -292,11 +300,12 @@ impl Worker {
     }
 }
 
-/// Closes upstream connections that were idle for too long.
+/// Closes upstream connections that were idle for too long, and says how much CPU time the worker has used.
 async fn sweep(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         worker.pool.sweep(Instant::now());
+        worker.ledger.tick();
         worker.http2.sweep(Instant::now(), worker.options.upstream_keepalive.idle_timeout);
     }
 }

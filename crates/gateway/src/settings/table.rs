@@ -9,6 +9,7 @@ use super::value::*;
 use crate::apisix::AdminKey;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_proxy::Network;
 
 /// What is known of a setting before any value is given.
 #[derive(Debug)]
@@ -148,6 +149,14 @@ settings! {
     real_ip_recursive: bool = "off";
     /// Answers `Kong-Debug: 1` with the names of the route and the service.
     allow_debug_header: bool = "off";
+    /// Of how many requests the plugins of one are measured, on average: see [what plugins cost](costs.md). 1 measures all,
+    /// 0 none.
+    cost_sampling: u32 = "64";
+    /// Which responses say in `Server-Timing` how long each plugin, the upstream and all of it took: `on_request` those to
+    /// requests with `Weir-Server-Timing: 1` from `server_timing_ips`, `always` all, to everybody.
+    server_timing: TimedResponses = "off";
+    /// The clients that `server_timing=on_request` tells. One behind a proxy counts where `trusted_ips` has that proxy.
+    server_timing_ips: Vec<Network> = "127.0.0.0/8, ::1";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// How much of a request body is held in memory at a time.

@@ -55,6 +55,8 @@ words! {
     RouterFlavor: "`traditional_compatible` or `traditional`" {
         TraditionalCompatible = "traditional_compatible", Traditional = "traditional",
     }
+    /// Which responses tell of their time.
+    TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }
     /// The shape of an access log's lines.
     AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
     /// The cipher suites offered to clients.

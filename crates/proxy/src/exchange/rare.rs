@@ -3,7 +3,7 @@
 use super::Exchange;
 use crate::answer::{Answer, Failure};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_http1::Framing;
 
 /// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
@@ -35,6 +35,14 @@ pub struct FailedTry {
     pub end: Instant,
 }
 
+/// What a plugin's hooks have taken, for a client that is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    pub(crate) plugin: &'static str,
+    pub(crate) spent: Duration,
+    pub(crate) waited: Option<Duration>,
+}
+
 /// What few exchanges have.
 #[derive(Default)]
 pub(crate) struct Rare {
@@ -48,6 +56,7 @@ pub(crate) struct Rare {
     caller: Vec<u8>,
     groups: Vec<String>,
     failed_tries: Vec<FailedTry>,
+    took: Vec<Took>,
 }
 
 impl Exchange {
@@ -160,6 +169,25 @@ impl Exchange {
 
     pub(crate) fn try_failed(&mut self, failed: FailedTry) {
         self.rare().failed_tries.push(failed);
+    }
+
+    /// A plugin's hook has taken so long, which is added to what others of its name have.
+    pub(crate) fn took(&mut self, plugin: &'static str, spent: Duration, waited: Option<Duration>) {
+        let took = &mut self.rare().took;
+        match took.iter_mut().find(|took| took.plugin == plugin) {
+            Some(took) => {
+                took.spent += spent;
+                if let Some(waited) = waited {
+                    *took.waited.get_or_insert_default() += waited;
+                }
+            }
+            None => took.push(Took { plugin, spent, waited }),
+        }
+    }
+
+    /// What plugins have taken, in the order in which they ran.
+    pub(crate) fn took_by_plugin(&self) -> &[Took] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.took)
     }
 
     /// Whether the response's body is to be held, which those of calls are not: their messages are for their client one

@@ -71,7 +71,7 @@ impl Asked {
             request.version = Version::Http2;
         }
         let connection = Rc::new(self.connection(snapshot));
-        let snapshot = Rc::new(Held(snapshot.clone()));
+        let snapshot = Rc::new(Held::apart(snapshot.clone()));
         let heads = (request, ResponseHead::default());
         Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
     }

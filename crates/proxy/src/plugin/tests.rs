@@ -84,8 +84,14 @@ impl Bench {
         gateway.document.services = vec![entity(service)];
         let mut snapshot = gateway.snapshot();
         let route = &snapshot.routes[0];
-        let instance =
-            Instance { id: id(1), hooks: Arc::new(plugin), http: true, https: true, stream: false };
+        let instance = Instance {
+            id: id(1),
+            name: "probe",
+            hooks: Arc::new(plugin),
+            http: true,
+            https: true,
+            stream: false,
+        };
         let steps = vec![Step { base: Some(instance), ..Step::default() }];
         let chain = Chain { steps, wants_body: false, wants_client_certificate: false };
         let (entity, id_text, service) = (route.entity.clone(), route.id_text.clone(), route.service.clone());
@@ -384,4 +390,33 @@ fn the_log_hook_is_told_where_time_went_and_which_tries_failed() {
     let bench = Bench::before(Scripted { log, ..idle() }, nobody);
     assert!(bench.send("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 502"));
     assert_eq!(bench.logged(), "[true, true] None false", "one try and one more");
+}
+
+/// Panics, wherever it is told to.
+fn fails() -> Flow {
+    panic!("as it was asked to")
+}
+
+#[test]
+fn a_panic_is_the_plugins_that_ran_whichever_hook_it_was() {
+    let access = |exchange: &mut Exchange| match exchange.request.path() {
+        "/hook" => fails(),
+        "/wait" => Flow::Wait(Box::pin(async {
+            let flow = fails();
+            Box::new(|_: &mut Exchange| flow) as Resume
+        })),
+        "/resume" => Flow::Wait(Box::pin(async { Box::new(|_: &mut Exchange| fails()) as Resume })),
+        _ => Flow::Continue,
+    };
+    let response = |exchange: &mut Exchange| assert_ne!(exchange.request.path(), "/response");
+    let bench = Bench::new(Scripted { access, response, ..idle() }, HI);
+    let mut gateway = Gateway::new();
+    gateway.document.plugins = vec![entity(json!({ "id": id(1), "name": "cors", "config": {} }))];
+    for (count, path) in (1..).zip(["/hook", "/wait", "/resume", "/response"]) {
+        let answer = bench.send(&format!("GET {path} HTTP/1.1\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 500"), "{path}: {answer}");
+        let costs = bench.proxy.costs().of(&gateway.document);
+        assert_eq!(costs.iter().map(|cost| cost.errors).sum::<u64>(), count, "{path}");
+    }
+    assert!(bench.send("GET /fine HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
 }

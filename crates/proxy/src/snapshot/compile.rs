@@ -200,6 +200,7 @@ impl<'d> Compilation<'d> {
                 definition,
                 instance: Instance {
                     id: entity.id,
+                    name: definition.name,
                     hooks,
                     http: serves(&entity.protocols, false),
                     https: serves(&entity.protocols, true),

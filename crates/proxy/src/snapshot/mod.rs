@@ -13,6 +13,7 @@ mod users;
 mod watched;
 
 use crate::chain::Chain;
+use crate::costs::{Costs, Ledger};
 use crate::route::Router;
 use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
@@ -20,6 +21,7 @@ use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Watched;
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use weir_model::entity::{self, Protocol};
 use weir_model::schema::{Json, Record};
@@ -61,13 +63,28 @@ impl Snapshot {
 
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.
-pub(crate) struct Held(pub(crate) Arc<Snapshot>);
+pub(crate) struct Held {
+    snapshot: Arc<Snapshot>,
+    /// Where the worker writes down what its plugins cost.
+    pub(crate) ledger: Rc<Ledger>,
+}
+
+impl Held {
+    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>) -> Self {
+        Self { snapshot, ledger }
+    }
+
+    /// Held by nobody who serves: nothing is written down.
+    pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
+        Self::new(snapshot, Rc::new(Ledger::new(Arc::new(Costs::new(1, 0)), 0)))
+    }
+}
 
 impl Deref for Held {
     type Target = Snapshot;
 
     fn deref(&self) -> &Snapshot {
-        &self.0
+        &self.snapshot
     }
 }
 

@@ -16,6 +16,7 @@ const OTHERS: &[&str] = &[
     "/explain",
     "/metrics",
     "/openapi.json",
+    "/plugins/costs",
     "/plugins/enabled",
     "/plugins/schema/{name}",
     "/proxy-cache",

@@ -1,6 +1,7 @@
 //! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
 mod cache;
 mod config;
+mod costs;
 mod endpoints;
 mod explain;
 mod flattened;
@@ -28,6 +29,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/endpoints", get(endpoints::list))
         .route("/explain", post(explain::explain))
         .route("/openapi.json", get(openapi::document))
+        .route("/plugins/costs", get(costs::list))
         .route("/plugins/enabled", get(schemas::enabled_plugins))
         .route("/plugins/schema/{plugin}", get(schemas::of_plugin_config))
         .route("/schemas/plugins/{plugin}", get(schemas::of_plugin))

@@ -1,10 +1,11 @@
 //! The text that Prometheus scrapes (exposition format 0.0.4).
 
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
-use super::{process, sessions};
-use crate::plugin::{Document, Dropped, Retained, Source, Uuid};
+use super::{costs, process, sessions};
+use crate::plugin::{Cost, Document, Dropped, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// What the text says of the node itself.
 pub struct NodeFacts<'a> {
@@ -28,6 +29,10 @@ pub struct NodeFacts<'a> {
     pub datastore_reachable: bool,
     /// The configuration in force.
     pub document: &'a Document,
+    /// What plugins have cost.
+    pub costs: &'a [Cost],
+    /// The CPU time of all workers.
+    pub worker_cpu: Duration,
     /// The targets of all upstreams.
     pub targets: &'a [TargetHealth],
 }
@@ -110,6 +115,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     write_node(&mut text, node);
     process::write(&mut text, &node.process, node.node_id, retained);
     write_dropped(&mut text, &retained.get::<Dropped>());
+    costs::write(&mut text, node, &names);
     write_requests(&mut text, &totals);
     sessions::write(&mut text, &of_streams);
     write_bandwidth(&mut text, &[&totals, &of_streams]);

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::exchange::{ConsumerIndex, Credential};
-use crate::plugin::{Exchange, Hooks, Json};
+use crate::plugin::{BOUNDS, Cost, Exchange, Hooks, Json, Phase, PhaseCost, Spread};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A request's log hook, `microseconds` after its start, half of it spent in the upstream.
 fn log(
@@ -59,9 +60,35 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         http3_requests: 3,
         datastore_reachable: true,
         document: &gateway.document,
+        costs: &costs(),
+        worker_cpu: Duration::from_millis(1_500),
         targets: &targets,
     };
     render(&node)
+}
+
+/// Two instances of one plugin on one route, and one of another where no route matched.
+fn costs() -> Vec<Cost> {
+    let cost = |plugin, route: bool, phase, nanos: u64| {
+        let mut spread = Spread { measured: 1, nanos: nanos * 64, ..Spread::default() };
+        spread.buckets[BOUNDS.partition_point(|bound| *bound < nanos)] = 64;
+        Cost {
+            plugin: Some(id(plugin)),
+            route: route.then(|| id(0x61)),
+            since: SystemTime::UNIX_EPOCH,
+            cpu: Duration::from_secs(1),
+            phases: vec![PhaseCost { phase, spread }],
+            waits: 1,
+            waited: Duration::from_millis(3),
+            answers: 2,
+            errors: 1,
+        }
+    };
+    vec![
+        cost(9, true, Phase::Log, 300),
+        cost(8, true, Phase::Log, 50),
+        cost(7, false, Phase::Access, 20_000_000),
+    ]
 }
 
 /// The value of the line that starts so.
@@ -79,9 +106,11 @@ const REST: &str = "workspace=\"default\",consumer=\"\"}";
 #[test]
 fn a_scrape_is_as_the_golden_file() {
     let mut gateway = Gateway::new();
-    gateway.document.plugins = vec![entity(
-        json!({ "id": id(9), "name": "prometheus", "config": { "upstream_health_metrics": true } }),
-    )];
+    gateway.document.plugins = vec![
+        entity(json!({ "id": id(9), "name": "prometheus", "config": { "upstream_health_metrics": true } })),
+        entity(json!({ "id": id(8), "name": "prometheus", "config": {} })),
+        entity(json!({ "id": id(7), "name": "cors", "config": {} })),
+    ];
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 400, |_| {});
     log(&gateway, &plugin, 200, 48_000, |_| {});

@@ -13,6 +13,7 @@ const ASKED: &[Row] = &[
     ("/debug/node/log-level", "get", "get-log-level", "How much is logged"),
     ("/endpoints", "get", "list-endpoints", "Every path"),
     ("/openapi.json", "get", "openapi", "This document"),
+    ("/plugins/costs", "get", "list-plugin-costs", "What each plugin has cost on each of its routes"),
     ("/plugins/enabled", "get", "list-enabled-plugins", "The plugins that may be configured"),
     ("/plugins/schema/{name}", "get", "get-plugin-config-schema", "The fields of a plugin's configuration"),
     ("/proxy-cache/{cache_key}", "get", "get-cached", "A response that is kept"),

@@ -1,0 +1,138 @@
+//! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
+use crate::admin::answer::json_answer;
+use crate::admin::call::Call;
+use crate::aside::aside;
+use crate::status::message;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+use std::time::{Duration, UNIX_EPOCH};
+use weir_model::Document;
+use weir_model::entity::{Plugin, Route, Service};
+use weir_proxy::costs::{Cost, PhaseCost, Spread};
+use weir_proxy::plugins::PLUGINS;
+
+pub(super) async fn list(call: Call) -> Response {
+    let told = aside("weir-costs", move || told(&call)).await;
+    match told {
+        Ok(told) => json_answer(StatusCode::OK, &told),
+        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+    }
+}
+
+fn told(call: &Call) -> Value {
+    let control = &call.control;
+    let configuration = control.registry().configuration();
+    let rows = control.costs().into_iter().filter_map(|cost| Row::of(cost, &configuration.document));
+    let (mut plugins, mut routes): (Vec<_>, Vec<_>) =
+        rows.filter(|row| row.is_asked_for(call)).partition(|row| row.plugin.is_some());
+    plugins.sort_by(|a, b| b.cost.cpu_share().total_cmp(&a.cost.cpu_share()));
+    routes.sort_by_key(|row| std::cmp::Reverse(row.cost.calls()));
+    json!({
+        "data": plugins.iter().filter_map(Row::of_plugin).collect::<Vec<_>>(),
+        "routes": routes.iter().map(Row::of_requests).collect::<Vec<_>>(),
+        "sampling": control.settings().cost_sampling,
+        "worker_cpu_seconds": control.worker_cpu().as_secs_f64(),
+    })
+}
+
+/// What a plugin cost on a route, or what no plugin did, and who they are.
+struct Row<'d> {
+    cost: Cost,
+    plugin: Option<&'d Plugin>,
+    route: Option<&'d Route>,
+    service: Option<&'d Service>,
+}
+
+impl<'d> Row<'d> {
+    fn of(cost: Cost, document: &'d Document) -> Option<Self> {
+        let plugin = match cost.plugin {
+            Some(id) => Some(&**document.plugins.iter().find(|plugin| plugin.id == id)?),
+            None => None,
+        };
+        let route = cost.route.and_then(|id| document.routes.iter().find(|route| route.id == id));
+        let service = route.and_then(|route| route.service);
+        let service = service.and_then(|id| document.services.iter().find(|service| service.id == id));
+        Some(Self { cost, plugin, route: route.map(|it| &**it), service: service.map(|it| &**it) })
+    }
+
+    /// Whether the arguments name it, each by id or by name. What is no plugin's is told whichever is asked for.
+    fn is_asked_for(&self, call: &Call) -> bool {
+        let is_called = |argument, id: Option<weir_model::Uuid>, names: &[Option<&str>]| {
+            let asked: Option<&str> = call.argument(argument);
+            asked.is_none_or(|asked| {
+                names.contains(&Some(asked)) || id.is_some_and(|id| id.to_string() == asked)
+            })
+        };
+        let (route, service, plugin) = (self.route, self.service, self.plugin);
+        plugin
+            .is_none_or(|it| is_called("plugin", Some(it.id), &[Some(&it.name), it.instance_name.as_deref()]))
+            && is_called("route", route.map(|it| it.id), &[route.and_then(|it| it.name.as_deref())])
+            && is_called("service", service.map(|it| it.id), &[service.and_then(|it| it.name.as_deref())])
+    }
+
+    fn phases(&self) -> Map<String, Value> {
+        self.cost.phases.iter().map(|phase| (phase.phase.name().to_owned(), self.phase(phase))).collect()
+    }
+
+    fn of_requests(&self) -> Value {
+        let mut row =
+            json!({ "route": self.route(), "service": self.service(), "requests": self.cost.calls() });
+        if let Value::Object(members) = &mut row {
+            members.extend(self.phases());
+        }
+        row
+    }
+
+    fn of_plugin(&self) -> Option<Value> {
+        let (cost, plugin) = (&self.cost, self.plugin?);
+        let mut all = Spread::default();
+        cost.phases.iter().for_each(|phase| all.merge(&phase.spread));
+        let calls = cost.calls();
+        Some(json!({
+            "id": plugin.id,
+            "name": plugin.name,
+            "instance_name": plugin.instance_name,
+            "priority": PLUGINS.iter().find(|it| it.name == plugin.name).map(|it| it.priority),
+            "route": self.route(),
+            "service": self.service(),
+            "consumer": plugin.consumer.map(|id| json!({ "id": id })),
+            "cpu_share": cost.cpu_share(),
+            "calls": calls,
+            "us_mean": micros(cost.spent().as_nanos() as f64 / calls.max(1) as f64),
+            "us_p50": micros(all.quantile(0.5)),
+            "us_p99": micros(all.quantile(0.99)),
+            "phases": self.phases(),
+            "waits": cost.waits,
+            "us_waited_mean": micros(cost.waited.as_nanos() as f64 / cost.waits.max(1) as f64),
+            "answers": cost.answers,
+            "errors": cost.errors,
+            "sampled": all.measured,
+            "since": cost.since.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs(),
+        }))
+    }
+
+    fn route(&self) -> Option<Value> {
+        self.route.map(|it| json!({ "id": it.id, "name": it.name }))
+    }
+
+    fn service(&self) -> Option<Value> {
+        self.service.map(|it| json!({ "id": it.id, "name": it.name }))
+    }
+
+    fn phase(&self, phase: &PhaseCost) -> Value {
+        let spread = &phase.spread;
+        json!({
+            "calls": spread.calls(),
+            "us_mean": micros(spread.nanos as f64 / spread.calls().max(1) as f64),
+            "us_p50": micros(spread.quantile(0.5)),
+            "us_p99": micros(spread.quantile(0.99)),
+            "sampled": spread.measured,
+        })
+    }
+}
+
+/// Nanoseconds as microseconds, to the nanosecond.
+fn micros(nanos: f64) -> f64 {
+    nanos.round() / 1_000.0
+}

@@ -1,0 +1,75 @@
+//! What one worker has written down of one plugin on one route.
+
+use super::Phase;
+use super::durations::Durations;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+use weir_model::Uuid;
+
+/// What is counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The plugin's entity; none for what is no plugin's.
+    pub(super) plugin: Option<Uuid>,
+    /// None for requests that matched none, and for those of routes that there was no more room for.
+    pub(super) route: Option<Uuid>,
+}
+
+/// A number with one writer and any number of readers.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// For the one writer alone: not a read-modify-write, which would lock the cache line.
+    pub(super) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What was written down under one key.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) key: Key,
+    pub(super) since: SystemTime,
+    /// The CPU time that all workers had used by then.
+    pub(super) cpu_before: Duration,
+    phases: [OnceLock<Box<Durations>>; Phase::ALL.len()],
+    /// Runs of the access hook that waited, as estimated.
+    pub(super) waits: Count,
+    /// Nanoseconds that they waited.
+    pub(super) waited: Count,
+    pub(super) answers: Count,
+    pub(super) errors: Count,
+    /// Given up by who adds up; the worker is to open another.
+    pub(super) retired: AtomicBool,
+}
+
+impl Account {
+    pub(super) fn new(key: Key, cpu_before: Duration) -> Self {
+        Self {
+            key,
+            since: SystemTime::now(),
+            cpu_before,
+            phases: Default::default(),
+            waits: Count::default(),
+            waited: Count::default(),
+            answers: Count::default(),
+            errors: Count::default(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn durations(&self, phase: Phase) -> &Durations {
+        self.phases[phase as usize].get_or_init(Box::default)
+    }
+
+    /// What was measured of a phase that the plugin has a hook for.
+    pub(super) fn measured(&self, phase: Phase) -> Option<&Durations> {
+        self.phases[phase as usize].get().map(|durations| &**durations)
+    }
+}

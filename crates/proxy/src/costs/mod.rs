@@ -1,0 +1,153 @@
+//! What plugins cost, measured all the time: of one request in some, the time that each hook takes.
+//!
+//! A request that is not measured pays a count and, before each hook, a branch. What is measured is written down by the
+//! worker alone, in accounts of its own; who asks adds up those of all workers.
+
+mod account;
+mod clock;
+mod durations;
+mod ledger;
+mod report;
+mod server_timing;
+mod watch;
+
+pub use durations::{BOUNDS, Spread};
+pub use report::{Cost, PhaseCost};
+pub use server_timing::{ServerTiming, WhoIsTold};
+
+pub(crate) use ledger::Ledger;
+pub(crate) use server_timing::append;
+pub(crate) use watch::{Waiter, Watch, access, answered, finished, hook};
+
+use account::Account;
+use clock::ThreadClock;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_model::{Document, Uuid};
+
+/// What of a request is measured: a plugin's hook, by when it runs, or all of the request and what is no plugin's of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Before the upstream is asked.
+    Access,
+    /// Before the response's head goes to the client.
+    Response,
+    /// Then, with the whole body.
+    ResponseBody,
+    /// After the last byte.
+    Log,
+    /// The rest of the total: what the gateway does itself, and what it waits for while bodies pass.
+    Engine,
+    /// From the moment that the upstream is asked to the head of its response.
+    Upstream,
+    /// From the request's head to the response's last byte.
+    Total,
+}
+
+impl Phase {
+    /// All, those of plugins first, in the order in which a request meets them.
+    pub const ALL: [Phase; 7] = [
+        Phase::Access,
+        Phase::Response,
+        Phase::ResponseBody,
+        Phase::Log,
+        Phase::Engine,
+        Phase::Upstream,
+        Phase::Total,
+    ];
+
+    /// Its name in metrics and in the Admin API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Access => "access",
+            Phase::Response => "response",
+            Phase::ResponseBody => "response_body",
+            Phase::Log => "log",
+            Phase::Engine => "engine",
+            Phase::Upstream => "upstream",
+            Phase::Total => "total",
+        }
+    }
+}
+
+/// What the plugins of a node have cost so far.
+pub struct Costs {
+    /// Of how many requests one is measured; 0 measures none.
+    every: u32,
+    /// What it takes to look at the clock, which is in everything that is measured.
+    overhead: Duration,
+    /// The CPU time of each worker.
+    clocks: Box<[ThreadClock]>,
+    announce: Sender<Arc<Account>>,
+    /// How many accounts were given up.
+    given_up: AtomicUsize,
+    collector: Mutex<Collector>,
+}
+
+struct Collector {
+    announced: Receiver<Arc<Account>>,
+    known: Vec<Known>,
+}
+
+struct Known {
+    account: Arc<Account>,
+    /// Its plugin or its route was gone when somebody last asked.
+    was_missing: bool,
+}
+
+impl Costs {
+    pub(crate) fn new(workers: usize, every: u32) -> Self {
+        let (announce, announced) = channel();
+        Self {
+            every,
+            overhead: overhead(),
+            clocks: (0..workers).map(|_| ThreadClock::default()).collect(),
+            announce,
+            given_up: AtomicUsize::new(0),
+            collector: Mutex::new(Collector { announced, known: Vec::new() }),
+        }
+    }
+
+    /// The CPU time that the workers have used so far.
+    pub fn worker_cpu(&self) -> Duration {
+        self.clocks.iter().map(ThreadClock::read).sum()
+    }
+
+    /// What each plugin of the document has cost on each of its routes, and what requests to these took.
+    pub fn of(&self, document: &Document) -> Vec<Cost> {
+        report::report(&self.collect(document), self.worker_cpu())
+    }
+
+    /// The accounts of what there still is. Those of what was gone the last time too are given up.
+    fn collect(&self, document: &Document) -> Vec<Arc<Account>> {
+        let plugins: HashSet<Uuid> = document.plugins.iter().map(|plugin| plugin.id).collect();
+        let routes: HashSet<Uuid> = document.routes.iter().map(|route| route.id).collect();
+        let is_live = |account: &Account| {
+            let key = account.key;
+            key.plugin.is_none_or(|plugin| plugins.contains(&plugin))
+                && key.route.is_none_or(|route| routes.contains(&route))
+        };
+        let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced: Vec<_> = collector.announced.try_iter().collect();
+        collector.known.extend(announced.into_iter().map(|account| Known { account, was_missing: false }));
+        collector.known.retain_mut(|known| {
+            let is_missing = !is_live(&known.account);
+            let given_up = is_missing && known.was_missing;
+            known.was_missing = is_missing;
+            known.account.retired.store(given_up, Relaxed);
+            self.given_up.fetch_add(usize::from(given_up), Relaxed);
+            !given_up
+        });
+        let present = collector.known.iter().filter(|known| !known.was_missing);
+        present.map(|known| known.account.clone()).collect()
+    }
+}
+
+/// The least that two looks at the clock are apart.
+fn overhead() -> Duration {
+    let looks = std::iter::repeat_with(|| Instant::now().elapsed());
+    looks.take(64).min().unwrap_or_default()
+}

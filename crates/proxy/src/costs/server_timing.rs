@@ -1,0 +1,80 @@
+//! `Server-Timing` (W3C): a client that may ask is told where its request's time went.
+
+use crate::exchange::Exchange;
+use crate::options::Network;
+use crate::own::is_forwarded;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// The header of a request by which a client asks.
+const ASKED: &str = "Weir-Server-Timing";
+
+/// Which responses tell of their time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerTiming {
+    /// Which requests are told of it.
+    pub who: WhoIsTold,
+    /// The clients that may ask.
+    pub networks: Vec<Network>,
+}
+
+/// Which requests are told of their time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhoIsTold {
+    /// None.
+    #[default]
+    Nobody,
+    /// Those that ask, from clients that may.
+    WhoAsks,
+    /// All.
+    Everybody,
+}
+
+impl ServerTiming {
+    /// Has the exchange's hooks measured, if its client is to be told.
+    #[inline]
+    pub(crate) fn watch(&self, exchange: &mut Exchange) {
+        if self.who != WhoIsTold::Nobody && (self.who == WhoIsTold::Everybody || self.is_asked(exchange)) {
+            exchange.watch.tell();
+        }
+    }
+
+    /// A client that somebody else speaks for without being trusted is not the one that the address is of.
+    #[cold]
+    fn is_asked(&self, exchange: &Exchange) -> bool {
+        exchange.request.headers.get(ASKED) == Some(b"1")
+            && (exchange.connection.trusted || !is_forwarded(exchange))
+            && self.networks.iter().any(|network| network.contains(exchange.client_ip))
+    }
+}
+
+/// Adds the header, if the client is to be told.
+#[inline]
+pub(crate) fn append(exchange: &mut Exchange) {
+    if exchange.watch.told {
+        let text = text(exchange);
+        exchange.response.headers.append("Server-Timing", text.as_bytes());
+    }
+}
+
+#[cold]
+fn text(exchange: &Exchange) -> String {
+    let mut text = String::new();
+    let mut entry = |name: std::fmt::Arguments<'_>, time: Duration| {
+        let comma = if text.is_empty() { "" } else { ", " };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{comma}{name};dur={:.4}", time.as_secs_f64() * 1_000.0);
+    };
+    for took in exchange.took_by_plugin() {
+        entry(format_args!("{}", took.plugin), took.spent);
+        if let Some(waited) = took.waited {
+            entry(format_args!("{}.wait", took.plugin), waited);
+        }
+    }
+    let timing = exchange.timing;
+    if let (Some(asked), Some(head)) = (timing.upstream_start, timing.upstream_head) {
+        entry(format_args!("upstream"), head.saturating_duration_since(asked));
+    }
+    entry(format_args!("total"), Instant::now().saturating_duration_since(timing.start));
+    text
+}

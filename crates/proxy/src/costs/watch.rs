@@ -1,0 +1,251 @@
+//! Around each hook: who is to blame if it panics and, for a request that is measured, how long it takes.
+
+use super::Phase;
+use super::account::{Account, Key};
+use crate::answer::Answer;
+use crate::chain::Instance;
+use crate::exchange::Exchange;
+use crate::plugin::{Flow, Hooks, Resume};
+use crate::snapshot::Held;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use weir_model::Uuid;
+
+/// Whether the hooks of an exchange are measured, and for whom.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Watch {
+    /// They are.
+    on: bool,
+    /// The client is told.
+    pub(super) told: bool,
+    /// For how many requests it stands in the accounts; 0 if it is not there.
+    stands_for: u32,
+    /// What hooks have taken, and waited.
+    hooks: Duration,
+}
+
+impl Watch {
+    pub(crate) fn new(stands_for: u32) -> Self {
+        Self { on: stands_for > 0, stands_for, ..Self::default() }
+    }
+
+    /// From here on, for the client too.
+    pub(super) fn tell(&mut self) {
+        (self.on, self.told) = (true, true);
+    }
+}
+
+/// Runs a hook.
+#[inline]
+pub(crate) fn hook<T>(
+    instance: &Instance,
+    phase: Phase,
+    exchange: &mut Exchange,
+    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+) -> T {
+    if exchange.watch.on {
+        let call = Call::of(instance, phase);
+        return measured(call, instance, exchange, run, |call, exchange, outcome| {
+            call.end(exchange);
+            outcome
+        });
+    }
+    blamed(instance, exchange, run)
+}
+
+/// Runs an access hook.
+#[inline]
+pub(crate) fn access(instance: &Instance, exchange: &mut Exchange) -> Flow {
+    let run = |hooks: &dyn Hooks, exchange: &mut Exchange| hooks.access(exchange);
+    if exchange.watch.on {
+        return measured(Call::of(instance, Phase::Access), instance, exchange, run, Call::follow);
+    }
+    blamed(instance, exchange, run)
+}
+
+#[cold]
+#[inline(never)]
+fn measured<T>(
+    mut call: Call,
+    instance: &Instance,
+    exchange: &mut Exchange,
+    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+    then: impl FnOnce(Call, &mut Exchange, T) -> T,
+) -> T {
+    exchange.absent.set(false);
+    let start = Instant::now();
+    let outcome = blamed(instance, exchange, run);
+    call.spent = start.elapsed();
+    if exchange.absent.get() { outcome } else { then(call, exchange, outcome) }
+}
+
+#[inline]
+fn blamed<T>(
+    instance: &Instance,
+    exchange: &mut Exchange,
+    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+) -> T {
+    let running = Running { instance, exchange };
+    let outcome = run(&*instance.hooks, &mut *running.exchange);
+    // Only a panic drops it.
+    std::mem::forget(running);
+    outcome
+}
+
+/// A hook that runs.
+struct Running<'e> {
+    instance: &'e Instance,
+    exchange: &'e mut Exchange,
+}
+
+impl Drop for Running<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        write(self.exchange, Some(self.instance.id), |account| account.errors.add(1));
+    }
+}
+
+/// An exchange waits for a plugin, which is to blame if its future panics.
+pub(crate) struct Waiter(Option<(Rc<Held>, Key)>);
+
+impl Waiter {
+    pub(crate) fn new(exchange: &Exchange, plugin: Option<Uuid>) -> Self {
+        Self(plugin.map(|_| (exchange.snapshot.clone(), key(exchange, plugin))))
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some((held, key)) = self.0.take().filter(|_| std::thread::panicking()) {
+            held.ledger.with(key, |account| account.errors.add(1));
+        }
+    }
+}
+
+/// A plugin has answered in the place of the upstream.
+pub(crate) fn answered(exchange: &Exchange, plugin: Option<Uuid>, answer: &Answer) {
+    write(exchange, plugin, |account| {
+        account.answers.add(1);
+        account.errors.add(u64::from(answer.status >= 500));
+    });
+}
+
+/// The last byte is sent, and the log hooks are to come. How long a tunnel is open tells nothing.
+#[inline]
+pub(crate) fn finished(exchange: &Exchange) {
+    if exchange.watch.stands_for > 0 && exchange.response.status != 101 {
+        requests(exchange);
+    }
+}
+
+#[cold]
+fn requests(exchange: &Exchange) {
+    let timing = exchange.timing;
+    let total = timing.end.map_or(Duration::ZERO, |end| end.saturating_duration_since(timing.start));
+    let asked = timing.upstream_start.zip(timing.upstream_head);
+    let upstream = asked.map(|(asked, head)| head.saturating_duration_since(asked));
+    let engine = total.saturating_sub(upstream.unwrap_or_default() + exchange.watch.hooks);
+    let weight = u64::from(exchange.watch.stands_for);
+    write(exchange, None, |account| {
+        account.durations(Phase::Total).observe(total, weight);
+        account.durations(Phase::Engine).observe(engine, weight);
+        if let Some(upstream) = upstream {
+            account.durations(Phase::Upstream).observe(upstream, weight);
+        }
+    });
+}
+
+fn write(exchange: &Exchange, plugin: Option<Uuid>, write: impl FnOnce(&Account)) {
+    let ledger = &exchange.snapshot.ledger;
+    if ledger.is_kept() {
+        ledger.with(key(exchange, plugin), write);
+    }
+}
+
+fn key(exchange: &Exchange, plugin: Option<Uuid>) -> Key {
+    Key { plugin, route: exchange.route().map(|route| route.entity.id) }
+}
+
+/// A run of a hook that is measured.
+#[derive(Clone, Copy)]
+struct Call {
+    plugin: Uuid,
+    name: &'static str,
+    phase: Phase,
+    spent: Duration,
+    waited: Option<Duration>,
+}
+
+impl Call {
+    fn of(instance: &Instance, phase: Phase) -> Self {
+        Self { plugin: instance.id, name: instance.name, phase, spent: Duration::ZERO, waited: None }
+    }
+
+    /// Ends where the hook does, which may have to wait.
+    fn follow(self, exchange: &mut Exchange, flow: Flow) -> Flow {
+        match flow {
+            Flow::Wait(future) => Flow::Wait(Box::pin(Waiting {
+                call: self,
+                future,
+                since: Instant::now(),
+                ran: Duration::ZERO,
+            })),
+            flow => {
+                self.end(exchange);
+                flow
+            }
+        }
+    }
+
+    fn end(self, exchange: &mut Exchange) {
+        let spent = self.spent.saturating_sub(exchange.snapshot.ledger.overhead());
+        exchange.watch.hooks += spent + self.waited.unwrap_or_default();
+        let watch = exchange.watch;
+        if watch.stands_for > 0 {
+            let weight = u64::from(watch.stands_for);
+            write(exchange, Some(self.plugin), |account| {
+                account.durations(self.phase).observe(spent, weight);
+                if let Some(waited) = self.waited {
+                    account.waits.add(weight);
+                    account.waited.add((waited.as_nanos() as u64).saturating_mul(weight));
+                }
+            });
+        }
+        if watch.told {
+            exchange.took(self.name, spent, self.waited);
+        }
+    }
+}
+
+/// What a hook waits for: what it does itself, told from what passes meanwhile.
+struct Waiting {
+    call: Call,
+    future: Pin<Box<dyn Future<Output = Resume>>>,
+    since: Instant,
+    /// How long the future itself ran.
+    ran: Duration,
+}
+
+impl Future for Waiting {
+    type Output = Resume;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Resume> {
+        let start = Instant::now();
+        let polled = self.future.as_mut().poll(cx);
+        self.ran += start.elapsed();
+        let Poll::Ready(resume) = polled else { return Poll::Pending };
+        let mut call = self.call;
+        let waited = self.since.elapsed().saturating_sub(self.ran);
+        call.spent += self.ran;
+        call.waited = Some(call.waited.unwrap_or_default() + waited);
+        Poll::Ready(Box::new(move |exchange| {
+            let start = Instant::now();
+            let flow = resume(exchange);
+            call.spent += start.elapsed();
+            call.follow(exchange, flow)
+        }))
+    }
+}
