@@ -222,6 +222,18 @@ fn our_values_are_those_sent(scene: &Scene) {
     let states: Vec<_> = shown("weir-upstreams", "Health", "target").into_values().collect();
     assert_eq!(states.iter().sum::<f64>(), 0.0 + 1.0 + 2.0 + 3.0, "{states:?}");
     assert!(shown("weir-upstreams", "Time of upstreams", "service")["slow"] > 10_000.0);
+    for (plugin, of_round) in [("key-auth", 6), ("proxy-cache", 4), ("prometheus", 0)] {
+        let answers = format!("sum(weir_plugin_answers_total{{plugin=\"{plugin}\"}})");
+        let first = f64::from(u8::from(of_round > 0));
+        assert_eq!(
+            scene.prometheus.query(&answers, Some(scene.at))[0].value,
+            first + (ROUNDS * of_round) as f64
+        );
+    }
+    let calls = "sum(weir_plugin_calls_total{plugin=\"prometheus\"})";
+    assert_eq!(scene.prometheus.query(calls, Some(scene.at))[0].value, load.requests(ROUNDS) as f64);
+    let costs = shown("weir-plugins", "Share of the workers' CPU by plugin", "plugin");
+    assert!(costs.values().all(|share| *share > 0.0), "{costs:?}");
     assert!(shown("weir-nodes", "CPU", "")[""] > 0.0);
     assert_eq!(shown("weir-nodes", "Store", "")[""], 1.0);
 }
