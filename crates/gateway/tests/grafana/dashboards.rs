@@ -29,8 +29,9 @@ pub(crate) struct Query {
     pub(crate) expression: String,
     /// Asked for one moment, not for a span of time.
     pub(crate) instant: bool,
-    /// What its values are.
+    /// What its values are, and the most that they can be.
     pub(crate) unit: String,
+    pub(crate) most: f64,
 }
 
 /// The file of queries of a dashboard that is not ours.
@@ -52,8 +53,13 @@ struct ListedPanel {
 pub(crate) fn kongs() -> Dashboard {
     let Listed { variable, panel } = toml::from_str(include_str!("kong-7424.toml")).unwrap();
     let of_panel = |ListedPanel { title, instant, queries }| {
-        let query =
-            move |expression| Query { panel: title.clone(), expression, instant, unit: String::new() };
+        let query = move |expression| Query {
+            panel: title.clone(),
+            expression,
+            instant,
+            unit: String::new(),
+            most: f64::MAX,
+        };
         queries.into_iter().map(query).collect::<Vec<_>>()
     };
     let queries = panel.into_iter().flat_map(of_panel).collect();
@@ -93,12 +99,14 @@ fn read(name: &str, file: &Json) -> Dashboard {
     };
     let of_panel = |panel: &Json| {
         let (title, unit) = (text(&panel["title"]), text(&panel["fieldConfig"]["defaults"]["unit"]));
+        let most = panel["fieldConfig"]["defaults"]["max"].as_f64().unwrap_or(f64::MAX);
         let targets = panel["targets"].as_array().unwrap().clone().into_iter();
         targets.map(move |target| Query {
             panel: title.clone(),
             expression: text(&target["expr"]),
             instant: target["instant"] == true,
             unit: unit.clone(),
+            most,
         })
     };
     let queries = panels(file).into_iter().flat_map(of_panel).collect();

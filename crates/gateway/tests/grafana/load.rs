@@ -152,8 +152,9 @@ impl Load {
     /// Starts all, and sends one request of each kind, so that every series is there.
     pub(crate) fn start() -> Load {
         let upstreams = [answers(), slow(), echo()];
-        let gateway =
-            Gateway::builder(&configuration(&upstreams)).set("stream_listen", "127.0.0.1:0").start();
+        let builder = Gateway::builder(&configuration(&upstreams)).set("stream_listen", "127.0.0.1:0");
+        // Every request is measured, so that each plugin has costs on each route.
+        let gateway = builder.set("cost_sampling", "1").start();
         let load = Load { gateway, kinds: kinds(), _upstreams: upstreams };
         load.kinds.iter().for_each(|kind| load.send(kind, "first"));
         load.session();
