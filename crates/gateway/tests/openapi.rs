@@ -15,6 +15,9 @@ consumers:
   keyauth_credentials: [{ key: alice-key }]
   basicauth_credentials: [{ username: alice, password: alice-password }]
   acls: [{ group: staff }]
+  groups: [{ name: gold }]
+consumer_groups:
+- { name: gold, plugins: [{ name: rate-limiting, config: { minute: 9 } }] }
 upstreams:
 - { name: orders.test, targets: [{ target: "10.0.0.1:80" }] }
 plugins:
@@ -102,6 +105,7 @@ fn answers_are_as_described() {
             .replace("{keyauth_credentials}", "alice-key")
             .replace("{basicauth_credentials}", "alice")
             .replace("{acls}", "staff")
+            .replace("{consumer_groups}", "gold")
             .replace("{entity}", "services")
             .replace("{tag}", "shop");
         if asked.contains('{') {

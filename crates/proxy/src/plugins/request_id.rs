@@ -74,6 +74,7 @@ pub(super) struct RequestId {
 impl Define for RequestId {
     const NAME: &'static str = "request-id";
     const PRIORITY: i32 = 12_015;
+    const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

@@ -1,5 +1,5 @@
 //! Consumers, and what they show to prove who they are.
-use super::schema::{Consumer, Credential, PluginSet, Plugins, read};
+use super::schema::{Consumer, Credential, PluginSet, Plugins};
 use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
 use serde_json::json;
 use weir_model::Uuid;
@@ -8,6 +8,8 @@ use weir_model::schema::Record;
 
 /// The part of a consumer that is the consumer itself.
 const CONSUMER: &str = "consumer";
+/// The part of a consumer group that is the group itself.
+const GROUP: &str = "group";
 
 /// What a consumer is known by to key-auth.
 #[derive(Clone, Record)]
@@ -34,12 +36,19 @@ pub(super) fn translate(
     let mut own = consumer.plugins.unwrap_or_default();
     credentials(into, &mut own, id)?;
     plugins::check(&own, value, into.plugins)?;
-    let mut set = match &consumer.group_id {
-        Some(id) => read::<PluginSet>(named(objects, Kind::ConsumerGroups, id)?.1)?.plugins,
-        None => Plugins::new(),
-    };
-    set.extend(own);
-    plugins::translate(into, "", &set, &[("consumer", id)])
+    if let Some(group) = &consumer.group_id {
+        let group = named(objects, Kind::ConsumerGroups, group)?.0.uuid(GROUP);
+        let member = json!({ "consumer": id, "consumer_group": group });
+        into.add(EntityKind::ConsumerGroupConsumers, "member", member)?;
+    }
+    plugins::translate(into, "", &own, &[("consumer", id)])
+}
+
+pub(super) fn translate_group(into: &mut Entities<'_>, value: &mut Json) -> Result<(), Invalid> {
+    let set: PluginSet = fill(value)?;
+    plugins::check(&set.plugins, value, into.plugins)?;
+    let id = into.add(EntityKind::ConsumerGroups, GROUP, json!({ "name": into.key.tag() }))?;
+    plugins::translate(into, "", &set.plugins, &[("consumer_group", id)])
 }
 
 /// A credential that is an object of its own.

@@ -45,7 +45,8 @@ pub(crate) fn translate(
         Kind::Consumers => consumer::translate(&mut into, &mut value, objects)?,
         Kind::Credentials => consumer::translate_credential(&mut into, &mut value)?,
         Kind::Ssls => ssl::translate(&mut into, &mut value)?,
-        Kind::PluginConfigs | Kind::ConsumerGroups => {
+        Kind::ConsumerGroups => consumer::translate_group(&mut into, &mut value)?,
+        Kind::PluginConfigs => {
             let set: PluginSet = fill(&mut value)?;
             plugins::check(&set.plugins, &mut value, plugins)?;
         }
