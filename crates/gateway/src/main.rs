@@ -21,6 +21,7 @@ mod options;
 mod prefix;
 mod registry;
 mod reload;
+mod request_debug;
 mod settings;
 mod status;
 mod store;
