@@ -22,6 +22,7 @@ mod prefix;
 mod process;
 mod registry;
 mod reload;
+mod request_debug;
 mod settings;
 mod status;
 mod store;

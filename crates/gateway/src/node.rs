@@ -10,7 +10,7 @@ use crate::prefix::{self, Prefix, PrefixError};
 use crate::reload::Reloader;
 use crate::settings::{Database, Loaded, LogTarget, Settings};
 use crate::store::StoreError;
-use crate::{apisix, command, logger, store};
+use crate::{apisix, command, logger, request_debug, store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::fmt;
@@ -148,6 +148,7 @@ impl Node {
         let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
+        request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
         let (plugins, unknown_plugins) = plugins(&settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings

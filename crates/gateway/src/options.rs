@@ -1,7 +1,8 @@
 //! What the data plane is told of the settings.
 use crate::node::StartError;
 use crate::settings::{
-    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Settings, TimedResponses, Trusted,
+    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Password, Settings, TimedResponses,
+    Trusted,
 };
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -13,7 +14,7 @@ use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
     AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, MOST_PIPES, Options, Own,
-    RealIp, SharedConnections, Traffic,
+    RealIp, RequestDebug, SharedConnections, Traffic,
 };
 
 /// Settings that are read and checked, and not acted on by this version.
@@ -74,6 +75,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         allow_debug_header: settings.allow_debug_header,
         cost_sampling: settings.cost_sampling,
         server_timing: server_timing(settings),
+        request_debug: request_debug(settings),
         own,
         ..Options::default()
     }
@@ -86,6 +88,11 @@ fn server_timing(settings: &Settings) -> ServerTiming {
         TimedResponses::Always => WhoIsTold::Everybody,
     };
     ServerTiming { who, networks: settings.server_timing_ips.clone() }
+}
+
+fn request_debug(settings: &Settings) -> Option<RequestDebug> {
+    let token = settings.request_debug_token.as_ref().filter(|_| settings.request_debug);
+    token.map(|Password(token)| RequestDebug { token: token.clone() })
 }
 
 fn http3(settings: &Settings) -> Http3Options {

@@ -242,3 +242,33 @@ fn sessions_are_told_of_too() {
     assert_eq!((&record["session"]["sent"], &record["session"]["status"]), (&3.into(), &200.into()));
     assert_eq!((&record["service"]["name"], &record["route"]["name"]), (&"raw".into(), &"all".into()));
 }
+
+#[test]
+fn a_zipkin_server_gets_the_spans_of_a_session() {
+    let (told, spans) = mpsc::channel();
+    let collector = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            told.send(request.json()).unwrap();
+            peer.send("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let upstream = Upstream::start(|mut peer, _| {
+        let _ = peer.try_send(b"bye");
+    });
+    let document = format!(
+        "_format_version: \"3.0\"\nservices:\n- name: raw\n  url: tcp://{}\n  routes:\n  - name: all\n    \
+         protocols: [tcp]\n    sources: [{{ip: 127.0.0.1}}]\nplugins:\n- name: zipkin\n  protocols: [tcp]\n  \
+         config: {{http_endpoint: \"http://{}/\", sample_ratio: 1, queue: {{max_batch_size: 2, \
+         max_coalescing_delay: 3600}}}}\n",
+        upstream.address, collector.address
+    );
+    let gateway = Gateway::builder(&document).set("stream_listen", "127.0.0.1:0").start();
+    let mut text = String::new();
+    TcpStream::connect(gateway.stream(0)).unwrap().read_to_string(&mut text).unwrap();
+    let spans = spans.recv_timeout(PATIENCE).unwrap();
+    let [proxy, session] = &spans.as_array().unwrap()[..] else { panic!("{spans}") };
+    assert_eq!((&proxy["name"], &session["name"]), (&"stream (proxy)".into(), &"stream".into()));
+    assert_eq!((&proxy["parentId"], &proxy["traceId"]), (&session["id"], &session["traceId"]));
+    assert_eq!(proxy["remoteEndpoint"]["serviceName"], "raw");
+    assert_eq!(session["remoteEndpoint"]["ipv4"], "127.0.0.1");
+}

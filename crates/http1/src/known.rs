@@ -55,6 +55,8 @@ known! {
     XRealIp = "x-real-ip",
     XRequestId = "x-request-id",
     XKongRequestId = "x-kong-request-id",
+    XKongRequestDebug = "x-kong-request-debug",
+    XKongRequestDebugToken = "x-kong-request-debug-token",
     XConsumerId = "x-consumer-id",
     XConsumerCustomId = "x-consumer-custom-id",
     XConsumerUsername = "x-consumer-username",

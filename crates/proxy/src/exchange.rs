@@ -17,7 +17,7 @@ use weir_model::Uuid;
 use weir_model::entity::Service;
 
 pub use rare::{FailedTry, Observer};
-pub use told::Latencies;
+pub use told::{Latencies, WORKSPACE};
 
 /// Headers by which the gateway names the consumer to the upstream. A client's own would be a forgery.
 pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[

@@ -243,6 +243,9 @@ impl<'a> Ask<'a> {
         let (trying, start) = (Trying::default(), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&trying));
         let opened = unless_gone(client, opening).await;
+        if let Some(times) = exchange.times() {
+            times.opened(&endpoint.host, (trying.get(), trying.resolved()), start.elapsed());
+        }
         if !matches!(opened, Some(Ok(Ok(_)))) {
             let (address, port) = (trying.get(), endpoint.port);
             exchange.try_failed(FailedTry { address, port, start, end: Instant::now() });

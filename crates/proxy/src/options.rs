@@ -5,6 +5,7 @@ use crate::http2::Http2Options;
 use crate::http3::Http3Options;
 use crate::listen::{Accepted, Listen};
 use crate::own::Own;
+use crate::request_debug::RequestDebug;
 use crate::tls::TlsOptions;
 use crate::upstream::http2::SharedConnections;
 use crate::upstream::pool::KeepAlive;
@@ -64,6 +65,8 @@ pub struct Options {
     pub cost_sampling: u32,
     /// Which responses tell of their time.
     pub server_timing: ServerTiming,
+    /// Whether requests may ask for their times.
+    pub request_debug: Option<RequestDebug>,
     /// The paths that the node answers itself.
     pub own: Own,
 }
@@ -96,6 +99,7 @@ impl Default for Options {
             allow_debug_header: false,
             cost_sampling: 64,
             server_timing: ServerTiming::default(),
+            request_debug: None,
             own: Own::default(),
         }
     }

@@ -22,7 +22,9 @@ pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
 pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
-pub use crate::exchange::{ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source};
+pub use crate::exchange::{
+    ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, WORKSPACE,
+};
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::grpc_client::{CallError, GrpcClient};
 pub(crate) use crate::head::without_port;

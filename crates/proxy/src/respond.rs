@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::costs;
 use crate::exchange::Exchange;
 use crate::grpc;
+use crate::request_debug;
 use crate::snapshot::CompiledRoute;
 use crate::worker::Worker;
 use std::time::Instant;
@@ -93,6 +94,7 @@ fn append_common(worker: &Worker, exchange: &mut Exchange) {
         exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
     }
     costs::append(exchange);
+    request_debug::append(exchange);
     if options.allow_debug_header && exchange.request.headers.get("Kong-Debug") == Some(b"1") {
         append_debug(exchange);
     }

@@ -10,6 +10,7 @@ use crate::forward::{Ask, Reached};
 use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::request_body::{self, COLLECTED};
+use crate::request_debug::{self, RequestDebug};
 use crate::respond;
 use crate::response_body;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
@@ -213,7 +214,13 @@ fn admit<'s, C: Client>(
     client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
     client_ip::determine(&worker.options, exchange);
     worker.options.server_timing.watch(exchange);
-    route(exchange, snapshot).ok_or_else(|| Failure::NoRoute.answer())
+    let found = match &worker.options.request_debug {
+        Some(debug) if RequestDebug::concerns(exchange) => {
+            debug.time(exchange, |exchange| route(exchange, snapshot))
+        }
+        _ => route(exchange, snapshot),
+    };
+    found.ok_or_else(|| Failure::NoRoute.answer())
 }
 
 /// Brings the path into its normal form and finds the route.
@@ -525,5 +532,6 @@ pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     worker.count_request(exchange.request.version);
     costs::finished(exchange);
     chain.log(exchange);
+    request_debug::log(exchange);
     telemetry::log_access(worker, exchange);
 }

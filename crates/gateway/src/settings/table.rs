@@ -157,6 +157,11 @@ settings! {
     server_timing: TimedResponses = "off";
     /// The clients that `server_timing=on_request` tells. One behind a proxy counts where `trusted_ips` has that proxy.
     server_timing_ips: Vec<Network> = "127.0.0.0/8, ::1";
+    /// Answers `X-Kong-Request-Debug: *` with [where the time went](debugging-requests.md). Clients on this machine may ask;
+    /// others need the token, in `X-Kong-Request-Debug-Token`.
+    request_debug: bool = "on";
+    /// That token. Without one, the node makes one when it starts. It is in the file `.request_debug_token` of `prefix`.
+    request_debug_token: Option<Password> = "";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// How much of a request body is held in memory at a time.

@@ -55,6 +55,11 @@ impl Watch {
         }
     }
 
+    /// From here on.
+    pub(crate) fn begin(&mut self) {
+        self.on = true;
+    }
+
     /// From here on, for the client too.
     pub(super) fn tell(&mut self) {
         (self.on, self.told) = (true, true);
@@ -237,6 +242,9 @@ impl Call {
                     account.waited.add((waited.as_nanos() as u64).saturating_mul(weight));
                 }
             });
+        }
+        if let Some(times) = exchange.times() {
+            times.hook(self.phase, (self.name, self.plugin), spent + self.waited.unwrap_or_default());
         }
         if watch.told {
             exchange.took(self.name, spent, self.waited);

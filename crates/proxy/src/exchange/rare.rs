@@ -2,6 +2,7 @@
 
 use super::Exchange;
 use crate::answer::{Answer, Failure};
+use crate::request_debug::Times;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_http1::Framing;
@@ -57,6 +58,7 @@ pub(crate) struct Rare {
     groups: Vec<String>,
     failed_tries: Vec<FailedTry>,
     took: Vec<Took>,
+    times: Option<Box<Times>>,
 }
 
 impl Exchange {
@@ -188,6 +190,20 @@ impl Exchange {
     /// What plugins have taken, in the order in which they ran.
     pub(crate) fn took_by_plugin(&self) -> &[Took] {
         self.rare.as_ref().map_or(&[], |rare| &rare.took)
+    }
+
+    /// The times that are written down, where the client has asked for them.
+    #[inline]
+    pub(crate) fn times(&mut self) -> Option<&mut Times> {
+        self.rare.as_mut()?.times.as_deref_mut()
+    }
+
+    pub(crate) fn set_times(&mut self, times: Times) {
+        self.rare().times = Some(Box::new(times));
+    }
+
+    pub(crate) fn take_times(&mut self) -> Option<Times> {
+        self.rare.as_mut()?.times.take().map(|times| *times)
     }
 
     /// Whether the response's body is to be held, which those of calls are not: their messages are for their client one

@@ -9,12 +9,10 @@ use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
 use crate::socket::Socket;
 use crate::upstream::balance::{Asking, Lease, Pick};
-use crate::upstream::connect::{open_socket, secure};
+use crate::upstream::connect::{Trying, open_socket, secure};
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Outcome;
 use crate::worker::Worker;
-use std::cell::Cell;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
@@ -41,7 +39,7 @@ pub(super) async fn connect(
             }
             picked => picked?,
         };
-        let trying = Cell::new(None);
+        let trying = Trying::default();
         let opening = Box::pin(open(worker, route, endpoint, (session, &trying)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
             endpoint.met(trying.get(), Outcome::Timeout);
@@ -94,7 +92,7 @@ async fn open(
     worker: &Worker,
     route: &StreamRoute,
     endpoint: &Endpoint,
-    (session, trying): (&Session, &Cell<Option<SocketAddr>>),
+    (session, trying): (&Session, &Trying),
 ) -> Result<Io, Failure> {
     let service = route.service.as_deref().ok_or(Failure::NoService)?;
     let mut socket = open_socket(worker, endpoint, trying).await?;

@@ -3,22 +3,54 @@
 use super::endpoint::{Endpoint, Speaks};
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
+use super::resolve::{Addresses, ResolveError};
 use crate::answer::Failure;
 use crate::io::Io;
 use crate::socket::Socket;
 use crate::tls::HTTP1;
 use crate::worker::Worker;
 use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// The address that a connection is being opened to.
-pub(crate) type Trying = Cell<Option<SocketAddr>>;
+/// What is known of a connection that is being opened.
+#[derive(Default)]
+pub(crate) struct Trying {
+    address: Cell<Option<SocketAddr>>,
+    resolved: Cell<Option<Resolved>>,
+}
+
+/// How a name was looked up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resolved {
+    pub(crate) took: Duration,
+    /// Whether nobody had to be asked.
+    pub(crate) is_cached: bool,
+}
+
+impl Trying {
+    /// The address that is tried.
+    pub(crate) fn get(&self) -> Option<SocketAddr> {
+        self.address.get()
+    }
+
+    pub(crate) fn set(&self, address: Option<SocketAddr>) {
+        self.address.set(address);
+    }
+
+    /// How its name was looked up, where it had one.
+    pub(crate) fn resolved(&self) -> Option<Resolved> {
+        self.resolved.get()
+    }
+}
 
 /// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
 pub(crate) async fn connect(
@@ -106,7 +138,7 @@ async fn open_tcp(worker: &Worker, endpoint: &Endpoint, trying: &Trying) -> Resu
     if let Some(ip) = endpoint.ip {
         return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(Failure::Connect);
     }
-    let resolved = worker.node.resolver.resolve(&endpoint.host).await;
+    let resolved = resolve(worker, &endpoint.host, trying).await;
     let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
     let entries = &addresses.entries;
     let first = worker.random() as usize;
@@ -123,6 +155,19 @@ async fn open_tcp(worker: &Worker, endpoint: &Endpoint, trying: &Trying) -> Resu
         }
     }
     Err(Failure::Connect(last))
+}
+
+async fn resolve(worker: &Worker, host: &str, trying: &Trying) -> Result<Arc<Addresses>, ResolveError> {
+    let (start, mut is_cached) = (Instant::now(), true);
+    let mut resolving = pin!(worker.node.resolver.resolve(host));
+    let resolved = poll_fn(|cx| {
+        let polled = resolving.as_mut().poll(cx);
+        is_cached &= polled.is_ready();
+        polled
+    });
+    let resolved = resolved.await;
+    trying.resolved.set(Some(Resolved { took: start.elapsed(), is_cached }));
+    resolved
 }
 
 async fn open_address(address: SocketAddr) -> io::Result<TcpStream> {

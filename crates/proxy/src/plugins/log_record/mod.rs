@@ -9,16 +9,15 @@ pub(super) use custom::{CustomFields, constant};
 
 use super::form;
 use crate::plugin::json_text::{self, Object, integer, raw};
-use crate::plugin::{Exchange, FailedTry, FieldRef, Headers, Known, Session, Source, without_port};
+use crate::plugin::{
+    Exchange, FailedTry, FieldRef, Headers, Known, Session, Source, WORKSPACE, without_port,
+};
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many headers and query arguments are told, as many as Kong tells.
 const MOST: usize = 100;
-
-/// Every entity is in the one workspace, which has this id where Kong has no database.
-const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
 
 /// Writes records of requests and sessions, with a plugin's own fields.
 pub(super) struct LogRecord {
