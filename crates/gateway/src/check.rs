@@ -16,7 +16,7 @@ pub(crate) fn check(
     for path in files {
         let (plugins, _) = plugins(&settings.plugins);
         let source = Source { origin: Origin::File(path), environment: process_environment(), plugins };
-        match try_out(&source) {
+        match try_out(&source, settings) {
             Ok(configuration) => {
                 let not_in_force = located(&source.origin, &configuration.not_in_force);
                 let mut warnings = configuration.warnings.iter().chain(&not_in_force);

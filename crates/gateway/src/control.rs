@@ -20,7 +20,6 @@ use weir_model::{Document, Entities, PluginSchema};
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
-use weir_proxy::plugins::limits::ClusterStore;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
@@ -67,9 +66,6 @@ impl Control {
         own: Own,
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings)?;
-        if let Some(counters) = store::counters(&settings).map_err(StartError::Store)? {
-            ClusterStore::provide(&compiler.retained, counters);
-        }
         let source = Arc::new(source);
         let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {

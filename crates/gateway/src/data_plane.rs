@@ -4,12 +4,14 @@ use crate::node::StartError;
 use crate::options::trusted_certificate_files;
 use crate::registry;
 use crate::settings::{KeyFile, Settings};
+use crate::store;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
+use weir_proxy::plugins::limits::ClusterStore;
 use weir_proxy::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
 
@@ -75,13 +77,23 @@ pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
     for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
         trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
     }
+    let retained = Arc::new(Retained::default());
+    provide_counters(&retained, settings)?;
     Ok(Compiler {
         workers: settings.workers.0,
         default_certificate,
         client_certificate,
         trusted_certificates,
-        retained: Arc::new(Retained::default()),
+        retained,
     })
+}
+
+/// Gives plugins the counts that the nodes of one database share.
+fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
+    if let Some(counters) = store::counters(settings).map_err(StartError::Store)? {
+        ClusterStore::provide(retained, counters);
+    }
+    Ok(())
 }
 
 /// The files of a certificate and its key.
@@ -98,19 +110,25 @@ fn read_trusted(path: &Path) -> Result<String, StartError> {
     })
 }
 
-/// A configuration that a node with no settings could serve.
-pub(crate) fn try_out(source: &Source) -> Result<Configuration, Vec<String>> {
-    compiled(source).map(|(configuration, _)| configuration)
+/// A configuration that a node could serve that has nothing but a database, if these settings name one.
+pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
+    compiled(source, Some(settings)).map(|(configuration, _)| configuration)
 }
 
 /// The same, as such a node would have it.
-pub(crate) fn compiled(source: &Source) -> Result<(Configuration, Snapshot), Vec<String>> {
+pub(crate) fn compiled(
+    source: &Source,
+    settings: Option<&Settings>,
+) -> Result<(Configuration, Snapshot), Vec<String>> {
     let configuration = configuration::read(source)?;
     let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
     let system = trusted_certificate_files(&["system".to_owned()]);
     let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
     let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
     let retained = Arc::new(Retained::default());
+    if let Some(settings) = settings {
+        provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+    }
     let client_certificate = None;
     let compiler =
         Compiler { workers: 1, default_certificate, client_certificate, trusted_certificates, retained };

@@ -39,7 +39,7 @@ pub(crate) fn transfer(command: ConfigCommand, settings: &Settings) -> Result<St
 fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
     let origin = Origin::File(file);
     let source = Source { origin, environment: process_environment(), plugins: plugins.clone() };
-    let document = try_out(&source).map_err(|errors| errors.join("\n"))?.document;
+    let document = try_out(&source, settings).map_err(|errors| errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
     let count = wait_for(async {
         let store = named(store::open(settings, plugins.clone()).await)?;

@@ -19,7 +19,7 @@ pub(crate) fn explain(arguments: ExplainArgs, output: &mut dyn Write) -> Result<
     let (plugins, _) = plugins(&["bundled".to_owned()]);
     let origin = Origin::File(arguments.file);
     let source = Source { origin, environment: process_environment(), plugins };
-    let (configuration, snapshot) = compiled(&source).map_err(|errors| errors.join("\n"))?;
+    let (configuration, snapshot) = compiled(&source, None).map_err(|errors| errors.join("\n"))?;
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
         .map_err(|refusal| refusal.to_string())?;
     let text = if arguments.json {

@@ -69,7 +69,7 @@ impl RedisServer {
             if self.ask(&["ping"]).contains("PONG") {
                 return true;
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::park_timeout(Duration::from_millis(20));
         }
         false
     }

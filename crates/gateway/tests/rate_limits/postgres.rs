@@ -71,6 +71,21 @@ fn a_limit_is_kept_exactly_over_three_nodes() {
 }
 
 #[test]
+fn files_that_count_in_the_database_are_for_nodes_that_have_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kong.json");
+    let plugin = json!({ "name": "rate-limiting", "config": { "minute": 5, "policy": "cluster" } });
+    std::fs::write(&file, json!({ "_format_version": "3.0", "plugins": [plugin] }).to_string()).unwrap();
+    let check = |settings: &[&str]| {
+        let checked = weir().arg("check").arg(&file).args(settings).output().unwrap();
+        (checked.status.success(), String::from_utf8_lossy(&checked.stderr).into_owned())
+    };
+    assert_eq!(check(&["--set", "database=postgres", "--set", "pg_password=x"]), (true, String::new()));
+    let (is_good, said) = check(&[]);
+    assert!(!is_good && said.contains("start it with database=postgres, or set `policy: redis`"), "{said}");
+}
+
+#[test]
 fn rows_that_kong_wrote_count() {
     let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
     let nodes: [Gateway; 1] = nodes(port, "with_kong");

@@ -1,6 +1,7 @@
 //! On one server of Redis or Valkey.
 use super::harness::{Gateway, RedisServer, Upstream, eventually};
 use super::{HELLO, left, limited, nodes, passed};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 fn config(server: &RedisServer, more: Value) -> Value {
@@ -106,6 +107,17 @@ fn counts_survive_reloads_and_what_is_not_told_yet_is_told_when_a_plugin_goes() 
     let without = limited(&upstream, "cors", &json!({}));
     assert!(node.reload(&without).status.success());
     eventually("both are told", || server.keys().first().is_some_and(|key| server.number(key) == 2));
+}
+
+#[test]
+fn what_is_not_told_yet_is_told_before_a_node_ends() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let [mut node] = nodes(&upstream, &config(&server, json!({ "year": 100, "sync_rate": 3600 })));
+    assert_eq!((left(&node.get("/")), left(&node.get("/"))), (99, 98));
+    assert!(server.keys().is_empty());
+    node.signal(Signal::TERM);
+    assert!(node.exit().success());
+    assert_eq!(server.keys().iter().map(|key| server.number(key)).collect::<Vec<_>>(), [2]);
 }
 
 #[test]

@@ -299,13 +299,13 @@ struct Ledgers(Mutex<Vec<(Key, Weak<Ledger>)>>);
 
 #[derive(PartialEq)]
 enum Key {
-    Redis(Redis, Option<Duration>),
+    Redis(Box<Redis>, Option<Duration>),
     Cluster,
 }
 
 impl Ledgers {
     fn of_redis(policy: &Policy<'_>, build: &Build<'_>) -> Result<Arc<Ledger>, String> {
-        let key = Key::Redis(policy.redis.clone(), policy.interval());
+        let key = Key::Redis(Box::new(policy.redis.clone()), policy.interval());
         Self::of(key, policy.interval().unwrap_or_default(), build, || {
             Ok(Arc::new(RedisStore::new(policy.redis.clone(), build)?))
         })

@@ -4,7 +4,7 @@ use super::super::store::Unavailable;
 use super::config::{HostAndPort, Redis};
 use crate::plugin::Secret;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, cmd};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, cmd};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
@@ -34,10 +34,13 @@ pub(super) struct Link {
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const TAKE: &str = include_str!("take.lua");
 
+const MEND_LOGIN: &str = ": mend redis.username and redis.password, or those of the sentinels";
+
 /// What the server or the crate says, and what to do about it. Neither quotes what was sent.
 pub(super) fn unavailable(error: &RedisError) -> Unavailable {
     let mend = match error.code().unwrap_or_default() {
-        "NOAUTH" | "WRONGPASS" => ": mend redis.username and redis.password",
+        _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
+        "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
         "NOPERM" => ": let the user run EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on keys of rate limits",
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
