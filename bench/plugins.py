@@ -2,7 +2,7 @@
 """What routes and plugins add to a request, in a loop without sockets: nanoseconds, and instructions where valgrind is
 installed.
 
-    bench/plugins.py [--profile NAME] [--out FOLDER] [--executable FILE]
+    bench/plugins.py [--profile NAME] [--out FOLDER] [--executable FILE] [--rounds FILE]
 
 Writes FOLDER/data.jsonl, a line for each case, and FOLDER/README.md, a table of them.
 """
@@ -90,9 +90,13 @@ def main():
     parser.add_argument("--profile", default="release", help="of the build")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("output/plugins"))
     parser.add_argument("--executable", help="built before, in place of a build")
+    parser.add_argument("--rounds", type=pathlib.Path, help="what the executable told before, in place of a run")
     options = parser.parse_args()
     executable = options.executable or built(options.profile)
-    told = subprocess.run([executable, "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    if options.rounds:
+        told = options.rounds.read_text()
+    else:
+        told = subprocess.run([executable, "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
     cases = [json.loads(line) for line in told.splitlines()]
     if shutil.which("valgrind"):
         count(executable, cases)

@@ -319,7 +319,7 @@ impl Headers {
 
     /// Whether there may be more than one field of a known name.
     #[inline]
-    pub(crate) fn may_repeat(&self, known: Known) -> bool {
+    pub fn may_repeat(&self, known: Known) -> bool {
         self.repeated & known.bit() != 0
     }
 

@@ -24,9 +24,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::LocalRuntime;
 
-/// The head of every response of the upstream in memory; its body is 1 KiB.
+/// The head of every response of the upstream in memory.
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: memory\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n";
+
+/// Its body.
+static BODY: [u8; 1024] = [b'x'; 1024];
 
 /// One worker without sockets.
 pub struct InMemory {
@@ -129,7 +132,7 @@ impl AsyncRead for Upstream {
         }
         self.waiting -= 1;
         buffer.put_slice(HEAD);
-        buffer.put_slice(&[b'x'; 1024]);
+        buffer.put_slice(&BODY);
         Poll::Ready(Ok(()))
     }
 }

@@ -130,24 +130,28 @@ pub(crate) fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// Whether nothing has to be escaped, found eight bytes at a time: printable ASCII without quotes and backslashes.
+/// Whether nothing has to be escaped: printable ASCII without quotes and backslashes. The last bytes are looked at
+/// together, with some before them.
 fn is_plain(value: &[u8]) -> bool {
-    let Some(last) = value.last_chunk() else {
-        return value.iter().all(|byte| suspects(u64::from(*byte)) & 0x80 == 0);
-    };
-    let words = value.as_chunks().0.iter().chain([last]);
-    words.fold(0, |found, word| found | suspects(u64::from_le_bytes(*word))) == 0
+    if let Some(last) = value.last_chunk::<16>() {
+        let blocks = value.as_chunks().0.iter().chain([last]);
+        !blocks.fold(false, |found, block: &[u8; 16]| found | has_odd(block))
+    } else if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        !has_odd(first) && !has_odd(last)
+    } else {
+        !value.iter().any(|byte| is_odd(*byte))
+    }
 }
 
-/// The high bits of bytes that have to be escaped. A byte that has not to be may be among them, but only behind one
-/// that has.
+/// Whether some byte has to be escaped; the compiler compares all at once.
 #[inline]
-fn suspects(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    let below = |word: u64, bound: u64| word.wrapping_sub(bound * ONES) & !word;
-    let is = |byte: u64| below(word ^ (byte * ONES), 1);
-    (word | below(word, 0x20) | is(b'"'.into()) | is(b'\\'.into()) | is(0x7f)) & HIGH
+fn has_odd<const N: usize>(block: &[u8; N]) -> bool {
+    block.iter().fold(false, |found, byte| found | is_odd(*byte))
+}
+
+#[inline]
+fn is_odd(byte: u8) -> bool {
+    !matches!(byte, b' '..=b'~') | (byte == b'"') | (byte == b'\\')
 }
 
 fn escape(out: &mut Vec<u8>, value: &[u8]) {

@@ -178,9 +178,11 @@ fn headers(out: &mut Vec<u8>, headers: &Headers) {
     let repeated = repeated(headers);
     out.push(b'{');
     for (at, field) in headers.iter().take(MOST).enumerate() {
-        let same = |other: &FieldRef<'_>| other.name.eq_ignore_ascii_case(field.name);
-        let may_repeat = repeated & trace(&field) != 0;
-        if may_repeat && headers.iter().take(at).any(|other| same(&other)) {
+        let may_repeat = match field.known {
+            Known::Other => repeated & trace(field.name) != 0,
+            known => headers.may_repeat(known),
+        };
+        if may_repeat && headers.iter().take(at).any(|other| is_same(&other, &field)) {
             continue;
         }
         raw(out, if at > 0 { ",\"" } else { "\"" });
@@ -189,13 +191,18 @@ fn headers(out: &mut Vec<u8>, headers: &Headers) {
         if matches!(field.known, Known::Authorization | Known::ProxyAuthorization) {
             raw(out, "\"REDACTED\"");
         } else if may_repeat {
-            let values: Vec<_> = headers.iter().take(MOST).filter(same).map(|other| other.value).collect();
+            let same = headers.iter().take(MOST).filter(|other| is_same(other, &field));
+            let values: Vec<_> = same.map(|other| other.value).collect();
             one_or_list(out, values.into_iter(), json_text::string);
         } else {
             json_text::string(out, field.value);
         }
     }
     out.push(b'}');
+}
+
+fn is_same(one: &FieldRef<'_>, other: &FieldRef<'_>) -> bool {
+    one.name.eq_ignore_ascii_case(other.name)
 }
 
 /// Names need no escapes: they are tokens.
@@ -209,27 +216,24 @@ fn lower_name(out: &mut Vec<u8>, field: &FieldRef<'_>) {
     }
 }
 
-/// The traces of names that there may be several headers of.
-fn repeated(headers: &Headers) -> u128 {
-    let (_, repeated) = headers.iter().fold((0, 0), |(seen, repeated), field| {
-        let trace = trace(&field);
+/// The traces of names that there may be several headers of, beyond the known ones.
+fn repeated(headers: &Headers) -> u64 {
+    let others = headers.iter().filter(|field| field.known == Known::Other);
+    let (_, repeated) = others.fold((0, 0), |(seen, repeated), field| {
+        let trace = trace(field.name);
         (seen | trace, repeated | seen & trace)
     });
     repeated
 }
 
-/// One bit for a name in any case: of its own for one that is known, else the same for few names.
-fn trace(field: &FieldRef<'_>) -> u128 {
-    if field.known != Known::Other {
-        return 1 << (field.known as u8);
-    }
-    let name = field.name;
+/// One bit for a name in any case, the same for few names.
+fn trace(name: &[u8]) -> u64 {
     let letter = |at: Option<&u8>| usize::from(at.map_or(0, |byte| byte | 0x20));
     let sum = name.len()
         + 31 * letter(name.last())
         + 7 * letter(name.get(name.len() / 2))
         + 3 * letter(name.first());
-    1 << (64 + sum % 64)
+    1 << (sum % 64)
 }
 
 /// Whole milliseconds. What did not happen is -1, or 0 for what was not received.

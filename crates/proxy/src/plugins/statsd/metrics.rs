@@ -314,6 +314,6 @@ fn plain(name: &str) -> String {
 
 /// Appends the same, perhaps without dots too.
 fn put_plain(out: &mut Vec<u8>, name: &str, dotless: bool) {
-    let is_plain = |byte: u8| !ENDING.contains(&char::from(byte)) && !(dotless && byte == b'.');
-    out.extend(name.bytes().map(|byte| if is_plain(byte) { byte } else { b'_' }));
+    let is_ending = |byte: u8| ENDING.contains(&char::from(byte)) || dotless && byte == b'.';
+    out.extend(name.bytes().map(|byte| if is_ending(byte) { b'_' } else { byte }));
 }
