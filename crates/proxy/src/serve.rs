@@ -316,7 +316,12 @@ async fn proxy<C: Client>(
     match ask.forward(client, exchange).await {
         Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &ask);
-            return Some(Tunnel::open(&ask, client, exchange, upstream));
+            let tunnel = Tunnel::open(&ask, client, exchange, upstream);
+            if tunnel.is_none() {
+                exchange.bytes_out += client.begin(exchange, Framing::Length(0));
+                send_whole(worker, client, exchange, &[]).await;
+            }
+            return tunnel;
         }
         Ok((Reached::Http1(mut upstream), upload)) => {
             if let Some(end) = pass_on(&ask, client, exchange, &mut *upstream, upload).await {
@@ -471,7 +476,11 @@ async fn answer<C: Client>(
     }
     exchange.bytes_out += begin_own(client, exchange, body.len());
     let is_bodiless = client.is_head() || matches!(exchange.response.status, 204 | 304);
-    let mut left = if is_bodiless { &[][..] } else { &body[..] };
+    send_whole(worker, client, exchange, if is_bodiless { &[] } else { &body }).await;
+}
+
+/// Sends a body whose head is on its way, and ends the response.
+async fn send_whole<C: Client>(worker: &Worker, client: &mut C, exchange: &mut Exchange, mut left: &[u8]) {
     client.deadline().set(Instant::now(), worker.options.send_timeout);
     let sent = poll_fn(|cx| {
         let sent = send(client, exchange, &mut left, cx);

@@ -58,19 +58,23 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Answers the client as the upstream did: 101.
+    /// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
+    /// sent, and nothing is changed.
     pub(crate) fn open<C: Client>(
         ask: &Ask<'_>,
         client: &mut C,
         exchange: &mut Exchange,
         mut upstream: Box<UpstreamConnection>,
-    ) -> Self {
+    ) -> Option<Self> {
         exchange.response.headers.remove_hop_by_hop();
         ask.route.chain.response(exchange);
         respond::decorate_proxied(ask.worker, exchange);
+        if exchange.response.status != 101 {
+            return None;
+        }
         exchange.bytes_out += client.begin_tunnel(exchange);
         upstream.wire.begin_tunnel();
-        Self { upstream, timeouts: ask.timeouts }
+        Some(Self { upstream, timeouts: ask.timeouts })
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not

@@ -72,3 +72,21 @@ fn another_protocol_than_the_one_asked_for_is_no_answer() {
         assert_eq!(head.start, "HTTP/1.1 502 Bad Gateway", "{answer}");
     }
 }
+
+#[test]
+fn a_change_of_protocol_that_a_plugin_refuses_is_none() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Kong-Limit: chat=1\r\n\r\nhi",
+    );
+    let limit = "plugins: [{name: response-ratelimiting, config: {limits: {chat: {year: 1}}}}]";
+    let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", limit)], ""));
+    let upgrade = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let first = gateway.connect().send(upgrade).head().unwrap();
+    assert_eq!(first.start, "HTTP/1.1 101 Switching Protocols");
+    let mut peer = gateway.connect();
+    peer.send(format!("{upgrade}GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let refused = peer.response();
+    assert_eq!((refused.status, refused.text()), (429, ""));
+    assert_eq!((refused.header("Upgrade"), refused.header("Content-Length")), (None, Some("0")));
+    assert_eq!(peer.response().status, 404, "what follows is an ordinary request");
+}

@@ -38,7 +38,7 @@
 //! kept or new. A client that has the response already (`If-None-Match`, `If-Modified-Since`) is answered 304.
 //!
 //! Of requests for the same at once, one is passed on; the others wait for its response, for 5 seconds at most. If it
-//! fails or is not to be kept, they are passed on too.
+//! fails, another one is; if its response is not to be kept, or that one fails too, all are passed on.
 //!
 //! ## Responses
 //!
@@ -75,10 +75,7 @@ use rules::{Directives, Plan};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Cache, Joined, Lead, Stored};
-
-/// How long a request waits for the response to another like it.
-const PATIENCE: Duration = Duration::from_secs(5);
+use store::{Cache, Joined, Lead, PATIENCE, Stored};
 
 /// The name that Kong gives the memory.
 const DICTIONARY: &str = "kong_db_cache";
@@ -210,7 +207,7 @@ impl Hooks for ProxyCache {
             exchange.keep(Outcome { status: Cell::new(""), key, age: None });
             return Flow::Respond(Answer::raw(504, None, Bytes::new()));
         }
-        instance.ask(exchange, wanted)
+        instance.ask(exchange, wanted, None)
     }
 
     fn response(&self, exchange: &mut Exchange) {
@@ -271,8 +268,9 @@ impl Instance {
         }
     }
 
-    /// Leaves the question to the upstream, or to a request that has asked it already.
-    fn ask(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted) -> Flow {
+    /// Leaves the question to the upstream, or to a request that has asked it already. Where that one breaks off, the
+    /// others leave it to one of them, once more and no longer than they would have waited.
+    fn ask(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, waited: Option<Instant>) -> Flow {
         let headers = &exchange.request.headers;
         // The answer to these may be of no use to others.
         let is_particular = headers.contains_known(Known::Range)
@@ -284,10 +282,12 @@ impl Instance {
             Joined::Leads(lead) => self.fetch(exchange, &wanted, Some(lead)),
             Joined::Follows(mut leader) => {
                 let instance = self.clone();
+                let until = waited.unwrap_or_else(|| Instant::now() + PATIENCE);
+                let again = Some(until).filter(|_| waited.is_none());
                 return Flow::Wait(Box::pin(async move {
                     // Nothing is ever said: it ends.
-                    let _ = tokio::time::timeout(PATIENCE, leader.changed()).await;
-                    let resume: Resume = Box::new(move |exchange| instance.waited(exchange, &wanted));
+                    let _ = tokio::time::timeout_at(until.into(), leader.changed()).await;
+                    let resume: Resume = Box::new(move |exchange| instance.waited(exchange, wanted, again));
                     resume
                 }));
             }
@@ -296,12 +296,13 @@ impl Instance {
     }
 
     /// Another request has brought the response, or not.
-    fn waited(self: &Arc<Self>, exchange: &mut Exchange, wanted: &Wanted) -> Flow {
+    fn waited(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, again: Option<Instant>) -> Flow {
         let now = Instant::now();
         match self.cache.find(wanted.fingerprint, exchange, now) {
             Some(stored) if self.accepts(&stored, &wanted.directives, now) => hit(&stored, exchange, now),
+            _ if again.is_some_and(|until| now < until) => self.ask(exchange, wanted, again),
             _ => {
-                self.fetch(exchange, wanted, None);
+                self.fetch(exchange, &wanted, None);
                 Flow::Continue
             }
         }

@@ -24,6 +24,8 @@ const VARIANTS: usize = 16;
 const OVERHEAD: usize = 512;
 /// How long nobody waits for a response that was not kept when it was last seen.
 const IN_VAIN: Duration = Duration::from_secs(5);
+/// How long a request waits for the response to another like it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 const SHARDS: usize = 32;
 /// Responses that each worker has at hand.
 const RECENT: usize = 128;
@@ -115,8 +117,8 @@ impl Slot {
 #[derive(Default)]
 struct Shard {
     slots: IndexMap<Fingerprint, Slot, FingerprintState>,
-    /// Who waits for what is being fetched.
-    fetched: FingerprintMap<watch::Receiver<()>>,
+    /// Who waits for what is being fetched, and since when it is.
+    fetched: FingerprintMap<(Instant, watch::Receiver<()>)>,
     /// Where making room goes on.
     hand: usize,
 }
@@ -151,11 +153,11 @@ pub(super) enum Joined {
     Alone,
 }
 
-/// The others wait for as long as this is there.
+/// The others wait for as long as this is there, but no longer than `PATIENCE`.
 pub(super) struct Lead {
     cache: Arc<Cache>,
     fingerprint: Fingerprint,
-    _waited: watch::Sender<()>,
+    waited: watch::Sender<()>,
 }
 
 impl Lead {
@@ -174,7 +176,11 @@ impl Lead {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        self.cache.shard(self.fingerprint).fetched.remove(&self.fingerprint);
+        let mut shard = self.cache.shard(self.fingerprint);
+        let own = self.waited.subscribe();
+        if shard.fetched.get(&self.fingerprint).is_some_and(|(_, waited)| waited.same_channel(&own)) {
+            shard.fetched.remove(&self.fingerprint);
+        }
     }
 }
 
@@ -248,10 +254,12 @@ impl Cache {
         })
     }
 
-    /// Who is to fetch it.
+    /// Who is to fetch it. One whose client takes it slowly does not keep the others waiting for ever.
     pub(super) fn join(self: &Arc<Self>, fingerprint: Fingerprint, now: Instant) -> Joined {
         let mut shard = self.shard(fingerprint);
-        if let Some(waited) = shard.fetched.get(&fingerprint) {
+        if let Some((since, waited)) = shard.fetched.get(&fingerprint)
+            && now.saturating_duration_since(*since) < PATIENCE
+        {
             return Joined::Follows(waited.clone());
         }
         let in_vain = shard.slots.get(&fingerprint).and_then(|slot| slot.in_vain);
@@ -259,8 +267,8 @@ impl Cache {
             return Joined::Alone;
         }
         let (sender, receiver) = watch::channel(());
-        shard.fetched.insert(fingerprint, receiver);
-        Joined::Leads(Lead { cache: self.clone(), fingerprint, _waited: sender })
+        shard.fetched.insert(fingerprint, (now, receiver));
+        Joined::Leads(Lead { cache: self.clone(), fingerprint, waited: sender })
     }
 
     /// Keeps a response, in the place of one that answers the same requests.

@@ -110,6 +110,19 @@ fn memory_is_bounded_and_what_is_used_stays() {
 }
 
 #[test]
+fn nobody_keeps_the_others_waiting_for_ever() {
+    let (cache, now) = (Arc::new(Cache::default()), Instant::now());
+    let slow = cache.join(1, now);
+    assert!(matches!(cache.join(1, now + Duration::from_secs(4)), Joined::Follows(_)));
+    let next = cache.join(1, now + Duration::from_secs(5));
+    assert!(matches!((&slow, &next), (Joined::Leads(_), Joined::Leads(_))));
+    drop(slow);
+    assert!(matches!(cache.join(1, now + Duration::from_secs(6)), Joined::Follows(_)), "the next one leads");
+    drop(next);
+    assert!(matches!(cache.join(1, now + Duration::from_secs(6)), Joined::Leads(_)));
+}
+
+#[test]
 fn the_parts_of_a_key_do_not_run_into_each_other() {
     let config =
         Config::from_value(&json!({ "strategy": "memory", "vary_headers": ["X-A", "X-B"] })).unwrap();
