@@ -28,4 +28,5 @@ pub mod stats;
 pub mod target;
 pub mod upstream;
 pub mod version;
+pub mod waterfall;
 mod websocket;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use weirlab::{
     capacity, catalogue, compare, flame, floor, front, gate, load, power, report, session, upstream,
+    waterfall,
 };
 
 /// Measures gateways side by side, with intervals.
@@ -28,6 +29,8 @@ enum Command {
     Capacity(capacity::command::Args),
     /// Draw flame graphs of targets under load.
     Flame(flame::command::Args),
+    /// Show what each plugin of a chain costs, as the gateway itself measures it.
+    Waterfall(waterfall::command::Args),
     /// Write the report of a run again from its data.
     Report(report::command::Args),
     /// Generate load on a URL.
@@ -61,6 +64,7 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Power(args) => power::command::run(args),
         Command::Capacity(args) => capacity::command::run(args),
         Command::Flame(args) => flame::command::run(args),
+        Command::Waterfall(args) => waterfall::command::run(args),
         Command::Report(args) => report::command::run(args),
         Command::Load(args) => load::command::run(args),
         Command::Upstream(args) => upstream::command::run(args),

@@ -99,6 +99,7 @@ fn an_interrupted_run_without_samples_is_reported() {
     let mut run = sample::plausible();
     run.interrupted = true;
     run.capacities.clear();
+    run.chains.clear();
     for cell in &mut run.cells {
         cell.blocks.clear();
         cell.parity.clear();
@@ -120,6 +121,7 @@ fn nothing_in_the_data_becomes_markup() {
     run.baseline = EVIL.to_owned();
     run.manifest.kernel = EVIL.to_owned();
     run.flames[0].title = EVIL.to_owned();
+    (run.chains[0].route, run.chains[0].parts[0].name) = (EVIL.to_owned(), EVIL.to_owned());
     for cell in run.cells.iter_mut().filter(|cell| cell.target == "weir") {
         cell.target = EVIL.to_owned();
         cell.parity[0].agrees = false;

@@ -1,5 +1,6 @@
 //! The CPU time of a worker, as others read it.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,7 +25,7 @@ impl ThreadClock {
             let own = fs::read_link("/proc/thread-self").ok()?;
             Some(Path::new("/proc").join(own).join("schedstat"))
         });
-        self.said.store(self.read().as_nanos() as u64, Relaxed);
+        self.said.store(thread_time().as_nanos() as u64, Relaxed);
     }
 
     /// What the thread said last.
@@ -38,6 +39,12 @@ impl ThreadClock {
         let used = text.and_then(|text| text.split(' ').next()?.parse().ok());
         used.map_or(self.said(), Duration::from_nanos)
     }
+}
+
+/// The CPU time that this thread has used. A system call.
+pub(super) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 #[cfg(test)]

@@ -82,38 +82,38 @@ impl Ledger {
         self.costs.clocks[self.worker].tick();
     }
 
-    /// Writes something down.
+    /// Writes something down: in the plugin's account of all other routes where there is no room for another.
     pub(super) fn with(&self, key: Key, write: impl FnOnce(&Account)) {
-        if let Some(account) = self.known(&key) {
-            write(&account);
+        let is_kept = |account: &&Arc<Account>| !account.retired.load(Relaxed);
+        if let Some(account) = self.accounts.borrow().get(&key).filter(is_kept) {
+            return write(account);
+        }
+        if self.open(key) {
+            self.with(key, write);
+        } else if key.route.is_some() {
+            self.with(Key { route: None, ..key }, write);
         }
     }
 
-    /// The account, opened where there is room for it.
-    fn known(&self, key: &Key) -> Option<Arc<Account>> {
+    /// Opens an account, if there is room for it.
+    #[cold]
+    fn open(&self, key: Key) -> bool {
         let mut accounts = self.accounts.borrow_mut();
-        if let Some(account) = accounts.get(key).filter(|account| !account.retired.load(Relaxed)) {
-            return Some(account.clone());
-        }
         let given_up = self.costs.given_up.load(Relaxed);
         if self.given_up.replace(given_up) != given_up {
             accounts.retain(|_, account| !account.retired.load(Relaxed));
         }
         let most = if key.route.is_some() { MOST } else { 2 * MOST };
-        if accounts.len() < most {
-            return Some(accounts.entry(*key).or_insert_with(|| self.open(*key)).clone());
+        let has_room = accounts.len() < most;
+        if has_room {
+            self.tick();
+            let cpu_before = self.costs.clocks.iter().map(|clock| clock.said()).sum();
+            let account = Arc::new(Account::new(key, cpu_before));
+            // The other end of the channel is held by the same owner: it cannot be gone.
+            let _ = self.costs.announce.send(account.clone());
+            accounts.insert(key, account);
         }
-        drop(accounts);
-        key.route.and_then(|_| self.known(&Key { route: None, ..*key }))
-    }
-
-    fn open(&self, key: Key) -> Arc<Account> {
-        self.tick();
-        let cpu_before = self.costs.clocks.iter().map(|clock| clock.said()).sum();
-        let account = Arc::new(Account::new(key, cpu_before));
-        // The other end of the channel is held by the same owner: it cannot be gone.
-        let _ = self.costs.announce.send(account.clone());
-        account
+        has_room
     }
 }
 

@@ -41,7 +41,7 @@ impl Waterfall {
         let texts: Vec<String> =
             self.steps.iter().enumerate().map(|(index, step)| self.said(index, step)).collect();
         let label_width =
-            self.steps.iter().map(|step| text_width(&step.label)).fold(40.0, f64::max).min(160.0);
+            self.steps.iter().map(|step| text_width(&step.label)).fold(40.0, f64::max).min(190.0);
         let value_width = texts.iter().map(|text| text_width(text)).fold(30.0, f64::max);
         let (left, right) = (label_width + 10.0, WIDTH - value_width - 12.0);
         let ends = self.steps.iter().map(|step| step.total + step.added.high() - step.added.value);

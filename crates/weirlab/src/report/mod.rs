@@ -2,6 +2,7 @@
 //! runs: the page says so to the browser itself.
 mod answer;
 mod cases;
+mod chains;
 pub mod command;
 mod page;
 mod pictures;

@@ -2,6 +2,7 @@
 use super::ReportError;
 use super::answer::{self, Answer};
 use super::cases::{self, CasePart, Overview};
+use super::chains::{self, ChainRows};
 use super::pictures::{self, Album, Picture};
 use super::probes::{self, ProbeRow};
 use super::provenance::{Provenance, provenance};
@@ -33,6 +34,8 @@ struct Page {
     cases: Vec<CasePart>,
     probes: Vec<ProbeRow>,
     waterfalls: Vec<Picture>,
+    chains: Vec<ChainRows>,
+    chain_charts: Vec<Picture>,
     sweeps: Vec<Picture>,
     capacities: Vec<CapacityRow>,
     knees: Vec<Picture>,
@@ -106,6 +109,8 @@ fn assemble(
         ),
         overview: cases::overview(analysis, colours),
         waterfalls: pictures(series::waterfalls(analysis, colours)),
+        chains: chains::rows(run),
+        chain_charts: pictures(chains::charts(run, colours)),
         sweeps: pictures(series::sweeps(analysis, colours)),
         capacities: series::capacities(analysis, colours),
         knees: pictures(

@@ -39,6 +39,43 @@ pub struct Run {
     pub capacities: Vec<Capacity>,
     /// Flame graphs that lie beside this file.
     pub flames: Vec<Flame>,
+    /// What the plugins of a route cost, as targets tell it themselves.
+    #[serde(default)]
+    pub chains: Vec<ChainCost>,
+}
+
+/// What a request to a route costs, part by part, as the target itself measured it under load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChainCost {
+    /// The target's label.
+    pub target: String,
+    /// The case's name, or what was asked of which file.
+    pub case: String,
+    /// The route's name.
+    pub route: String,
+    /// How many requests to it this is of, as the target estimates.
+    pub requests: u64,
+    /// The CPU time of the target's workers for each request, in microseconds.
+    pub cpu_us: f64,
+    /// In the order in which a request meets them; the rest of the CPU time last.
+    pub parts: Vec<ChainPart>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChainPart {
+    /// `access`, `wait`, `upstream`, `response`, `response_body`, `log` or `engine`.
+    pub phase: String,
+    /// The plugin.
+    pub name: String,
+    /// Microseconds for each request.
+    pub mean_us: f64,
+    /// The median of those that it ran for.
+    pub p50_us: Option<f64>,
+    /// Their 99th percentile.
+    pub p99_us: Option<f64>,
+    /// Which part of the CPU time it is; none for what only waits.
+    pub cpu_share: Option<f64>,
 }
 
 /// A scenario with its variables set.

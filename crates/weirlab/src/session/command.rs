@@ -176,7 +176,8 @@ pub fn exit_code(run: &Run) -> Result<ExitCode, String> {
     }
     let unasked = |status: &Status| matches!(status, Status::Skipped(_));
     let measured = run.cells.iter().any(|cell| !cell.blocks.is_empty()) || !run.capacities.is_empty();
-    if measured || !run.flames.is_empty() || run.cells.iter().all(|cell| unasked(&cell.status)) {
+    let told = !run.flames.is_empty() || !run.chains.is_empty();
+    if measured || told || run.cells.iter().all(|cell| unasked(&cell.status)) {
         return Ok(ExitCode::SUCCESS);
     }
     Err("nothing was measured; the lines above say why".to_owned())

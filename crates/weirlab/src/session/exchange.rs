@@ -86,6 +86,15 @@ impl Client {
         Client(agent.into())
     }
 
+    /// What an address answers in JSON.
+    pub(crate) fn json(&self, address: SocketAddr, path: &str) -> Result<serde_json::Value, String> {
+        let (method, headers, body) = ("GET", &[], "");
+        let ask = Ask { address, protocol: Protocol::Http1, tls: false, method, path, headers, body };
+        let answer = self.ask(&ask)?;
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| format!("GET {path}: status {}: {error}", answer.status))
+    }
+
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
         if ask.protocol != Protocol::Http1 {
             return ask.by_the_generator();

@@ -64,6 +64,7 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
         cells: assignment.entries.iter().flat_map(|entry| cells(entry, &assignment.contenders)).collect(),
         capacities: Vec::new(),
         flames: Vec::new(),
+        chains: Vec::new(),
     }
 }
 

@@ -14,8 +14,9 @@ use crate::load::{self, Pace};
 use crate::manifest;
 use crate::observe::Layout;
 use crate::result::store::RunFolder;
-use crate::result::{Block, Capacity, Flame, Run, Status};
+use crate::result::{Block, Capacity, ChainCost, Flame, Run, Status};
 use crate::scenario::{CasePlan, Measure};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -255,6 +256,33 @@ impl<'a> Session<'a> {
         watched: Duration,
         watch: &mut dyn FnMut(&[u32]) -> Result<(), String>,
     ) -> Result<(), String> {
+        self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids)))
+    }
+
+    /// Starts a cell, puts load on it for so long, and has its gateway tell what its plugins cost.
+    ///
+    /// # Errors
+    /// When the cell cannot be measured, or tells nothing.
+    pub fn costs(&mut self, case: usize, target: usize, watched: Duration) -> Result<Value, String> {
+        let contender = &self.contenders[self.entries[case].contenders[target]];
+        let path = contender.target.costs().unwrap_or_default().to_owned();
+        let client = Client::new();
+        let mut told = Value::Null;
+        self.loaded(case, target, watched, &mut |open| {
+            thread::sleep(watched);
+            told = client.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
+            Ok(())
+        })?;
+        Ok(told)
+    }
+
+    fn loaded(
+        &mut self,
+        case: usize,
+        target: usize,
+        watched: Duration,
+        watch: &mut dyn FnMut(&Open) -> Result<(), String>,
+    ) -> Result<(), String> {
         let place = Place { round: 0, case, target };
         let cell = self.cell(place);
         self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
@@ -264,7 +292,7 @@ impl<'a> Session<'a> {
         let (outcome, load) = thread::scope(|scope| {
             let load = scope.spawn(|| load::run(&plan, &mut |_| (), &over));
             thread::sleep(SETTLED);
-            let outcome = watch(&block::family(&open.pids));
+            let outcome = watch(&open);
             over.store(true, Ordering::Relaxed);
             (outcome, load.join())
         });
@@ -278,6 +306,15 @@ impl<'a> Session<'a> {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the load generator panicked".to_owned()),
         }
+    }
+
+    /// Adds what chains cost to the result.
+    ///
+    /// # Errors
+    /// When it cannot be saved.
+    pub fn note_chains(&mut self, chains: Vec<ChainCost>) -> Result<(), SessionError> {
+        self.run.chains.extend(chains);
+        self.save()
     }
 
     /// Adds flame graphs to the result.

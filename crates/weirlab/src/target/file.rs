@@ -38,6 +38,7 @@ pub(super) struct TargetFile {
     pub(super) stop: String,
     #[serde(default)]
     pub(super) error_logs: Vec<String>,
+    pub(super) costs: Option<String>,
     pub(super) docker: Option<DockerFile>,
     pub(super) unmeasured: Option<String>,
 }

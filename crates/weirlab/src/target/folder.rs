@@ -93,6 +93,12 @@ impl Target {
         self.file.homepage.as_deref()
     }
 
+    /// The path where its Admin API tells what its plugins cost, if it does.
+    #[must_use]
+    pub fn costs(&self) -> Option<&str> {
+        self.file.costs.as_deref()
+    }
+
     /// Its container image, for the Docker driver, if it names one.
     #[must_use]
     pub fn image(&self) -> Option<&str> {

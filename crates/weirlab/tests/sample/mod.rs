@@ -7,8 +7,8 @@ pub mod noise;
 use fastrand::Rng;
 use std::collections::BTreeMap;
 use weirlab::result::{
-    Axis, Block, Capacity, CapacityPoint, Case, Cell, Flame, Latencies, Machine, Manifest, Parity, Run,
-    SCHEMA, Status, Step, TargetManifest, Usage,
+    Axis, Block, Capacity, CapacityPoint, Case, Cell, ChainCost, ChainPart, Flame, Latencies, Machine,
+    Manifest, Parity, Run, SCHEMA, Status, Step, TargetManifest, Usage,
 };
 
 /// Right answers in a block.
@@ -154,6 +154,7 @@ pub fn run(cases: Vec<Case>, cells: Vec<Cell>) -> Run {
         cells,
         capacities: Vec::new(),
         flames: Vec::new(),
+        chains: Vec::new(),
     }
 }
 
@@ -208,9 +209,34 @@ pub fn plausible() -> Run {
     let mut run = run(cases, cells);
     spoil(&mut run);
     run.capacities = capacities();
+    run.chains = vec![chain()];
     run.flames =
         vec![Flame { file: "flame-weir.svg".to_owned(), title: "weir, kong/plain-1 http".to_owned() }];
     run
+}
+
+fn chain() -> ChainCost {
+    let part = |phase: &str, name: &str, mean_us: f64, cpu_share: Option<f64>| ChainPart {
+        phase: phase.to_owned(),
+        name: name.to_owned(),
+        mean_us,
+        p50_us: Some(mean_us * 0.9),
+        p99_us: Some(mean_us * 2.0),
+        cpu_share,
+    };
+    ChainCost {
+        target: "weir".to_owned(),
+        case: "kong/rate-limiting-key-auth-1 http".to_owned(),
+        route: "r".to_owned(),
+        requests: 100_000,
+        cpu_us: 12.5,
+        parts: vec![
+            part("access", "key-auth", 0.5, Some(0.04)),
+            part("access", "rate-limiting", 0.75, Some(0.06)),
+            part("upstream", "upstream", 50.0, None),
+            part("engine", "the gateway itself", 11.25, Some(0.9)),
+        ],
+    }
 }
 
 /// What the targets of the plausible run cost over `weir`; the last ones only where the case is plain.

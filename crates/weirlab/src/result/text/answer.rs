@@ -17,6 +17,9 @@ pub fn answer(run: &Run, analysis: &Analysis) -> String {
     lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, baseline)));
     lines.extend(analysis.probes.iter().map(probe::sentence));
     lines.extend(analysis.knees.iter().map(capacity));
+    lines.extend(run.chains.iter().map(|chain| {
+        format!("{}: {:.1} µs of CPU time a request, {}", chain.target, chain.cpu_us, chain.case)
+    }));
     lines.extend(run.flames.iter().map(|flame| format!("{}: {}", flame.file, flame.title)));
     if lines.is_empty() {
         lines.push("Nothing was measured that could be compared.".to_owned());

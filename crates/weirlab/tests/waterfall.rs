@@ -1,0 +1,78 @@
+//! What a real gateway tells of the costs of a chain that is any declarative file's.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#[path = "catalogue_bench/mod.rs"]
+mod bench;
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const CHAIN: &str = "_format_version: '3.0'
+services:
+- url: https://orders.internal/v1
+  routes: [{name: orders, paths: [/orders], hosts: [shop.test]}]
+plugins:
+- name: key-auth
+- {name: request-transformer, config: {add: {headers: ['x-a:{{ b }}']}}}
+- name: correlation-id
+- {name: file-log, config: {path: /dev/null}}
+consumers: [{username: alice, keyauth_credentials: [{key: k}]}]
+";
+
+fn waterfall(out: &Path, more: &[&str]) -> Output {
+    let file = out.join("shop.yml");
+    fs::write(&file, CHAIN).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
+    command.current_dir(bench::root()).stdin(Stdio::null());
+    command.args(["waterfall", "--request", "GET /orders/7", "-H", "Host: shop.test", "--duration", "500ms"]);
+    command.arg("--config").arg(&file).arg("--weir").arg(bench::weir()).arg("--out").arg(out.join("runs"));
+    command.args(more).output().expect("weirlab starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
+    let out = tempfile::tempdir().unwrap();
+    let output = waterfall(out.path(), &["-H", "apikey: k"]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let run = fs::read_dir(out.path().join("runs")).unwrap().next().unwrap().unwrap().path();
+    let data: Value = serde_json::from_str(&fs::read_to_string(run.join("data.json")).unwrap()).unwrap();
+    let chain = &data["chains"][0];
+    assert_eq!((&chain["target"], &chain["route"]), (&"weir".into(), &"orders".into()));
+    assert!(chain["requests"].as_u64().unwrap() > 0 && chain["cpu_us"].as_f64().unwrap() > 0.0, "{chain}");
+    let parts: Vec<(&str, &str)> = chain["parts"].as_array().unwrap().iter().map(part).collect();
+    let expected = [
+        ("access", "correlation-id"),
+        ("access", "key-auth"),
+        ("access", "request-transformer"),
+        ("upstream", "upstream"),
+        ("response", "correlation-id"),
+        ("log", "file-log"),
+        ("engine", "the gateway itself"),
+    ];
+    assert_eq!(parts, expected);
+    assert!(told.contains("request-transformer") && told.contains("█"), "{told}");
+    let page = fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("What each plugin costs") && page.contains("request-transformer, access"));
+}
+
+fn part(part: &Value) -> (&str, &str) {
+    (part["phase"].as_str().unwrap(), part["name"].as_str().unwrap())
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_the_reason() {
+    let out = tempfile::tempdir().unwrap();
+    let refused = waterfall(out.path(), &[]);
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("401"), "who is not let in: {}", text(&refused.stderr));
+    let refused = waterfall(out.path(), &["--targets", "nginx"]);
+    assert!(text(&refused.stderr).contains("nginx does not tell"), "{}", text(&refused.stderr));
+    let refused = waterfall(out.path(), &["-H", "apikey: k", "--route", "none"]);
+    assert!(text(&refused.stderr).contains("a route called none"), "{}", text(&refused.stderr));
+}
