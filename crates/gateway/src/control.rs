@@ -3,6 +3,7 @@
 use crate::aside::aside;
 use crate::configuration::{self, Configuration, Origin, Source};
 use crate::data_plane::{DataPlane, Unreached, compiler};
+use crate::logger;
 use crate::node::StartError;
 use crate::options::{access_logs, options};
 use crate::process::process;
@@ -24,7 +25,9 @@ use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, Targ
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
-use weir_proxy::{Address, Compiler, Listening, NodeId, Options, Own, Proxy, Retained, Totals, Traffic};
+use weir_proxy::{
+    Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
+};
 
 /// How long a node that ends waits for what plugins have still to deliver.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,6 +91,7 @@ impl Control {
                 (plane, registry, Vec::new(), None)
             }
         };
+        logger::tell(plane.compiler.retained.get::<NodeLog>());
         let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let control = Control {
             plane,

@@ -4,12 +4,13 @@ use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+use weir_proxy::{NodeLog, NodeMessage};
 
 /// Sends every message of the process to a target from now on.
 pub(crate) fn start(level: LogLevel, target: &LogTarget) -> io::Result<()> {
@@ -68,6 +69,37 @@ fn is_of_peers(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("h2::")
 }
 
+/// Those who are told of messages beside the log.
+static LISTENERS: OnceLock<Arc<NodeLog>> = OnceLock::new();
+
+/// Has listeners told of what is logged from now on. There are those of one node in a process.
+pub(crate) fn tell(listeners: Arc<NodeLog>) {
+    let _ = LISTENERS.set(listeners);
+}
+
+fn said(event: &Event<'_>, level: Level) -> NodeMessage {
+    let mut said =
+        Said(NodeMessage { at: SystemTime::now(), level, text: String::new(), fields: Vec::new() });
+    event.record(&mut said);
+    said.0
+}
+
+/// What an event says, piece by piece.
+struct Said(NodeMessage);
+
+impl Visit for Said {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.0.text = value.to_owned(),
+            name => self.0.fields.push((name, value.to_owned())),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
 struct Logger {
     sink: Mutex<Box<dyn Write + Send>>,
 }
@@ -87,6 +119,10 @@ impl Subscriber for Logger {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
+        if let Some(log) = LISTENERS.get() {
+            let metadata = event.metadata();
+            log.tell(metadata.target(), || said(event, *metadata.level()));
+        }
         if let Ok(mut sink) = self.sink.lock() {
             // There is nowhere left to report that a log cannot be written.
             let _ = sink.write_all(line.text(SystemTime::now(), *event.metadata().level()).as_bytes());

@@ -30,6 +30,7 @@ pub use crate::grpc_client::{CallError, GrpcClient};
 pub(crate) use crate::head::without_port;
 pub use crate::http_client::{HttpClient, HttpError};
 pub(crate) use crate::json_text;
+pub use crate::node_log::{Listener, NodeLog, NodeMessage};
 pub use crate::retained::{NodeId, Retained};
 pub use crate::route::Captures;
 pub use crate::stream::Session;

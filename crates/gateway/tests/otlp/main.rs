@@ -3,7 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
-use harness::{Gateway, Identity, Upstream, eventually, one_route};
+use harness::{Gateway, Identity, Upstream, eventually, nobody, one_route};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -82,6 +82,39 @@ fn spans_arrive() {
 }
 
 #[test]
+fn the_nodes_log_arrives_and_what_is_said_of_deliveries_does_not() {
+    let mut collector = Collector::start("");
+    let plugins = format!(
+        "plugins:\n- name: opentelemetry\n  config: {{logs_endpoint: \"grpc://127.0.0.1:{}\", queue: \
+         {{max_batch_size: 1}}}}\n- name: http-log\n  config: {{http_endpoint: \"http://{}/\", queue: \
+         {{max_retry_time: -1}}}}\n",
+        collector.port,
+        nobody()
+    );
+    let gateway = Gateway::start(&(one_route(nobody()) + &plugins));
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let response = gateway.get("/");
+        let id = response.header("X-Kong-Request-Id").unwrap();
+        loop {
+            told.push(collector.call());
+            if told.last().unwrap()["attributes"]["request.id"] == *id {
+                break;
+            }
+        }
+        eventually("http-log has given up", || dropped(&gateway) > 0);
+        eventually("which is in the log", || gateway.log().contains("entries are dropped"));
+    }
+    let failed =
+        |told: &&Value| told["body"].as_str().unwrap().starts_with("connecting to the upstream failed");
+    assert_eq!(told.iter().find(failed).unwrap()["severity"], "WARN");
+    assert!(
+        !told.iter().any(|told| told["body"].as_str().unwrap().contains("entries are dropped")),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn what_is_unavailable_is_tried_again() {
     let (upstream, mut collector) = (Upstream::answering(OK), Collector::start("14,14"));
     let gateway = telling(&upstream, &format!("grpc://127.0.0.1:{}", collector.port), "").start();
@@ -113,7 +146,9 @@ fn spans_that_a_collector_does_not_take_are_told_of() {
     let gateway = telling(&upstream, &format!("grpc://127.0.0.1:{}", collector.port), "").start();
     gateway.get("/");
     let first = collector.call();
-    eventually("the log says so", || gateway.log().contains("the collector refused spans: too old"));
+    eventually("the log says so", || {
+        gateway.log().contains("the collector refused some of a batch: too old")
+    });
     gateway.get("/");
     assert_ne!(collector.call()["traces"], first["traces"]);
 }

@@ -78,10 +78,20 @@ def export(request, context):
     return b""
 
 
+def export_logs(request, context):
+    for record in all_of(request, 1, 2, 2):
+        told = {"severity": all_of(record, 3)[0].decode(), "attributes": attributes(record, 6)}
+        told["body"] = all_of(record, 5, 1)[0].decode()
+        print(json.dumps(told), flush=True)
+    return b""
+
+
 class Collector(grpc.GenericRpcHandler):
     def service(self, details):
         if details.method == "/opentelemetry.proto.collector.trace.v1.TraceService/Export":
             return grpc.unary_unary_rpc_method_handler(export)
+        if details.method == "/opentelemetry.proto.collector.logs.v1.LogsService/Export":
+            return grpc.unary_unary_rpc_method_handler(export_logs)
 
 
 port, plan = sys.argv[1], sys.argv[2].split(",") if sys.argv[2] else []

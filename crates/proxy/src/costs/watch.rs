@@ -38,6 +38,11 @@ impl Watch {
         Self { on: stands_for > 0, stands_for, ..Self::default() }
     }
 
+    /// From here on.
+    pub(crate) fn begin(&mut self) {
+        self.on = true;
+    }
+
     fn enter(&mut self, phase: Phase) {
         if self.phase.is_none_or(|(last, _)| last != phase) {
             self.phase = Some((phase, thread_time()));
@@ -53,11 +58,6 @@ impl Watch {
             }
             _ => elapsed,
         }
-    }
-
-    /// From here on.
-    pub(crate) fn begin(&mut self) {
-        self.on = true;
     }
 
     /// From here on, for the client too.

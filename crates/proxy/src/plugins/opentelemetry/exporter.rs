@@ -1,4 +1,4 @@
-//! Sending spans to a collector, over HTTP or gRPC.
+//! Sending spans and logs to a collector, over HTTP or gRPC.
 
 use super::{Config, otlp};
 use crate::plugin::{
@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const EXPORT_SPANS: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const EXPORT_LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 
 /// The port of collectors' gRPC services.
 const GRPC_PORT: &str = "4317";
@@ -38,18 +39,40 @@ fn grpc(endpoint: &str) -> Option<(bool, &str)> {
     found.map(|(tls, rest)| (tls, rest.strip_suffix('/').unwrap_or(rest)))
 }
 
-/// The queue to a collector.
-pub(super) fn queue(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Queue<otlp::Span>, String> {
-    let exporter = Arc::new(Exporter::new(config, endpoint, build)?);
-    let many = || QueueConfig::from_value(&serde_json::json!({ "max_batch_size": 200 }));
-    let queue = match &config.queue {
-        Some(queue) => queue.clone(),
-        None => many().map_err(|_| "the default of config.queue is not valid")?,
-    };
-    Ok(build.queue(queue, move |batch: Arc<[otlp::Span]>| {
+/// The queue to a collector of spans.
+pub(super) fn spans(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Queue<otlp::Span>, String> {
+    let exporter = Arc::new(Exporter::new(config, ("traces_endpoint", endpoint), EXPORT_SPANS, build)?);
+    Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::Span]>| {
         let exporter = exporter.clone();
-        async move { exporter.send(&batch).await }
+        async move {
+            let message = otlp::ExportTraceServiceRequest::of(exporter.resource.clone(), batch.to_vec());
+            exporter.send(message.encode_to_vec()).await
+        }
     }))
+}
+
+/// The queue to a collector of logs.
+pub(super) fn logs(
+    config: &Config,
+    endpoint: &str,
+    build: &Build<'_>,
+) -> Result<Queue<otlp::LogRecord>, String> {
+    let exporter = Arc::new(Exporter::new(config, ("logs_endpoint", endpoint), EXPORT_LOGS, build)?);
+    Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::LogRecord]>| {
+        let exporter = exporter.clone();
+        async move {
+            let message = otlp::ExportLogsServiceRequest::of(exporter.resource.clone(), batch.to_vec());
+            exporter.send(message.encode_to_vec()).await
+        }
+    }))
+}
+
+fn queue(config: &Config) -> Result<QueueConfig, String> {
+    let many = || QueueConfig::from_value(&serde_json::json!({ "max_batch_size": 200 }));
+    match &config.queue {
+        Some(queue) => Ok(queue.clone()),
+        None => many().map_err(|_| "the default of config.queue is not valid".to_owned()),
+    }
 }
 
 enum Client {
@@ -67,24 +90,27 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn new(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Self, String> {
+    fn new(
+        config: &Config,
+        (field, endpoint): (&str, &str),
+        method: &str,
+        build: &Build<'_>,
+    ) -> Result<Self, String> {
         let (client, uri) = match grpc(endpoint) {
-            Some((tls, host)) => (Client::Grpc(build.grpc_client(tls)?), grpc_uri(tls, host)),
+            Some((tls, host)) => (Client::Grpc(build.grpc_client(tls)?), grpc_uri(tls, host, method)),
             None => (Client::Http(build.http_client(false)?), endpoint.to_owned()),
         };
         let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
         Ok(Self {
             client,
-            uri: uri.parse().map_err(|_| "config.traces_endpoint is no URL that can be asked")?,
+            uri: uri.parse().map_err(|_| format!("config.{field} is no URL that can be asked"))?,
             headers: headers(config)?,
             timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
             resource: resource(config.resource_attributes.clone().unwrap_or_default(), build),
         })
     }
 
-    async fn send(&self, spans: &[otlp::Span]) -> Result<(), Failed> {
-        let message = otlp::ExportTraceServiceRequest::of(self.resource.clone(), spans.to_vec());
-        let message = message.encode_to_vec();
+    async fn send(&self, message: Vec<u8>) -> Result<(), Failed> {
         match &self.client {
             Client::Http(client) => self.post(client, message).await.map_err(Failed::Now),
             Client::Grpc(client) => self.call(client, &message).await,
@@ -106,11 +132,11 @@ impl Exporter {
     async fn call(&self, client: &GrpcClient, message: &[u8]) -> Result<(), Failed> {
         match client.call(self.uri.clone(), self.headers.clone(), message, self.timeout).await {
             Ok(reply) => {
-                let reply = otlp::ExportTraceServiceResponse::decode(&*reply).unwrap_or_default();
+                let reply = otlp::ExportServiceResponse::decode(&*reply).unwrap_or_default();
                 // What was refused is not to be sent again.
-                if let Some(partial) = reply.partial_success.filter(|partial| partial.rejected_spans > 0) {
-                    let otlp::PartialSuccess { rejected_spans, error_message } = partial;
-                    tracing::warn!(rejected_spans, "the collector refused spans: {error_message}");
+                if let Some(partial) = reply.partial_success.filter(|partial| partial.rejected > 0) {
+                    let otlp::PartialSuccess { rejected, error_message } = partial;
+                    tracing::warn!(rejected, "the collector refused some of a batch: {error_message}");
                 }
                 Ok(())
             }
@@ -122,12 +148,12 @@ impl Exporter {
     }
 }
 
-fn grpc_uri(tls: bool, host: &str) -> String {
+fn grpc_uri(tls: bool, host: &str, method: &str) -> String {
     let scheme = if tls { "https" } else { "http" };
     // The colons of an IPv6 address stand within brackets.
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let port = if has_port { String::new() } else { format!(":{GRPC_PORT}") };
-    format!("{scheme}://{host}{port}{EXPORT}")
+    format!("{scheme}://{host}{port}{method}")
 }
 
 fn headers(config: &Config) -> Result<HeaderMap, String> {
@@ -185,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_port_of_grpc_is_known() {
-        let uri = |text: &str| grpc(text).map(|(tls, host)| grpc_uri(tls, host)).unwrap().replace(EXPORT, "");
+        let uri = |text: &str| grpc(text).map(|(tls, host)| grpc_uri(tls, host, "")).unwrap();
         assert_eq!(uri("grpc://c.test"), "http://c.test:4317");
         assert_eq!(uri("grpcs://c.test:1/"), "https://c.test:1");
         assert_eq!(uri("grpcs://[::1]"), "https://[::1]:4317");

@@ -32,6 +32,12 @@
 //! `service.version` and `service.instance.id` those of this node, unless `resource_attributes` says otherwise. Requests
 //! never wait; what is dropped is counted by `weir_plugin_dropped_total` in `/metrics`.
 //!
+//! ## Logs
+//!
+//! With `logs_endpoint`, what the node logs is sent too, as far as `log_level` says: its severity, the message, and what
+//! stands behind it as attributes, such as `request.id`. Each instance of the plugin sends all of it, wherever it is
+//! configured. What is said of deliveries, by queues and by this plugin, is not sent.
+//!
 //! ## Over gRPC
 //!
 //! ```yaml
@@ -41,21 +47,24 @@
 //!       traces_endpoint: grpc://collector.example.com:4317
 //! ```
 //!
-//! `grpc` speaks in clear and `grpcs` over TLS; the port is 4317 where none is given. `headers` become metadata. The
+//! `logs_endpoint` takes the same. `grpc` speaks in clear and `grpcs` over TLS; the port is 4317 where none is given. `headers` become metadata. The
 //! certificate of a `grpcs` server is verified, by `lua_ssl_trusted_certificate`; that of an `https` server is not, as Kong
 //! does not. A batch is sent again after the statuses that OTLP names for it, such as `UNAVAILABLE`, and dropped after
 //! others, such as `INVALID_ARGUMENT`. Over HTTP, it is sent again whatever went wrong, as by Kong.
 
 mod exporter;
+mod logs;
 mod otlp;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use super::trace_context::{Context, Onward, Propagation, Traces};
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Queue, QueueConfig, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, Flow, Hooks, NodeLog, Queue, QueueConfig, Record, Violation};
+use logs::Logs;
 use prost::Message;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The collector, and how traces are passed on.
 #[derive(Debug, Clone, Record)]
@@ -69,8 +78,8 @@ pub(super) struct Config {
     /// The URL that spans are sent to; of a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
     #[field(check = exporter::endpoint)]
     pub traces_endpoint: Option<String>,
-    /// Nothing: the node's log is not sent.
-    #[field(matches = url)]
+    /// The URL that the node's own messages are sent to; of a gRPC service likewise.
+    #[field(check = exporter::endpoint)]
     pub logs_endpoint: Option<String>,
     /// Headers to send.
     #[field(secret, key_check = header)]
@@ -132,6 +141,8 @@ pub(super) struct OpenTelemetry {
     rate: f64,
     response_header: Option<String>,
     queue: Option<Queue<otlp::Span>>,
+    /// Hears the node's messages for as long as it is here.
+    _logs: Option<Arc<Logs>>,
 }
 
 impl Define for OpenTelemetry {
@@ -139,21 +150,22 @@ impl Define for OpenTelemetry {
     const PRIORITY: i32 = 14;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
-        let unsent = || Violation::new("logs_endpoint", "logs are not sent");
-        config["logs_endpoint"].is_string().then(unsent).into_iter().collect()
-    }
-
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let queue = match &config.traces_endpoint {
-            Some(endpoint) => Some(exporter::queue(&config, endpoint, build)?),
+            Some(endpoint) => Some(exporter::spans(&config, endpoint, build)?),
             None => None,
         };
+        let logs = match &config.logs_endpoint {
+            Some(endpoint) => Some(Arc::new(Logs(exporter::logs(&config, endpoint, build)?))),
+            None => None,
+        };
+        logs.iter().for_each(|logs| build.retained.get::<NodeLog>().add(logs));
         Ok(Self {
             traces: Traces::new(&config.propagation, &config.header_type, None),
             rate: config.sampling_rate.unwrap_or(0.01),
             response_header: config.http_response_header_for_traceid,
             queue,
+            _logs: logs,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of OTLP that tell of spans: `opentelemetry/proto/collector/trace/v1`.
+//! The messages of OTLP that tell of spans and of logs: `opentelemetry/proto/collector/trace/v1` and `logs/v1`.
 
 /// What is sent to a collector.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -9,15 +9,14 @@ pub(super) struct ExportTraceServiceRequest {
 
 impl ExportTraceServiceRequest {
     pub(super) fn of(resource: Resource, spans: Vec<Span>) -> Self {
-        let scope = InstrumentationScope { name: "kong-internal".to_owned(), version: "0.1.0".to_owned() };
-        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+        let scope_spans = vec![ScopeSpans { scope: Some(InstrumentationScope::own()), spans }];
         Self { resource_spans: vec![ResourceSpans { resource: Some(resource), scope_spans }] }
     }
 }
 
-/// What a collector answers over gRPC.
+/// What a collector answers over gRPC, to spans and to logs alike.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct ExportTraceServiceResponse {
+pub(super) struct ExportServiceResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) partial_success: Option<PartialSuccess>,
 }
@@ -26,9 +25,56 @@ pub(super) struct ExportTraceServiceResponse {
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct PartialSuccess {
     #[prost(int64, tag = "1")]
-    pub(super) rejected_spans: i64,
+    pub(super) rejected: i64,
     #[prost(string, tag = "2")]
     pub(super) error_message: String,
+}
+
+/// What is sent to a collector of logs.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ExportLogsServiceRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_logs: Vec<ResourceLogs>,
+}
+
+impl ExportLogsServiceRequest {
+    pub(super) fn of(resource: Resource, log_records: Vec<LogRecord>) -> Self {
+        let scope_logs = vec![ScopeLogs { scope: Some(InstrumentationScope::own()), log_records }];
+        Self { resource_logs: vec![ResourceLogs { resource: Some(resource), scope_logs }] }
+    }
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ResourceLogs {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_logs: Vec<ScopeLogs>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ScopeLogs {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<InstrumentationScope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) log_records: Vec<LogRecord>,
+}
+
+/// A message of the node's log.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct LogRecord {
+    #[prost(fixed64, tag = "1")]
+    pub(super) time_unix_nano: u64,
+    #[prost(int32, tag = "2")]
+    pub(super) severity_number: i32,
+    #[prost(string, tag = "3")]
+    pub(super) severity_text: String,
+    #[prost(message, optional, tag = "5")]
+    pub(super) body: Option<AnyValue>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "11")]
+    pub(super) observed_time_unix_nano: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -60,6 +106,12 @@ pub(super) struct InstrumentationScope {
     pub(super) name: String,
     #[prost(string, tag = "2")]
     pub(super) version: String,
+}
+
+impl InstrumentationScope {
+    fn own() -> Self {
+        Self { name: "kong-internal".to_owned(), version: "0.1.0".to_owned() }
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

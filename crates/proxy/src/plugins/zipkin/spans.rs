@@ -4,7 +4,7 @@ use super::span::{Remote, Span, Tags};
 use super::{HeadAt, Trace, Zipkin, tags};
 use crate::plugin::{Exchange, Session, Version, without_port};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use weir_model::entity::{Route, Service};
 
 const SERVER: &str = "SERVER";
@@ -204,9 +204,8 @@ fn client<'a>(
 /// The span of the proxy, and that of the session.
 pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &Trace) -> Vec<Span<'a>> {
     let config = &zipkin.config;
-    let (start, duration) = (microseconds(session.started_at()), session.duration());
-    let end =
-        start + u64::try_from(duration.min(Duration::from_secs(1 << 40)).as_micros()).unwrap_or_default();
+    let start = session.started_at();
+    let (start, end) = (microseconds(start), microseconds(start + session.duration()));
     let mut tags = Tags::default();
     tags.set("lc", "kong");
     config.static_tags.iter().flatten().for_each(|tag| tags.set(&*tag.name, &*tag.value));
