@@ -46,7 +46,7 @@ const SECRET: &str = "a secret of 32 bytes, no more...";
 
 /// The key of an algorithm's signatures.
 enum Signer {
-    Secret(hmac::Key),
+    Secret(Box<hmac::Key>),
     /// Of RSA and Ed25519.
     Pair(KeyPair),
     /// rcgen's signatures are of another form than a token's.
@@ -54,7 +54,7 @@ enum Signer {
 }
 
 static HS256: LazyLock<Signer> =
-    LazyLock::new(|| Signer::Secret(hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes())));
+    LazyLock::new(|| Signer::Secret(Box::new(hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()))));
 static RS256: LazyLock<Signer> = LazyLock::new(|| Signer::Pair(pair(&rcgen::PKCS_RSA_SHA256)));
 static EDDSA: LazyLock<Signer> = LazyLock::new(|| Signer::Pair(pair(&rcgen::PKCS_ED25519)));
 static ES256: LazyLock<Signer> = LazyLock::new(|| {
