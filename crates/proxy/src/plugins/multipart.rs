@@ -95,9 +95,8 @@ fn without_line_end(text: &[u8]) -> &[u8] {
 /// A part is its fields, an empty line and its value.
 fn part(text: &[u8], range: Range<usize>) -> Part<'_> {
     let (mut head, mut value) = (text, &[][..]);
-    let mut ends = memchr::memchr_iter(b'\n', text);
     let mut begin = 0;
-    while let Some(end) = ends.next() {
+    for end in memchr::memchr_iter(b'\n', text) {
         if matches!(&text[begin..end], b"" | b"\r") {
             (head, value) = (&text[..begin], &text[end + 1..]);
             break;

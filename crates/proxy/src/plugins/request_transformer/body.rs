@@ -57,7 +57,7 @@ fn transformed(exchange: &Exchange, operations: &Operations, values: &Rendered) 
         }
         Form::Multipart => {
             let content_type = String::from_utf8_lossy(content_type);
-            let mut parts = Parts::of(body, &multipart::boundary(&content_type)?)?;
+            let mut parts = Parts::of(body, multipart::boundary(&content_type)?)?;
             apply(operations, &mut parts, values, any);
             Some(parts.written())
         }
