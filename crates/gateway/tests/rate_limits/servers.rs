@@ -41,7 +41,7 @@ fn a_cluster_is_asked_where_the_keys_are() {
     let known: Vec<_> = servers.iter().skip(1).map(|server| json!({ "port": server.port })).collect();
     let config = json!({
         "policy": "redis", "month": 23, "year": 500, "limit_by": "header", "header_name": "X-T",
-        "redis": { "cluster_nodes": known },
+        "redis": { "cluster_nodes": known, "timeout": 15_000 },
     });
     let nodes: [Gateway; 3] = nodes(&upstream, &config);
     for tenant in 0..12 {

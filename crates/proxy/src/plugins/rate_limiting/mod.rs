@@ -42,7 +42,10 @@
 //! | `redis` with a `sync_rate` | in memory, exchanged in the background | the limit, and what the nodes let pass within `sync_rate` seconds of each other |
 //! | `cluster` | in the PostgreSQL database of the nodes | exactly the limit, on all nodes together |
 //!
-//! Memory holds up to a million clients at a time; beyond that the counts of some are forgotten early.
+//! Memory holds up to a million clients at a time; beyond that the counts of some are forgotten early. A `sync_rate` of
+//! 0.5 with ten nodes lets at most what reaches nine of them within half a second pass beyond the limit, once a window. A
+//! crash of PostgreSQL may cost the counts of its last moments, as they are not waited for on its disk; Redis keeps as much
+//! as it is told to.
 //!
 //! With `redis` and `cluster` a request waits for one answer of the store. The questions of all requests that wait at the
 //! same time travel together, over one connection to each server; those that count the same are one question. With a
@@ -50,8 +53,8 @@
 //!
 //! Keys in Redis and rows in PostgreSQL are Kong's (`ratelimit:ROUTE:SERVICE:IDENTIFIER:MILLISECONDS:PERIOD`, and the
 //! table `ratelimiting_metrics`), so that nodes of Kong and of Weir can count together. In a cluster of Redis, which Kong
-//! does not use, what names the client stands in braces, so that all its keys are on one server. An identifier of more
-//! than 256 bytes, or that is no UTF-8, is named by its SHA-256.
+//! does not use, what names the client stands in braces, so that all its keys are on one server; while they move to
+//! another, each node counts by itself. An identifier of more than 256 bytes, or that is no UTF-8, is named by its SHA-256.
 //!
 //! ```yaml
 //! plugins:
@@ -72,6 +75,9 @@
 //! until it answers again, which is tried every second. Meanwhile requests are counted by this node, beginning with what
 //! it knows of the counts of all, and the store is told when it is back. With `fault_tolerant: false` they are answered
 //! 500 instead, except with a `sync_rate`, which never waits. Kong lets requests pass without limits meanwhile.
+//!
+//! A question that was under way when the store failed may have been counted there and be counted again here: limits are
+//! then reached earlier, never later.
 //!
 //! ## Sliding windows
 //!
