@@ -420,10 +420,10 @@ fn trim(mut value: &[u8]) -> &[u8] {
 
 /// Turns into spaces what would end a line or a string (RFC 9110, 5.5).
 fn defuse(value: &mut [u8]) {
-    let ends = |byte: u8| (byte == b'\r') | (byte == b'\n') | (byte == 0);
-    // Nearly always there is none, which is found out many bytes at a time.
-    if value.iter().fold(false, |found, byte| found | ends(*byte)) {
-        value.iter_mut().filter(|byte| ends(**byte)).for_each(|byte| *byte = b' ');
+    let mut at = 0;
+    while let Some(found) = memchr::memchr3(b'\r', b'\n', 0, &value[at..]) {
+        at += found;
+        value[at] = b' ';
     }
 }
 
