@@ -22,10 +22,9 @@ fn extracted(format: Format, fields: &[(&str, &str)]) -> Option<Context> {
 }
 
 /// The trace, the span, the parent, whether it is sampled.
-fn told(
-    format: Format,
-    fields: &[(&str, &str)],
-) -> Option<(Option<u128>, Option<u64>, Option<u64>, Option<bool>)> {
+type Told = (Option<u128>, Option<u64>, Option<u64>, Option<bool>);
+
+fn told(format: Format, fields: &[(&str, &str)]) -> Option<Told> {
     extracted(format, fields).map(|it| (it.trace.map(|trace| trace.id), it.span, it.parent, it.sampled))
 }
 
