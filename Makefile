@@ -61,7 +61,8 @@ VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o D
   -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
 $(VALKEY)/usr/bin/valkey-server:
 	mkdir -p $(VALKEY)/lists/partial
-	echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main' \
+	apt-get indextargets --format '$$(REPO_URI)' 'Created-By: Packages' "Release: $$(. /etc/os-release; echo $$VERSION_CODENAME)" | \
+	  sed -n "1s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $$(. /etc/os-release; echo $$VERSION_CODENAME)-backports main|p" \
 	  > $(VALKEY)/sources.list
 	if cd $(VALKEY) && $(VALKEY_APT) update && $(VALKEY_APT) download valkey-server valkey-tools; then \
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
