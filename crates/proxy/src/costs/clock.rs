@@ -1,6 +1,5 @@
 //! The CPU time of a worker, as others read it.
 
-use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -25,7 +24,7 @@ impl ThreadClock {
             let own = fs::read_link("/proc/thread-self").ok()?;
             Some(Path::new("/proc").join(own).join("schedstat"))
         });
-        self.said.store(thread_time().as_nanos() as u64, Relaxed);
+        self.said.store(self.read().as_nanos() as u64, Relaxed);
     }
 
     /// What the thread said last.
@@ -39,12 +38,6 @@ impl ThreadClock {
         let used = text.and_then(|text| text.split(' ').next()?.parse().ok());
         used.map_or(self.said(), Duration::from_nanos)
     }
-}
-
-/// The CPU time that this thread has used. A system call.
-pub(super) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 #[cfg(test)]

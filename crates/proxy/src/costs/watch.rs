@@ -2,7 +2,6 @@
 
 use super::Phase;
 use super::account::{Account, Key};
-use super::clock::thread_time;
 use crate::answer::Answer;
 use crate::chain::Instance;
 use crate::exchange::Exchange;
@@ -15,9 +14,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use weir_model::Uuid;
 
-/// A hook that took longer may have had to wait for a CPU.
-const LONG: Duration = Duration::from_micros(50);
-
 /// Whether the hooks of an exchange are measured, and for whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Watch {
@@ -29,8 +25,6 @@ pub(crate) struct Watch {
     stands_for: u32,
     /// What hooks have taken, and waited.
     hooks: Duration,
-    /// The phase of the hook that ran last, and what CPU time the worker had used when that phase began.
-    phase: Option<(Phase, Duration)>,
 }
 
 impl Watch {
@@ -41,23 +35,6 @@ impl Watch {
     /// From here on.
     pub(crate) fn begin(&mut self) {
         self.on = true;
-    }
-
-    fn enter(&mut self, phase: Phase) {
-        if self.phase.is_none_or(|(last, _)| last != phase) {
-            self.phase = Some((phase, thread_time()));
-        }
-    }
-
-    /// What a hook has taken, or less, where the worker has used less CPU time since the phase began: others had the CPU.
-    fn on_cpu(&mut self, elapsed: Duration) -> Duration {
-        match &mut self.phase {
-            Some((_, used)) if elapsed > LONG => {
-                let before = std::mem::replace(used, thread_time());
-                elapsed.min(used.saturating_sub(before))
-            }
-            _ => elapsed,
-        }
     }
 
     /// From here on, for the client too.
@@ -104,10 +81,9 @@ fn measured<T>(
     then: impl FnOnce(Call, &mut Exchange, T) -> T,
 ) -> T {
     exchange.absent.set(false);
-    exchange.watch.enter(call.phase);
     let start = Instant::now();
     let outcome = blamed(instance, exchange, run);
-    call.spent = exchange.watch.on_cpu(start.elapsed());
+    call.spent = start.elapsed();
     if exchange.absent.get() { outcome } else { then(call, exchange, outcome) }
 }
 

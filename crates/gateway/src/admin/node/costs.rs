@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use weir_model::Document;
 use weir_model::entity::{Plugin, Route, Service};
-use weir_proxy::costs::{Cost, PhaseCost, Spread};
+use weir_proxy::costs::{Cost, PhaseCost};
 use weir_proxy::plugins::PLUGINS;
 
 pub(super) async fn list(call: Call) -> Response {
@@ -86,8 +86,8 @@ impl<'d> Row<'d> {
 
     fn of_plugin(&self) -> Option<Value> {
         let (cost, plugin) = (&self.cost, self.plugin?);
-        let mut all = Spread::default();
-        cost.phases.iter().for_each(|phase| all.merge(&phase.spread));
+        let spreads = || cost.phases.iter().map(|phase| &phase.spread);
+        let quantile = |share| micros(spreads().map(|spread| spread.quantile(share)).sum());
         let calls = cost.calls();
         Some(json!({
             "id": plugin.id,
@@ -100,14 +100,14 @@ impl<'d> Row<'d> {
             "cpu_share": cost.cpu_share(),
             "calls": calls,
             "us_mean": micros(cost.spent().as_nanos() as f64 / calls.max(1) as f64),
-            "us_p50": micros(all.quantile(0.5)),
-            "us_p99": micros(all.quantile(0.99)),
+            "us_p50": quantile(0.5),
+            "us_p99": quantile(0.99),
             "phases": self.phases(),
             "waits": cost.waits,
             "us_waited_mean": micros(cost.waited.as_nanos() as f64 / cost.waits.max(1) as f64),
             "answers": cost.answers,
             "errors": cost.errors,
-            "sampled": all.measured,
+            "sampled": spreads().map(|spread| spread.measured).sum::<u64>(),
             "since": cost.since.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs(),
         }))
     }
