@@ -18,6 +18,8 @@ pub(crate) struct EntityReader<'i> {
     pub(crate) plugins: &'i [PluginSchema],
     /// Whether passwords are still to be hashed.
     transform: bool,
+    /// Whether other entities may be written in one: nobody would read them where one is read on its own.
+    nests: bool,
     pub(crate) reader: Reader<'i>,
     pub(crate) not_in_force: Vec<Problem>,
 }
@@ -58,7 +60,8 @@ impl Entity {
         if kind == EntityKind::Services {
             split_url(&mut node, &mut problems);
         }
-        let mut entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
+        let entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
+        let mut entities = EntityReader { nests: false, ..entities };
         let entity = entities.entity(Written { kind, node: &node, given });
         problems.extend(entities.reader.into_problems());
         match entity {
@@ -73,7 +76,13 @@ impl Entity {
 
 impl<'i> EntityReader<'i> {
     pub(crate) fn new(references: &'i dyn References, plugins: &'i [PluginSchema], transform: bool) -> Self {
-        EntityReader { plugins, transform, reader: Reader::new(references), not_in_force: Vec::new() }
+        EntityReader {
+            plugins,
+            transform,
+            nests: true,
+            reader: Reader::new(references),
+            not_in_force: Vec::new(),
+        }
     }
 
     /// Reads an entity of any kind.
@@ -105,7 +114,7 @@ impl<'i> EntityReader<'i> {
     }
 
     fn owned<T: Record>(&mut self, item: Written<'_, '_>) -> Option<T> {
-        let children = item.kind.children().iter().map(|(kind, _)| kind.as_str());
+        let children = item.kind.children().iter().filter(|_| self.nests).map(|(kind, _)| kind.as_str());
         let ordering = (item.kind == EntityKind::Plugins).then_some("ordering");
         // Where a `url` is written, it has been taken apart by now.
         let url = (item.kind == EntityKind::Services).then_some("url");

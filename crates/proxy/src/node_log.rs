@@ -6,7 +6,13 @@ use std::time::SystemTime;
 use tracing::Level;
 
 /// What is said of deliveries is not delivered: it would never end.
-const OF_DELIVERIES: [&str; 2] = ["weir_proxy::background", "weir_proxy::plugins::opentelemetry"];
+const OF_DELIVERIES: [&str; 3] =
+    ["weir_proxy::background", "weir_proxy::http_client", "weir_proxy::plugins::opentelemetry"];
+
+/// Nor is what libraries say: deliveries are made with them.
+fn is_delivered(target: &str) -> bool {
+    target.starts_with("weir") && !OF_DELIVERIES.iter().any(|own| target.starts_with(own))
+}
 
 /// One message.
 #[derive(Debug, Clone)]
@@ -46,7 +52,7 @@ impl NodeLog {
 
     /// Tells all listeners of a message that was logged by this module.
     pub fn tell(&self, target: &str, message: impl FnOnce() -> NodeMessage) {
-        if !self.is_heard.load(Ordering::Relaxed) || OF_DELIVERIES.iter().any(|own| target.starts_with(own)) {
+        if !self.is_heard.load(Ordering::Relaxed) || !is_delivered(target) {
             return;
         }
         let listeners: Vec<_> = {

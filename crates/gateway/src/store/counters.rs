@@ -138,7 +138,10 @@ impl CounterStore for Counters {
                 (Key::of(&add.whose, add.window), amount, add.window.kept)
             };
             let changes: Vec<_> = adds.iter().map(change_of).collect();
-            let counts = change(connection, &changes).await?;
+            // All of them or none: who is told that it failed tells everything again.
+            let mut transaction = connection.begin().await?;
+            let counts = change(&mut transaction, &changes).await?;
+            transaction.commit().await?;
             Ok(changes.iter().map(|(key, ..)| counts.get(key).copied()).collect())
         }))
     }
@@ -215,7 +218,7 @@ async fn change(connection: &mut PgConnection, changes: &[Change]) -> Result<Cou
     let statement = |table| {
         format!(
             "INSERT INTO {table} AS known (identifier, period, period_date, service_id, route_id, value, ttl) \
-             SELECT identifier, period, to_timestamp(starts), service::uuid, route::uuid, amount, \
+             SELECT identifier, period, to_timestamp(starts), service::uuid, route::uuid, LEAST(amount, 2147483647), \
              CURRENT_TIMESTAMP + kept * INTERVAL '1 second' FROM {GIVEN} ORDER BY 1, 2, 3, 4, 5 \
              ON CONFLICT (identifier, period, period_date, service_id, route_id) DO UPDATE \
              SET value = LEAST(COALESCE(known.value, 0)::bigint + excluded.value, 2147483647) \

@@ -78,6 +78,7 @@ fn nodes_that_exchange_their_counts_come_to_know_them_all() {
         let more = json!({ "year": 1000, "sync_rate": 0.05, "window_type": window_type });
         let nodes: [Gateway; 3] = nodes(&upstream, &config(&server, more));
         assert_eq!(passed(&nodes, 2, 20, ""), 120);
+        eventually("something is told", || !server.keys().is_empty());
         let [key] = &*server.keys() else { panic!("{:?}", server.keys()) };
         eventually("all is told", || server.number(key) == 120);
         let mut sent = 120;

@@ -113,11 +113,17 @@ pub struct CompiledRoute {
 pub(crate) struct EntityJson(OnceLock<Box<str>>);
 
 impl EntityJson {
-    pub(crate) fn of(&self, entity: &impl Record) -> &str {
+    pub(crate) fn of<T: Record>(&self, entity: &T) -> &str {
         self.0.get_or_init(|| {
             let mut json = entity.to_value();
             if let Json::Object(members) = &mut json {
                 members.retain(|_, value| !value.is_null());
+                // As the Admin API shows them.
+                for field in T::SCHEMA.fields.iter().filter(|field| field.foreign.is_some()) {
+                    if let Some(id @ Json::String(_)) = members.get_mut(field.name) {
+                        *id = serde_json::json!({ "id": id.take() });
+                    }
+                }
             }
             json.to_string().into()
         })

@@ -115,7 +115,7 @@ fn tell_those_who_asked(take: &Take, taken: &Taken, limits: &[Limit], asks: Vec<
         let behind = if ask.takes { left } else { 0 };
         let mut usage = Usage { admitted, now: ask.now / 1_000, wait: 0, used: [0; Period::ALL.len()] };
         for (bound, (count, carried)) in take.bounds.iter().zip(&taken.counts) {
-            usage.used[bound.window.period as usize] = (count + carried).saturating_sub(behind);
+            usage.used[bound.window.period as usize] = count.saturating_add(*carried).saturating_sub(behind);
         }
         if !admitted {
             usage.wait = wait(take, taken, limits);
@@ -127,7 +127,8 @@ fn tell_those_who_asked(take: &Take, taken: &Taken, limits: &[Limit], asks: Vec<
 /// Where windows slide, how long those who were refused have to wait.
 fn wait(take: &Take, taken: &Taken, limits: &[Limit]) -> u32 {
     let counts = take.bounds.iter().zip(&taken.counts).zip(limits);
-    let spent = counts.filter(|((bound, (count, carried)), _)| count + carried >= bound.admits);
+    let spent =
+        counts.filter(|((bound, (count, carried)), _)| count.saturating_add(*carried) >= bound.admits);
     let wait = |((bound, (count, carried)), limit): ((&Bound, &(u64, u64)), &Limit)| {
         let (_, slide) = bound.before?;
         // Of the window before no more is known than what it still adds.

@@ -57,9 +57,9 @@ fn hex_span(text: &str) -> Option<u64> {
     hex(text, 16).filter(|_| text.len() == 16).and_then(|id| u64::try_from(id).ok())
 }
 
-/// An id of 32 digits, or of 16.
+/// An id of 32 digits, or of 16. Zeros are none.
 fn trace_id(text: &str) -> Option<TraceId> {
-    let id = hex(text, 32).filter(|_| [16, 32].contains(&text.len()))?;
+    let id = hex(text, 32).filter(|id| [16, 32].contains(&text.len()) && *id != 0)?;
     Some(TraceId { id, bytes: text.len() / 2 })
 }
 
@@ -74,7 +74,7 @@ fn yes_or_no(text: Option<&str>) -> Option<bool> {
 /// Of version 00 alone. An id of zeros is none.
 fn w3c(value: &str) -> Option<Context> {
     let [version, trace, span, flags] = value.split('-').collect::<Vec<_>>()[..] else { return None };
-    let trace = trace_id(trace).filter(|trace| trace.bytes == 16 && trace.id != 0)?;
+    let trace = trace_id(trace).filter(|trace| trace.bytes == 16)?;
     let span = hex_span(span).filter(|id| *id != 0)?;
     let flags = hex(flags, 2).filter(|_| flags.len() == 2)? as u8;
     (version == "00").then_some(Context {

@@ -41,7 +41,9 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
     let mend = match error.code().unwrap_or_default() {
         _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
         "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
-        "NOPERM" => ": let the user run EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on keys of rate limits",
+        "NOPERM" => {
+            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on keys of rate limits"
+        }
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
     };

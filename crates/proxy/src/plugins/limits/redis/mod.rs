@@ -15,7 +15,7 @@ use cluster::Cluster;
 use config::Servers;
 use connection::{Connector, Link, unavailable};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, Value, cmd, from_redis_value_ref, pipe};
+use redis::{Cmd, Pipeline, RedisError, ServerError, Value, cmd, from_redis_value_ref, pipe};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -138,7 +138,11 @@ impl RedisStore {
                 Some(_) => self.forget(&linked),
             }
         }
-        Ok(answers.into_iter().flatten().collect())
+        let answers: Vec<_> = answers.into_iter().flatten().collect();
+        match answers.iter().map(refusal).collect::<Option<Vec<_>>>().and_then(|all| all.first().cloned()) {
+            Some(refusal) => Err(unavailable(&refusal.into())),
+            None => Ok(answers),
+        }
     }
 
     /// Asks for what has no answer yet; returns why some still have none.
@@ -184,10 +188,24 @@ async fn send(
     (sent, places)
 }
 
+/// What a server has against this command and would say again. It did nothing of it.
+fn refusal(value: &Value) -> Option<ServerError> {
+    match value {
+        Value::ServerError(error) if matches!(error.code(), "ERR" | "WRONGTYPE" | "NOPERM") => {
+            Some(error.clone())
+        }
+        _ => None,
+    }
+}
+
 /// Puts answers where they belong; returns the last error among them.
 fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) -> Option<RedisError> {
     let mut failed = None;
     for (value, at) in values.into_iter().zip(places) {
+        if refusal(&value).is_some() {
+            answers[*at] = Some(value);
+            continue;
+        }
         match value.extract_error() {
             Ok(value) => answers[*at] = Some(value),
             // Its keys are on their way to another server.
@@ -214,12 +232,8 @@ impl CounterStore for RedisStore {
 
     fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<Option<u64>>> {
         let tagged = matches!(self.servers, Servers::Cluster(_));
-        let commands: Vec<_> = adds.iter().flat_map(|add| commands_to_add(add, tagged)).collect();
-        Box::pin(self.in_time(async move {
-            let answers = self.run(&commands).await?;
-            let counts = answers.chunks(2).map(|answer| answer.first().map_or(Ok(None), read));
-            counts.collect()
-        }))
+        let commands: Vec<_> = adds.iter().map(|add| command_to_add(add, tagged)).collect();
+        Box::pin(self.in_time(async move { self.run(&commands).await?.iter().map(read_count).collect() }))
     }
 
     fn reach(&self) -> Pending<'_, ()> {
@@ -233,6 +247,10 @@ impl CounterStore for RedisStore {
         }))
     }
 }
+
+/// What may not be done fails before anything is counted.
+const ADD: &str = "redis.call('EXPIRE', KEYS[1], ARGV[2]) local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
+                   redis.call('EXPIRE', KEYS[1], ARGV[2]) return count";
 
 /// Kong's key of a window's count. In a cluster all keys of one identifier must be in one slot.
 fn key(whose: &Whose, period: Period, starts: u64, tagged: bool) -> String {
@@ -263,16 +281,14 @@ fn command_to_take(take: &Take, tagged: bool) -> Commands {
     Commands { key, make: Box::new(make) }
 }
 
-fn commands_to_add(add: &Add, tagged: bool) -> [Commands; 2] {
+fn command_to_add(add: &Add, tagged: bool) -> Commands {
     let key = key(&add.whose, add.window.period, add.window.starts, tagged);
-    let (amount, kept) = (add.amount, add.window.kept);
-    let (counted, expiring) = (key.clone(), key.clone());
-    let count = move |_: &str| match amount {
+    let (amount, kept, counted) = (add.amount, add.window.kept, key.clone());
+    let make = move |_: &str| match amount {
         0 => cmd("GET").arg(&counted).to_owned(),
-        _ => cmd("INCRBY").arg(&counted).arg(amount).to_owned(),
+        _ => cmd("EVAL").arg(ADD).arg(1).arg(&counted).arg(amount).arg(kept).to_owned(),
     };
-    let expire = move |_: &str| cmd("EXPIRE").arg(&expiring).arg(kept).to_owned();
-    [Commands { key: key.clone(), make: Box::new(count) }, Commands { key, make: Box::new(expire) }]
+    Commands { key, make: Box::new(make) }
 }
 
 fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
@@ -280,8 +296,22 @@ fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
         .map_err(|_| Unavailable("an answer is in a form that is not known".to_owned()))
 }
 
+/// None where the server did nothing. Somebody else may have written a number below zero.
+fn read_count(value: &Value) -> Result<Option<u64>, Unavailable> {
+    if refusal(value).is_some() {
+        return Ok(None);
+    }
+    let count: Option<i64> = read(value)?;
+    Ok(count.map(|count| count.max(0).cast_unsigned()))
+}
+
 fn read_taken(value: &Value) -> Result<Option<Taken>, Unavailable> {
-    let numbers: Option<Vec<u64>> = read(value)?;
+    if refusal(value).is_some() {
+        return Ok(None);
+    }
+    let numbers: Option<Vec<i64>> = read(value)?;
+    let numbers: Option<Vec<u64>> =
+        numbers.map(|numbers| numbers.into_iter().map(|number| number.max(0).cast_unsigned()).collect());
     let taken = numbers.as_deref().and_then(|numbers| numbers.split_first()).map(|(taken, counts)| Taken {
         taken: *taken,
         counts: counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
