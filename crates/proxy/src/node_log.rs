@@ -96,6 +96,7 @@ mod tests {
         log.add(&listener);
         say("weir_proxy::telemetry", "one");
         say("weir_proxy::background::queue", "of a queue");
+        say("hyper_util::client::legacy::pool", "of a library");
         say("weir", "two");
         assert_eq!(*listener.0.lock().unwrap(), ["one", "two"]);
         drop(listener);

@@ -7,12 +7,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use weir_model::Uuid;
 use weir_proxy::plugins::limits::{
     Add, Bound, CounterStore, Pending, Period, Take, Taken, Unavailable, Whose, Window,
 };
 
 /// How often what is over is removed.
 const SWEEP: Duration = Duration::from_secs(300);
+
+/// How many rows a statement removes: it locks them, and fills the server's log.
+const SWEPT_AT_ONCE: u64 = 10_000;
 
 /// A crash of the server may cost the counts of its last moments; waiting for its disk would cost every request.
 const HASTY: &str = "SET synchronous_commit = off";
@@ -77,22 +81,17 @@ impl Counters {
             let mut held = self.connection.lock().await;
             let mut connection = match held.take() {
                 Some(connection) => connection,
-                None => self.connect().await.map_err(failed)?,
+                None => connect(&self.server).await.map_err(failed)?,
             };
             let done = work(&mut connection).await.map_err(failed)?;
             if self.is_time_to_sweep() {
-                sweep(&mut connection).await.map_err(failed)?;
+                // What was done is done, however long this takes.
+                tokio::spawn(swept(self.server.clone()));
             }
             *held = Some(connection);
             Ok(done)
         });
         done.await.map_err(|error: StoreError| Unavailable(error.to_string()))
-    }
-
-    async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = self.server.options().connect().await?;
-        sqlx::query(HASTY).execute(&mut connection).await?;
-        Ok(connection)
     }
 
     fn is_time_to_sweep(&self) -> bool {
@@ -147,7 +146,15 @@ impl CounterStore for Counters {
     }
 
     fn reach(&self) -> Pending<'_, ()> {
-        Box::pin(self.on_connection(async |connection| connection.ping().await))
+        // As much as a request does: a server may answer, and yet count nothing.
+        Box::pin(self.on_connection(async |connection| {
+            let whose =
+                Whose { route: Uuid::nil(), service: Uuid::nil(), identifier: "".into(), of_responses: None };
+            let key = Key { whose: Arc::new(whose), period: Period::Second, starts: 0 };
+            let mut transaction = connection.begin().await?;
+            change(&mut transaction, &[(key, 0, 0)]).await?;
+            transaction.rollback().await
+        }))
     }
 }
 
@@ -268,10 +275,36 @@ fn row(key: &Key) -> (String, String, i64, String, String) {
     (identifier.to_string(), key.period(), key.starts.cast_signed(), service.to_string(), route.to_string())
 }
 
-async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    for table in ["ratelimiting_metrics", "response_ratelimiting_metrics"] {
-        let statement = format!("DELETE FROM {table} WHERE ttl < CURRENT_TIMESTAMP");
-        sqlx::query(AssertSqlSafe(statement)).execute(&mut *connection).await?;
+async fn connect(server: &Server) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = server.options().connect().await?;
+    let (encoding,): (String,) = sqlx::query_as("SHOW server_encoding").fetch_one(&mut connection).await?;
+    if !matches!(&*encoding, "UTF8" | "SQL_ASCII") {
+        let mend = format!("its encoding is {encoding}, which has not every text: make a database with UTF8");
+        return Err(sqlx::Error::Configuration(mend.into()));
     }
-    Ok(())
+    sqlx::query(HASTY).execute(&mut connection).await?;
+    Ok(connection)
+}
+
+/// Removes what is over, some at a time.
+async fn swept(server: Server) {
+    let sweep = async {
+        let mut connection = connect(&server).await?;
+        for table in ["ratelimiting_metrics", "response_ratelimiting_metrics"] {
+            let statement = format!(
+                "DELETE FROM {table} WHERE ctid IN \
+                 (SELECT ctid FROM {table} WHERE ttl < CURRENT_TIMESTAMP LIMIT {SWEPT_AT_ONCE})"
+            );
+            loop {
+                let removed = sqlx::query(AssertSqlSafe(&*statement)).execute(&mut connection).await?;
+                if removed.rows_affected() < SWEPT_AT_ONCE {
+                    break;
+                }
+            }
+        }
+        connection.close().await
+    };
+    if let Err(error) = sweep.await {
+        tracing::warn!("rate limits: counts that are over stay in the database: {}", server.failure(error));
+    }
 }

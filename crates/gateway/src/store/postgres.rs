@@ -46,6 +46,7 @@ const MIGRATION_LOCK: i64 = 0x7765_6972;
 const LOAD_PATIENCE: u32 = 12;
 
 /// How the server is reached.
+#[derive(Clone)]
 pub(super) struct Server {
     options: PgConnectOptions,
     schema: Option<String>,

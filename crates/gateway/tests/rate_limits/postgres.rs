@@ -110,6 +110,24 @@ fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
     assert_eq!(nodes[1].get("/").header("x-ratelimit-remaining-video-year"), Some("496"));
 }
 
+/// What is more than a row can have does not keep other counts from being told, once each.
+#[test]
+fn an_amount_beyond_all_numbers_is_the_greatest_there_is() {
+    let port = PostgresServer::shared_port();
+    let used = "HTTP/1.1 200 OK\r\nX-Kong-Limit: bytes=3000000000, video=2\r\nContent-Length: 5\r\n\r\nhello";
+    let upstream = Upstream::answering(used);
+    let nodes: [Gateway; 1] = nodes(port, "too_much");
+    let limits = json!({ "bytes": { "year": 9_000_000_000_u64 }, "video": { "year": 500 } });
+    let config = json!({ "policy": "cluster", "limits": limits });
+    limit(&nodes, &upstream, "response-ratelimiting", &config);
+    let counted = "SELECT period || ' ' || value FROM too_much.response_ratelimiting_metrics ORDER BY 1";
+    for videos in [2, 4, 6] {
+        assert_eq!(nodes[0].get("/").status, 200);
+        let told = format!("bytes_year 2147483647\nvideo_year {videos}");
+        eventually("all is told", || PostgresServer::execute(port, counted).contains(&told));
+    }
+}
+
 #[test]
 fn nodes_count_by_themselves_while_the_database_is_away() {
     let (mut server, upstream) = (PostgresServer::start(), Upstream::answering(HELLO));

@@ -183,3 +183,27 @@ fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
     assert_eq!(refused.status, 429);
     assert!(refused.text().contains("API rate limit exceeded for 'video'"), "{}", refused.text());
 }
+
+/// What the server refuses of one count does not have it told of others again.
+#[test]
+fn a_key_that_is_no_number_spoils_no_other_count() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let more = json!({ "year": 1000, "sync_rate": 0.05, "limit_by": "header", "header_name": "X-T" });
+    let [node] = nodes(&upstream, &config(&server, more));
+    let key_of = |identifier: &str| {
+        let named = format!(":{identifier}:");
+        eventually("it is told", || server.keys().iter().any(|key| key.contains(&named)));
+        server.keys().iter().find(|key| key.contains(&named)).cloned().unwrap()
+    };
+    node.get_with("/", "X-T: odd\r\n");
+    node.get_with("/", "X-T: even\r\n");
+    let (odd, even) = (key_of("odd"), key_of("even"));
+    server.ask(&["del", &odd]);
+    server.ask(&["lpush", &odd, "no number"]);
+    for told in 2..8 {
+        node.get_with("/", "X-T: odd\r\n");
+        node.get_with("/", "X-T: even\r\n");
+        eventually("the other is told", || server.number(&even) >= told);
+        assert_eq!(server.number(&even), told);
+    }
+}

@@ -90,7 +90,13 @@ impl Shared {
     pub(super) fn told_but(&self, untold: impl Iterator<Item = Changed>) {
         let mut news = self.changed();
         let was_empty = news.entries.is_empty();
-        news.entries.extend(untold.inspect(|(entry, _)| entry.changed.store(true, Relaxed)));
+        for (entry, slides) in untold {
+            let has_room = news.entries.len() < MOST_NEWS;
+            entry.changed.store(has_room, Relaxed);
+            if has_room {
+                news.entries.push((entry, slides));
+            }
+        }
         let is_done = was_empty || !self.answers.load(Relaxed);
         if is_done && std::mem::replace(&mut news.awaited, false) {
             self.background.end();

@@ -54,6 +54,7 @@ fn a_record_has_kongs_members() {
     assert_eq!(record["authenticated_entity"], json!({ "id": id(0xa1), "consumer_id": id(1) }));
     assert_eq!(record["consumer"]["username"], "alice");
     assert_eq!((&record["service"]["name"], &record["route"]["name"]), (&json!("orders"), &json!("all")));
+    assert_eq!(record["route"]["service"], json!({ "id": record["service"]["id"] }));
     let started = record["started_at"].as_u64().unwrap();
     let [only] = &record["tries"].as_array().unwrap()[..] else { panic!("{}", record["tries"]) };
     assert_eq!((&only["ip"], &only["port"]), (&json!("192.0.2.7"), &json!(9000)));

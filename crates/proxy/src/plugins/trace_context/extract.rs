@@ -181,7 +181,7 @@ fn datadog(headers: &Headers) -> Option<Context> {
         Some("0" | "-1") => Some(false),
         Some(_) => return None,
     };
-    let trace = text(headers, "x-datadog-trace-id").and_then(decimal);
+    let trace = text(headers, "x-datadog-trace-id").and_then(decimal).filter(|id| *id != 0);
     let span = trace.and(text(headers, "x-datadog-parent-id").and_then(decimal));
     let trace = trace.map(|id| TraceId { id: id.into(), bytes: 8 });
     let is_told = trace.is_some() || sampled.is_some();
@@ -209,8 +209,8 @@ fn aws(value: &str) -> Option<Context> {
 fn aws_root(root: &str) -> Option<TraceId> {
     let ["1", began, unique] = root.split('-').collect::<Vec<_>>()[..] else { return None };
     let (high, low) = (hex(began, 8)?, hex(unique, 24)?);
-    let is_whole = began.len() == 8 && unique.len() == 24;
-    is_whole.then_some(TraceId { id: high << 96 | low, bytes: 16 })
+    let (id, is_whole) = (high << 96 | low, began.len() == 8 && unique.len() == 24);
+    (is_whole && id != 0).then_some(TraceId { id, bytes: 16 })
 }
 
 /// `TRACE/SPAN;o=1`, with the span as a decimal number.

@@ -111,6 +111,7 @@ fn datadogs_ids_are_decimal() {
     assert_eq!(read(&[priority("-1")]), Some((None, None, None, Some(false))));
     assert_eq!(read(&[trace, span, priority("x")]), None);
     assert_eq!(read(&[("x-datadog-trace-id", "+1"), span]), None);
+    assert_eq!(read(&[("x-datadog-trace-id", "0"), span]), None);
     assert_eq!(read(&[("x-datadog-trace-id", "18446744073709551616")]), None);
 }
 
@@ -127,6 +128,7 @@ fn aws_is_read_in_any_order() {
         String::new(),
         format!("{root};Sampled=?"),
         format!("{root};Parent=1"),
+        format!("Root=1-{}-{}", "0".repeat(8), "0".repeat(24)),
         root.replace("=1-", "=2-"),
         format!("{root}0"),
     ] {

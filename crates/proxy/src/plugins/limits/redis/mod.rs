@@ -243,7 +243,12 @@ impl CounterStore for RedisStore {
                 let answered = connection::ask::<Value>(&mut link.connection.clone(), &cmd("PING")).await;
                 answered.inspect_err(|_| self.forget(&linked))?;
             }
-            Ok(())
+            // As much as a request does: a server may answer, and yet count nothing.
+            let probe = Commands {
+                key: PROBE.to_owned(),
+                make: Box::new(|_| cmd("EVAL").arg(ADD).arg(1).arg(PROBE).arg(0).arg(1).to_owned()),
+            };
+            self.run(&[probe]).await.map(drop)
         }))
     }
 }
@@ -251,6 +256,9 @@ impl CounterStore for RedisStore {
 /// What may not be done fails before anything is counted.
 const ADD: &str = "redis.call('EXPIRE', KEYS[1], ARGV[2]) local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
                    redis.call('EXPIRE', KEYS[1], ARGV[2]) return count";
+
+/// Counts nothing, for a second.
+const PROBE: &str = "ratelimit:probe";
 
 /// Kong's key of a window's count. In a cluster all keys of one identifier must be in one slot.
 fn key(whose: &Whose, period: Period, starts: u64, tagged: bool) -> String {
