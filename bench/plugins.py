@@ -6,7 +6,7 @@ installed.
 
 Writes FOLDER/data.jsonl, a line for each case, and FOLDER/README.md, a table of them.
 """
-import argparse, datetime, json, pathlib, platform, re, shutil, subprocess, sys
+import argparse, contextlib, datetime, json, os, pathlib, platform, re, shutil, socket, subprocess, sys
 
 # So many requests does callgrind see.
 COUNTED = 2000
@@ -36,6 +36,7 @@ spend on delivering what log plugins tell, to servers on the same machine that t
 hear syslog.
 
 `nothing` compares a gateway with itself. Plugins that answer themselves add less than nothing: the upstream is not asked.
+rate-limiting-redis counts in a real server, with `sync_rate: 0.5`.
 forward-auth waits for another server, and mtls-auth looks at what the handshake has found out: they are not measured.
 
 | | compared with | ns without | ns added | wanted | instructions added | ns in background |
@@ -89,6 +90,24 @@ def page(cases, command):
         rows="\n".join(map(row, cases)))
 
 
+@contextlib.contextmanager
+def redis():
+    """A server for the plugin that counts in one, where there is one."""
+    if not shutil.which("redis-server"):
+        yield
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    server = subprocess.Popen(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", ""], stdout=subprocess.DEVNULL)
+    os.environ["REDIS_PORT"] = port
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--profile", default="release", help="of the build")
@@ -97,6 +116,11 @@ def main():
     parser.add_argument("--rounds", type=pathlib.Path, help="what the executable told before, in place of a run")
     options = parser.parse_args()
     executable = options.executable or built(options.profile)
+    with redis():
+        measure(executable, options)
+
+
+def measure(executable, options):
     if options.rounds:
         told = options.rounds.read_text()
     else:

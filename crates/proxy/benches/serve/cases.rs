@@ -113,7 +113,7 @@ fn limits() -> Vec<Case> {
     let with =
         |name, traffic, auth| beside(name, traffic, Vec::new(), vec![rate_limiting(), plugin(auth, "{}")]);
     let count = "{count: 1000000000, time_window: 60, key: remote_addr}";
-    vec![
+    let mut cases = vec![
         alone("rate-limiting", Traffic::Plain, rate_limiting()),
         with("rate-limiting-key-auth", Traffic::Key, "key-auth"),
         with("rate-limiting-basic-auth", Traffic::Basic, "basic-auth"),
@@ -123,7 +123,15 @@ fn limits() -> Vec<Case> {
             Traffic::Plain,
             plugin("response-ratelimiting", "{limits: {video: {minute: 1000000000}}}"),
         ),
-    ]
+    ];
+    // A real server, if there is one: `bench/plugins.py` starts it.
+    if let Ok(port) = std::env::var("REDIS_PORT") {
+        let shared = format!(
+            "{{second: 1000000000, policy: redis, sync_rate: 0.5, redis: {{host: 127.0.0.1, port: {port}}}}}"
+        );
+        cases.push(alone("rate-limiting-redis", Traffic::Plain, plugin("rate-limiting", &shared)));
+    }
+    cases
 }
 
 fn changes() -> Vec<Case> {
