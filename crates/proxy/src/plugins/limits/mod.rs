@@ -1,7 +1,7 @@
 //! Limits per second, minute, hour, day, month and year, and where what counts against them is kept: on this node, or in
 //! a store that several nodes share.
 //!
-//! A plugin asks a [`Limiter`]. What it gets at once comes from memory; for what is exact over nodes it has to wait.
+//! A plugin asks a `Limiter`. What it gets at once comes from memory; for what is exact over nodes it has to wait.
 
 pub(crate) mod counter;
 mod driver;
