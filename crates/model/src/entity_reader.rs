@@ -119,7 +119,10 @@ impl<'i> EntityReader<'i> {
         // Where a `url` is written, it has been taken apart by now.
         let url = (item.kind == EntityKind::Services).then_some("url");
         let others: Vec<_> = children.chain(REMARKS).chain(ordering).chain(url).collect();
-        read_record(item.node, &Surroundings { given: item.given, others: &others }, &mut self.reader)
+        let plugin = (item.kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
+        let plugin = plugin.and_then(|name| find_plugin(self.plugins, name));
+        let config = plugin.map_or(&[][..], |plugin| plugin.config.fields);
+        read_record(item.node, &Surroundings { given: item.given, others: &others, config }, &mut self.reader)
     }
 
     fn basic_auth(&mut self, item: Written<'_, '_>) -> Option<Arc<BasicAuthCredential>> {

@@ -35,7 +35,7 @@ pub(super) struct Header {
 pub(super) fn read_header(root: &Node<'_>, reader: &mut Reader<'_>) -> Option<Header> {
     let remarks = ["_info", "_workspace", "_konnect"];
     let others: Vec<_> = EntityKind::NAMES.iter().copied().chain(REMARKS).chain(remarks).collect();
-    read_record(root, &Surroundings { given: &[], others: &others }, reader)
+    read_record(root, &Surroundings { others: &others, ..Surroundings::NONE }, reader)
 }
 
 /// A document being read, and where each of its entities stands.

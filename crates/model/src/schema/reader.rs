@@ -167,11 +167,13 @@ pub struct Surroundings<'s> {
     pub given: &'s [(&'static str, Uuid)],
     /// Names that may stand among the fields and are read by others.
     pub others: &'s [&'static str],
+    /// The fields of `config`, which are sometimes written beside it.
+    pub config: &'s [FieldSchema],
 }
 
 impl Surroundings<'static> {
     /// Nothing.
-    pub const NONE: Self = Surroundings { given: &[], others: &[] };
+    pub const NONE: Self = Surroundings { given: &[], others: &[], config: &[] };
 }
 
 /// The fields of one record, as written.
@@ -290,6 +292,9 @@ fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str
     let shown = quoted(written);
     if !is_early {
         return format!("unknown field `{shown}`");
+    }
+    if around.config.iter().any(|field| field.name == written) {
+        return format!("unknown field `{shown}`; write it below `config`");
     }
     match did_you_mean(written, names.clone()) {
         hint if hint.is_empty() => {

@@ -31,6 +31,8 @@ const SHARDS: usize = 64;
 const MOST: usize = 16 * 1024;
 /// Counters looked at when one is added: more than one, so that the dead leave faster than the living come.
 const SWEPT_PER_INSERT: usize = 4;
+/// Counters that are asked to give way when one is added to a full shard.
+const EVICTED_PER_INSERT: usize = 64;
 /// Counters looked at in one shard, each second and on each worker.
 const SWEPT_PER_SECOND: usize = 256;
 /// Counters that each worker keeps at hand.
@@ -80,8 +82,8 @@ impl<C: Counter> Table<C> {
             return counter.clone();
         }
         shard.sweep(SWEPT_PER_INSERT, now);
-        // Where all of them are held, there is one more.
-        for _ in 0..shard.counters.len() {
+        // Where those whose turn it is are in use, there is one more until they are not.
+        for _ in 0..EVICTED_PER_INSERT {
             if shard.counters.len() < MOST {
                 break;
             }
@@ -245,6 +247,18 @@ mod tests {
             reserve(&table, 7, 5, NOON + 3_600 + i);
         }
         assert!(table.len() <= RECENT + 1, "{}", table.len());
+    }
+
+    #[test]
+    fn a_full_shard_of_counters_in_use_has_room_for_another() {
+        let table = Table::<PerMinute>::default();
+        let of_one_shard = |i: usize| (1 << 64) | i as Fingerprint;
+        let in_use: Vec<_> = (0..MOST).map(|i| table.find(of_one_shard(i), NOON)).collect();
+        table.find(of_one_shard(MOST), NOON);
+        assert_eq!(table.len(), MOST + 1);
+        drop(in_use);
+        table.find(of_one_shard(MOST + 1), NOON);
+        assert!(table.len() <= MOST, "{}", table.len());
     }
 
     #[test]

@@ -24,8 +24,10 @@ pub(super) fn renamed_header(entry: &str) -> Result<(), String> {
 /// `name:value`, which may be empty.
 pub(super) fn valued_header(entry: &str) -> Result<(), String> {
     let (name, _) = split(entry);
-    header_name(name)?;
-    if entry.contains(':') { Ok(()) } else { Err(format!("key '{name}' has no value; write name:value")) }
+    if !entry.contains(':') {
+        return Err(format!("key '{name}' has no value; write name:value"));
+    }
+    header_name(name)
 }
 
 /// `name:value`.

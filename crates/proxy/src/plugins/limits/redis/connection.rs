@@ -42,7 +42,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
         "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
         "NOPERM" => {
-            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on keys of rate limits"
+            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on the keys ratelimit:* and \
+             response-ratelimit:*"
         }
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",

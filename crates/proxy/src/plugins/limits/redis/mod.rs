@@ -188,14 +188,14 @@ async fn send(
     (sent, places)
 }
 
-/// What a server has against this command and would say again. It did nothing of it.
+/// What a server has against the value of a key, and would say again: whoever wrote it there, it is no count. Servers
+/// before Redis 7 say it within an error of the script. Anything else may be mended by a new connection.
 fn refusal(value: &Value) -> Option<ServerError> {
-    match value {
-        Value::ServerError(error) if matches!(error.code(), "ERR" | "WRONGTYPE" | "NOPERM") => {
-            Some(error.clone())
-        }
-        _ => None,
-    }
+    let Value::ServerError(error) = value else { return None };
+    let details = error.details().filter(|_| error.code() == "ERR").unwrap_or_default();
+    let is_of_value =
+        ["WRONGTYPE", "not an integer", "would overflow"].iter().any(|said| details.contains(said));
+    (error.code() == "WRONGTYPE" || is_of_value).then(|| error.clone())
 }
 
 /// Puts answers where they belong; returns the last error among them.
