@@ -20,6 +20,7 @@ mod chain;
 mod client;
 mod client_ip;
 mod connection;
+mod count;
 mod deadline;
 mod exchange;
 mod fingerprint;

@@ -22,6 +22,7 @@ pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
 pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
+pub(crate) use crate::count::Count;
 pub use crate::exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, WORKSPACE,
 };

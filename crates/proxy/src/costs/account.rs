@@ -2,8 +2,9 @@
 
 use super::Phase;
 use super::durations::Durations;
+use crate::count::Count;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 use weir_model::Uuid;
 
@@ -14,21 +15,6 @@ pub(super) struct Key {
     pub(super) plugin: Option<Uuid>,
     /// None for requests that matched none, and for those of routes that there was no more room for.
     pub(super) route: Option<Uuid>,
-}
-
-/// A number with one writer and any number of readers.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    /// For the one writer alone: not a read-modify-write, which would lock the cache line.
-    pub(super) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 /// What was written down under one key.

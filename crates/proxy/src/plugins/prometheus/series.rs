@@ -3,7 +3,7 @@
 //! A series has one writer, the worker that made it, which loads and stores without locking anything. It hands a
 //! share of each new series to the collector through a channel; from then on only the collector's side is locked.
 
-use crate::plugin::{Document, Source, Uuid};
+use crate::plugin::{Count, Document, Source, Uuid};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,21 +16,6 @@ pub(super) struct Key {
     pub(super) service: Option<Uuid>,
     pub(super) route: Uuid,
     pub(super) consumer: Option<Uuid>,
-}
-
-/// A number with one writer and any number of readers.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    /// For the one writer alone: not a read-modify-write, which would lock the cache line.
-    pub(super) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 /// What one worker has counted under one key.
@@ -76,18 +61,22 @@ pub(super) struct Statuses {
 #[derive(Debug, Default)]
 struct Status {
     /// Twice the status, and one more if the gateway answered; 0 as long as the slot is free.
-    tag: Count,
+    tag: AtomicU64,
     count: Count,
 }
 
 impl Statuses {
     pub(super) fn add(&self, status: u16, source: Source) {
         let tag = u64::from(status) << 1 | u64::from(source == Source::Kong);
-        match self.slots.iter().find(|slot| matches!(slot.tag.get(), 0) || slot.tag.get() == tag) {
+        match self
+            .slots
+            .iter()
+            .find(|slot| matches!(slot.tag.load(Relaxed), 0) || slot.tag.load(Relaxed) == tag)
+        {
             None => self.more.get_or_init(Box::default).add(status, source),
             Some(slot) => {
                 slot.count.add(1);
-                slot.tag.0.store(tag, Relaxed);
+                slot.tag.store(tag, Relaxed);
             }
         }
     }
@@ -96,9 +85,9 @@ impl Statuses {
     pub(super) fn for_each(&self, mut each: impl FnMut(u16, Source, u64)) {
         let mut statuses = Some(self);
         while let Some(current) = statuses {
-            for slot in current.slots.iter().filter(|slot| slot.tag.get() > 0) {
-                let source = if slot.tag.get() & 1 == 1 { Source::Kong } else { Source::Service };
-                each((slot.tag.get() >> 1) as u16, source, slot.count.get());
+            for slot in current.slots.iter().filter(|slot| slot.tag.load(Relaxed) > 0) {
+                let source = if slot.tag.load(Relaxed) & 1 == 1 { Source::Kong } else { Source::Service };
+                each((slot.tag.load(Relaxed) >> 1) as u16, source, slot.count.get());
             }
             statuses = current.more.get().map(|more| &**more);
         }

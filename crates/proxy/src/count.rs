@@ -1,0 +1,18 @@
+//! A number with one writer and any number of readers.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What one worker counts, and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// For the one writer alone: not a read-modify-write, which would lock the cache line.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
