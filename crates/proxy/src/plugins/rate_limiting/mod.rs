@@ -56,6 +56,10 @@
 //! does not use, what names the client stands in braces, so that all its keys are on one server; while they move to
 //! another, each node counts by itself. An identifier of more than 256 bytes, or that is no UTF-8, is named by its SHA-256.
 //!
+//! A user of Redis with rights of its own needs `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY` and `EXPIRE` on the keys
+//! `ratelimit:*` (where `ratelimit:probe` tells whether a server that failed counts again) and, for response-ratelimiting,
+//! `response-ratelimit:*`. PostgreSQL must have an encoding with every text, which UTF8 is.
+//!
 //! ```yaml
 //! plugins:
 //!   - name: rate-limiting
