@@ -45,7 +45,7 @@ pub(super) fn spans(config: &Config, endpoint: &str, build: &Build<'_>) -> Resul
     Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::Span]>| {
         let exporter = exporter.clone();
         async move {
-            let message = otlp::ExportTraceServiceRequest::of(exporter.resource.clone(), batch.to_vec());
+            let message = otlp::export_spans(exporter.resource.clone(), batch.to_vec());
             exporter.send(message.encode_to_vec()).await
         }
     }))
@@ -61,7 +61,7 @@ pub(super) fn logs(
     Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::LogRecord]>| {
         let exporter = exporter.clone();
         async move {
-            let message = otlp::ExportLogsServiceRequest::of(exporter.resource.clone(), batch.to_vec());
+            let message = otlp::export_logs(exporter.resource.clone(), batch.to_vec());
             exporter.send(message.encode_to_vec()).await
         }
     }))
@@ -132,10 +132,11 @@ impl Exporter {
     async fn call(&self, client: &GrpcClient, message: &[u8]) -> Result<(), Failed> {
         match client.call(self.uri.clone(), self.headers.clone(), message, self.timeout).await {
             Ok(reply) => {
-                let reply = otlp::ExportServiceResponse::decode(&*reply).unwrap_or_default();
+                // The answer to logs has the same form.
+                let reply = otlp::ExportTraceServiceResponse::decode(&*reply).unwrap_or_default();
                 // What was refused is not to be sent again.
-                if let Some(partial) = reply.partial_success.filter(|partial| partial.rejected > 0) {
-                    let otlp::PartialSuccess { rejected, error_message } = partial;
+                if let Some(partial) = reply.partial_success.filter(|partial| partial.rejected_spans > 0) {
+                    let otlp::ExportTracePartialSuccess { rejected_spans: rejected, error_message } = partial;
                     tracing::warn!(rejected, "the collector refused some of a batch: {error_message}");
                 }
                 Ok(())
@@ -178,7 +179,7 @@ fn resource(mut attributes: BTreeMap<String, String>, build: &Build<'_>) -> otlp
         attributes.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }
     let attributes = attributes.into_iter().map(|(key, value)| otlp::attribute(&key, value));
-    otlp::Resource { attributes: attributes.collect() }
+    otlp::Resource { attributes: attributes.collect(), ..otlp::Resource::default() }
 }
 
 #[cfg(test)]

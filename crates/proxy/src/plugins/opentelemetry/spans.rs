@@ -1,7 +1,7 @@
 //! The spans of a request.
 
 use super::Trace;
-use super::otlp::{self, CLIENT, ERROR, KeyValue, SERVER, Span, Status, Value, attribute};
+use super::otlp::{KeyValue, Span, SpanKind, Status, StatusCode, Value, attribute, valued};
 use crate::plugin::{Exchange, Version, without_port};
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
@@ -18,8 +18,8 @@ pub(super) fn of(exchange: &Exchange, trace: &Trace) -> Vec<Span> {
         span.span_id = id(if is_last { trace.onward.span } else { fastrand::u64(1..) });
         (span.start_time_unix_nano, span.end_time_unix_nano) =
             (clock.nanoseconds(tried.start), clock.nanoseconds(tried.end));
-        span.attributes.push(attribute("http.status_code", Value::Integer(502)));
-        span.status = Some(Status { code: ERROR });
+        span.attributes.push(valued("http.status_code", Value::IntValue(502)));
+        span.status = Some(Status { code: StatusCode::Error.into(), ..Status::default() });
         spans.push(span);
     }
     if let Some((address, start)) = exchange.upstream_address().zip(exchange.timing.upstream_start) {
@@ -57,11 +57,11 @@ fn root(exchange: &Exchange, trace: &Trace, clock: &Clock) -> Span {
         span_id: id(trace.root),
         parent_span_id: trace.parent.map(id).unwrap_or_default(),
         name: "kong".to_owned(),
-        kind: SERVER,
+        kind: SpanKind::Server.into(),
         start_time_unix_nano: clock.nanoseconds(exchange.timing.start),
         end_time_unix_nano: clock.nanoseconds(end),
         attributes: of_request(exchange),
-        status: None,
+        ..Span::default()
     }
 }
 
@@ -85,7 +85,7 @@ fn of_request(exchange: &Exchange) -> Vec<KeyValue> {
         attribute("http.client_ip", exchange.client_ip.to_string()),
         attribute("net.peer.ip", exchange.peer.ip().to_string()),
         attribute("kong.request.id", exchange.id()),
-        attribute("http.status_code", Value::Integer(exchange.response.status.into())),
+        valued("http.status_code", Value::IntValue(exchange.response.status.into())),
         attribute("http.route", route),
     ]
 }
@@ -98,8 +98,8 @@ fn attempt(
     (address, port): (Option<SocketAddr>, u16),
 ) -> Span {
     let mut attributes = vec![
-        attribute("try_count", Value::Number(number as f64)),
-        attribute("net.peer.port", Value::Number(port.into())),
+        valued("try_count", Value::DoubleValue(number as f64)),
+        valued("net.peer.port", Value::DoubleValue(port.into())),
         attribute("http.method", exchange.request.method_str()),
     ];
     attributes.extend(address.map(|address| attribute("net.peer.ip", address.ip().to_string())));
@@ -109,8 +109,8 @@ fn attempt(
         span_id: id(trace.onward.span),
         parent_span_id: id(trace.root),
         name: "kong.balancer".to_owned(),
-        kind: CLIENT,
+        kind: SpanKind::Client.into(),
         attributes,
-        ..otlp::Span::default()
+        ..Span::default()
     }
 }
