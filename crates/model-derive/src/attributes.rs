@@ -20,7 +20,10 @@ impl FieldAttributes {
         for attribute in attributes.iter().filter(|a| a.path().is_ident("field")) {
             attribute.parse_nested_meta(|meta| found.member(&meta))?;
             if found.flatten && (found.name.is_some() || !found.members.is_empty()) {
-                return Err(syn::Error::new_spanned(attribute, "what is flattened is no field with rules of its own"));
+                return Err(syn::Error::new_spanned(
+                    attribute,
+                    "what is flattened is no field with rules of its own",
+                ));
             }
         }
         Ok(found)

@@ -87,7 +87,8 @@ struct DeclaredField<'i> {
 impl<'i> DeclaredField<'i> {
     fn of(field: &'i Field) -> syn::Result<Self> {
         let FieldAttributes { name, members, flatten } = FieldAttributes::parse(&field.attrs)?;
-        let ident = field.ident.as_ref().ok_or_else(|| syn::Error::new_spanned(field, "a field has a name"))?;
+        let ident =
+            field.ident.as_ref().ok_or_else(|| syn::Error::new_spanned(field, "a field has a name"))?;
         let name = name.unwrap_or_else(|| ident.unraw().to_string());
         Ok(Self { ident, kind: &field.ty, name, doc: doc(&field.attrs), members, flatten })
     }
@@ -182,7 +183,9 @@ impl RecordAttributes {
                     let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&names)?;
                     own.push(quote!((#names)));
                 } else {
-                    return Err(meta.error("no such record attribute; there are `check`, `old_name` and `old_names`"));
+                    return Err(
+                        meta.error("no such record attribute; there are `check`, `old_name` and `old_names`")
+                    );
                 }
                 Ok(())
             })?;
