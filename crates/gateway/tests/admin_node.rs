@@ -265,10 +265,10 @@ fn a_configuration_that_is_wrong_is_refused_entity_by_entity() {
     assert_eq!(told[0]["errors"][0]["field"], "retries");
     assert_eq!(told[1]["entity_id"], "5a1fca30-0f9e-4a0e-8c3b-6cbd33a1b1c4");
     assert_eq!(told[1]["errors"][0]["field"], "paths");
-    let many = json!({ "_format_version": "3.0", "services": vec![1; 100_000] }).to_string();
+    let many = json!({ "_format_version": "3.0", "services": vec![1; 1_000] }).to_string();
     let many = send(&gateway, "POST", "/config?flatten_errors=1", "application/json", &many).json();
     assert_eq!(many["flattened_errors"].as_array().unwrap().len(), 100);
-    assert!(many["message"].as_str().unwrap().ends_with("; and 99900 more"));
+    assert!(many["message"].as_str().unwrap().ends_with("; and 900 more"));
     let deep = send(&gateway, "POST", "/config", "text/yaml", wrong).json();
     assert!(deep["fields"]["services"][0]["retries"].is_string(), "{deep}");
     for (content_type, body, status) in [

@@ -9,6 +9,8 @@ use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, UnOp};
 pub(crate) struct FieldAttributes {
     /// The name in configurations, where it is none for Rust.
     pub(crate) name: Option<String>,
+    /// It is a record whose fields stand among those around it.
+    pub(crate) flatten: bool,
     pub(crate) members: Vec<TokenStream>,
 }
 
@@ -17,6 +19,12 @@ impl FieldAttributes {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|a| a.path().is_ident("field")) {
             attribute.parse_nested_meta(|meta| found.member(&meta))?;
+            if found.flatten && (found.name.is_some() || !found.members.is_empty()) {
+                return Err(syn::Error::new_spanned(
+                    attribute,
+                    "what is flattened is no field with rules of its own",
+                ));
+            }
         }
         Ok(found)
     }
@@ -25,6 +33,10 @@ impl FieldAttributes {
         let name = meta.path.require_ident()?.clone();
         if name == "name" {
             self.name = Some(meta.value()?.parse::<LitStr>()?.value());
+            return Ok(());
+        }
+        if name == "flatten" {
+            self.flatten = true;
             return Ok(());
         }
         let member = match name.to_string().as_str() {

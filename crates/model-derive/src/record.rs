@@ -4,44 +4,43 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
-use syn::{Data, DeriveInput, Field, Fields, LitStr, Path, Token, parenthesized};
+use syn::{Data, DeriveInput, Field, Fields, Ident, LitStr, Path, Token, Type, parenthesized};
 
 pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
-    let fields = named_fields(input)?;
+    let fields = named_fields(input)?.into_iter().map(DeclaredField::of).collect::<syn::Result<Vec<_>>>()?;
     let name = &input.ident;
     let record_doc = doc(&input.attrs);
-    let schemas = fields.iter().map(|f| field_schema(f)).collect::<syn::Result<Vec<_>>>()?;
-    let idents: Vec<_> = fields.iter().filter_map(|f| f.ident.as_ref()).collect();
-    let names = fields.iter().map(|f| name_of(f)).collect::<syn::Result<Vec<_>>>()?;
-    let positions = 0..idents.len();
+    let schemas = field_schemas(&fields);
+    let idents: Vec<_> = fields.iter().map(|field| field.ident).collect();
+    let reads = reads(&fields);
+    let inserts = fields.iter().map(DeclaredField::insert);
+    let flattened = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
     let RecordAttributes { checks, old_names } = RecordAttributes::parse(input)?;
     Ok(quote! {
         impl ::weir_model::schema::Record for #name {
             const SCHEMA: &'static ::weir_model::schema::RecordSchema = &::weir_model::schema::RecordSchema {
                 doc: #record_doc,
-                fields: &[#(#schemas),*],
-                old_names: &[#(#old_names),*],
+                fields: #schemas,
+                old_names: #old_names,
             };
             fn read_fields(
                 fields: &::weir_model::schema::Fields<'_, '_>,
                 reader: &mut ::weir_model::schema::Reader<'_>,
             ) -> Option<Self> {
                 // Every field is read before the first failure returns, so that all are reported.
-                #(let #idents = fields.read(#positions, reader);)*
+                #(let #idents = #reads;)*
                 Some(Self { #(#idents: #idents?),* })
             }
             fn violations(&self) -> Vec<::weir_model::schema::Violation> {
                 #[allow(unused_mut)]
                 let mut found = Vec::new();
+                #(found.extend(::weir_model::schema::Record::violations(&self.#flattened));)*
                 #(found.extend(#checks(self));)*
                 found
             }
             fn to_value(&self) -> ::weir_model::schema::Json {
                 let mut members = ::weir_model::schema::JsonMap::new();
-                #(members.insert(
-                    #names.to_owned(),
-                    ::weir_model::schema::FieldType::to_json(&self.#idents),
-                );)*
+                #(#inserts)*
                 ::weir_model::schema::Json::Object(members)
             }
         }
@@ -74,49 +73,128 @@ fn named_fields(input: &DeriveInput) -> syn::Result<Vec<&Field>> {
     }
 }
 
-/// The field's name in configurations.
-fn name_of(field: &Field) -> syn::Result<String> {
-    let ident = || field.ident.as_ref().map(|i| i.unraw().to_string()).unwrap_or_default();
-    Ok(FieldAttributes::parse(&field.attrs)?.name.unwrap_or_else(ident))
+/// A field, with what its attributes say.
+struct DeclaredField<'i> {
+    ident: &'i Ident,
+    kind: &'i Type,
+    /// Its name in configurations.
+    name: String,
+    doc: String,
+    members: Vec<TokenStream>,
+    flatten: bool,
 }
 
-fn field_schema(field: &Field) -> syn::Result<TokenStream> {
-    let name = name_of(field)?;
-    let (kind, text) = (&field.ty, doc(&field.attrs));
-    let members = FieldAttributes::parse(&field.attrs)?.members;
-    Ok(quote! {
-        ::weir_model::schema::FieldSchema {
-            #(#members,)*
-            ..::weir_model::schema::FieldSchema::new::<#kind>(#name, #text)
+impl<'i> DeclaredField<'i> {
+    fn of(field: &'i Field) -> syn::Result<Self> {
+        let FieldAttributes { name, members, flatten } = FieldAttributes::parse(&field.attrs)?;
+        let ident =
+            field.ident.as_ref().ok_or_else(|| syn::Error::new_spanned(field, "a field has a name"))?;
+        let name = name.unwrap_or_else(|| ident.unraw().to_string());
+        Ok(Self { ident, kind: &field.ty, name, doc: doc(&field.attrs), members, flatten })
+    }
+
+    fn schema(&self) -> TokenStream {
+        let Self { kind, name, doc, members, .. } = self;
+        quote! {
+            ::weir_model::schema::FieldSchema {
+                #(#members,)*
+                ..::weir_model::schema::FieldSchema::new::<#kind>(#name, #doc)
+            }
         }
-    })
+    }
+
+    /// The fields of the record that it flattens.
+    fn fields(&self) -> TokenStream {
+        let kind = self.kind;
+        quote!(<#kind as ::weir_model::schema::Record>::SCHEMA.fields)
+    }
+
+    /// Puts it into the `members` of an object.
+    fn insert(&self) -> TokenStream {
+        let Self { ident, name, .. } = self;
+        if self.flatten {
+            return quote! {
+                if let ::weir_model::schema::Json::Object(inner) = ::weir_model::schema::Record::to_value(&self.#ident) {
+                    members.extend(inner);
+                }
+            };
+        }
+        quote!(members.insert(#name.to_owned(), ::weir_model::schema::FieldType::to_json(&self.#ident));)
+    }
 }
 
-/// What `#[record(…)]` says: `check = function`, `old_name("redis_host", "redis.host")`, each any number of times.
-#[derive(Default)]
+/// All fields as one slice.
+fn field_schemas(fields: &[DeclaredField<'_>]) -> TokenStream {
+    if !fields.iter().any(|field| field.flatten) {
+        let schemas = fields.iter().map(DeclaredField::schema);
+        return quote!(&[#(#schemas),*]);
+    }
+    let parts = fields.iter().map(|field| match (field.flatten, field.fields(), field.schema()) {
+        (true, fields, _) => fields,
+        (false, _, schema) => quote!(&[#schema]),
+    });
+    let length = places(fields).1;
+    quote!(&::weir_model::schema::joined::<{ #length }>(&[#(#parts),*]))
+}
+
+/// How each field is read from its place among `fields`.
+fn reads(fields: &[DeclaredField<'_>]) -> Vec<TokenStream> {
+    let of = |(field, place): (&DeclaredField<'_>, _)| match field.flatten {
+        true => quote!(fields.flattened(#place, reader)),
+        false => quote!(fields.read(#place, reader)),
+    };
+    fields.iter().zip(places(fields).0).map(of).collect()
+}
+
+/// The place of each field in the slice, and the slice's length.
+fn places(fields: &[DeclaredField<'_>]) -> (Vec<TokenStream>, TokenStream) {
+    let (mut own, mut flattened) = (0_usize, TokenStream::new());
+    let mut places = Vec::new();
+    for field in fields {
+        places.push(quote!(#own #flattened));
+        match (field.flatten, field.fields()) {
+            (true, fields) => flattened.extend(quote!(+ #fields.len())),
+            (false, _) => own += 1,
+        }
+    }
+    (places, quote!(#own #flattened))
+}
+
+/// What `#[record(…)]` says: `check = function` and `old_name("redis_host", "redis.host")`, each any number of times, or
+/// `old_names = CONSTANT` for names that several records have.
 struct RecordAttributes {
     checks: Vec<Path>,
-    old_names: Vec<TokenStream>,
+    /// The slice of them.
+    old_names: TokenStream,
 }
 
 impl RecordAttributes {
     fn parse(input: &DeriveInput) -> syn::Result<Self> {
-        let mut found = Self::default();
+        let (mut checks, mut shared, mut own) = (Vec::new(), None::<Path>, Vec::new());
         for attribute in input.attrs.iter().filter(|a| a.path().is_ident("record")) {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("check") {
-                    found.checks.push(meta.value()?.parse()?);
+                    checks.push(meta.value()?.parse()?);
+                } else if meta.path.is_ident("old_names") {
+                    shared = Some(meta.value()?.parse()?);
                 } else if meta.path.is_ident("old_name") {
                     let names;
                     parenthesized!(names in meta.input);
                     let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&names)?;
-                    found.old_names.push(quote!((#names)));
+                    own.push(quote!((#names)));
                 } else {
-                    return Err(meta.error("no such record attribute; there are `check` and `old_name`"));
+                    return Err(
+                        meta.error("no such record attribute; there are `check`, `old_name` and `old_names`")
+                    );
                 }
                 Ok(())
             })?;
         }
-        Ok(found)
+        let old_names = match shared {
+            None => quote!(&[#(#own),*]),
+            Some(names) if own.is_empty() => quote!(#names),
+            Some(names) => return Err(syn::Error::new_spanned(names, "the names stand here, or one by one")),
+        };
+        Ok(Self { checks, old_names })
     }
 }

@@ -1,24 +1,27 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
+mod answer;
+mod next;
+mod proxy;
+
+pub(crate) use next::next;
+
 use crate::answer::{Answer, Failure};
 use crate::chain::Chain;
-use crate::client::{Client, Http1};
+use crate::client::Client;
 use crate::costs::{self, Waiter, Watch};
-use crate::exchange::{Connection, Exchange, NormalPath, Source};
-use crate::forward::{Ask, Reached};
+use crate::exchange::{Connection, Exchange, NormalPath};
 use crate::plugin::Flow;
-use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::request_body::{self, COLLECTED};
 use crate::request_debug::{self, RequestDebug};
 use crate::respond;
-use crate::response_body;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
-use crate::snapshot::{CompiledRoute, CompiledService, Snapshot};
-use crate::tunnel::{self, Tunnel};
-use crate::upstream::Upstream;
+use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::worker::Worker;
-use crate::{client_ip, grpc, own, telemetry};
+use crate::{client_ip, own, telemetry, tunnel};
+use answer::answer;
+use proxy::proxy;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,35 +29,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Framing, Known, Method, Reject, RequestHead, ResponseHead};
-
-/// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
-/// end too.
-pub(crate) async fn next(
-    worker: &Rc<Worker>,
-    client: &mut Http1,
-    connection: &Rc<Connection>,
-) -> Option<Instant> {
-    let (mut request, response) = worker.heads();
-    let read = read_head(worker, client, &mut request).await;
-    let Some(read) = read else {
-        worker.keep_heads(request, response);
-        return None;
-    };
-    if read.is_err() {
-        // What it holds was said by an earlier request.
-        request = RequestHead::default();
-    }
-    client.begin_exchange(&request);
-    let most = worker.options.keepalive_requests;
-    if most != 0 && connection.requests.get() >= most {
-        client.close_after();
-    }
-    let mut exchange = begin(worker, connection, (request, response));
-    one(worker, client, &mut exchange, read).await;
-    worker.keep_heads(exchange.request, exchange.response);
-    exchange.timing.end.filter(|_| client.keep_alive && client.body_is_done())
-}
+use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
 
 /// An exchange whose request has arrived.
 pub(crate) fn begin(
@@ -109,44 +84,6 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
         }
         // Without the hooks: one of them may have been what failed.
         finish(worker, exchange, &Chain::default());
-    }
-}
-
-/// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.
-async fn read_head(
-    worker: &Worker,
-    client: &mut Http1,
-    head: &mut RequestHead,
-) -> Option<Result<usize, Failure>> {
-    let mut begun = false;
-    loop {
-        if !client.wire.inbox.is_empty() {
-            match head.parse(client.wire.inbox.bytes(), &worker.options.limits) {
-                Ok(Some(n)) => {
-                    client.wire.inbox.consume(n);
-                    return Some(Ok(n));
-                }
-                Ok(None) if client.wire.inbox.is_full() => {
-                    return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
-                }
-                Ok(None) => {}
-                Err(_) if client.finds_preface() => return None,
-                Err(reject) => return Some(Err(Failure::Rejected(reject))),
-            }
-            if !std::mem::replace(&mut begun, true) {
-                client.deadline.set(Instant::now(), worker.options.client_header_timeout);
-            }
-        }
-        let filled = poll_fn(|cx| match client.wire.poll_fill(cx) {
-            Poll::Ready(filled) => Poll::Ready(Some(filled)),
-            Poll::Pending if worker.draining.get() && !begun => Poll::Ready(Some(Ok(0))),
-            Poll::Pending => client.deadline.poll(cx).map(|()| None),
-        });
-        match filled.await {
-            Some(Ok(1..)) => {}
-            Some(_) => return None,
-            None => return begun.then_some(Err(Failure::ClientTimeout)),
-        }
     }
 }
 
@@ -292,247 +229,6 @@ pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Futur
         Poll::Pending => Poll::Pending,
     })
     .await
-}
-
-/// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
-async fn proxy<C: Client>(
-    worker: &Rc<Worker>,
-    client: &mut C,
-    exchange: &mut Exchange,
-    route: &CompiledRoute,
-    service: &CompiledService,
-) -> Option<Tunnel> {
-    let framing = match request_body::buffer(worker, client, exchange, route).await {
-        Ok(framing) => framing,
-        Err(failure) => {
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
-            return None;
-        }
-    };
-    let method = exchange.request.method;
-    exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
-    let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
-    let ask = Ask::new(worker, route, service, framing, ends);
-    match ask.forward(client, exchange).await {
-        Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
-            arrived(client, exchange, &ask);
-            let tunnel = Tunnel::open(&ask, client, exchange, upstream);
-            if tunnel.is_none() {
-                exchange.bytes_out += client.begin(exchange, Framing::Length(0));
-                send_whole(worker, client, exchange, &[]).await;
-            }
-            return tunnel;
-        }
-        Ok((Reached::Http1(mut upstream), upload)) => {
-            if let Some(end) = pass_on(&ask, client, exchange, &mut *upstream, upload).await {
-                worker.pool.put(upstream, end);
-            }
-        }
-        Ok((Reached::Http2(mut upstream), upload)) => {
-            Box::pin(pass_on(&ask, client, exchange, &mut *upstream, upload)).await;
-        }
-        Err(failure) => {
-            telemetry::failed(exchange, service, &failure);
-            if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
-                client.close_after();
-            }
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
-        }
-    }
-    None
-}
-
-/// The response's head has arrived.
-fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, ask: &Ask<'_>) {
-    exchange.source = Source::Service;
-    let now = Instant::now();
-    exchange.timing.upstream_head = Some(now);
-    client.deadline().set(now, ask.timeouts.at_most(now, ask.timeouts.read));
-}
-
-/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
-async fn pass_on<C: Client, U: Upstream>(
-    ask: &Ask<'_>,
-    client: &mut C,
-    exchange: &mut Exchange,
-    upstream: &mut U,
-    upload: Upload,
-) -> Option<Instant> {
-    let worker = ask.worker;
-    arrived(client, exchange, ask);
-    let framing = exchange.response.framing;
-    let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
-    exchange.response.headers.remove_hop_by_hop();
-    exchange.upstream_answers();
-    ask.route.chain.response(exchange);
-    let mut relay = Relay {
-        client,
-        upstream,
-        exchange,
-        timeouts: &ask.timeouts,
-        limits: &worker.options.limits,
-        max_body: worker.options.client_max_body_size,
-        read_ahead: ask.route.entity.response_buffering,
-        upload,
-        awaited: Awaited::Response,
-        lost: false,
-    };
-    let holds = relay.exchange.holds_response() || relay.exchange.drops_response();
-    let held = if holds && framing != Framing::None {
-        match Box::pin(response_body::hold(&mut relay, &ask.route.chain)).await {
-            Ok(held) => Some(held),
-            Err(broken) => {
-                refuse_held(ask, client, exchange, broken).await;
-                return None;
-            }
-        }
-    } else {
-        None
-    };
-    let reusable = reusable && held.as_ref().is_none_or(|held| !held.is_cut);
-    let framing = held.as_ref().map_or(framing, |held| held.framing);
-    respond::decorate_proxied(worker, relay.exchange);
-    if !relay.upload.done || worker.draining.get() {
-        // The upstream answered before it had the whole request: what is left may never be read.
-        relay.client.close_after();
-    }
-    relay.exchange.bytes_out += relay.client.begin(relay.exchange, framing);
-    let passed = match held {
-        None => poll_fn(|cx| relay.poll_body(cx)).await,
-        Some(held) => Box::pin(response_body::send(&mut relay, held)).await,
-    };
-    relay.exchange.response_passed(passed.is_ok());
-    let whole_request = relay.upload.whole;
-    match passed {
-        Ok(()) if reusable && whole_request => {
-            exchange.timing.end = Some(Instant::now());
-            exchange.timing.end
-        }
-        Ok(()) => None,
-        Err(broken) => {
-            break_off(client, exchange, &broken);
-            if !matches!(broken, Broken::Client(_)) {
-                telemetry::broken(exchange, ask.service, &broken);
-            }
-            None
-        }
-    }
-}
-
-/// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
-async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Exchange, broken: Broken) {
-    if !matches!(broken, Broken::Client(_)) {
-        telemetry::broken(exchange, ask.service, &broken);
-    }
-    client.close_after();
-    let failure = match broken {
-        Broken::Client(_) => Failure::ClientGone,
-        Broken::Timeout => Failure::UpstreamTimeout,
-        Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
-        Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
-    };
-    answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
-}
-
-/// Ends a response that cannot be completed. To a gRPC call its status says so: a message that is cut off shows by its
-/// length.
-fn break_off<C: Client>(client: &mut C, exchange: &Exchange, broken: &Broken) {
-    let said = !matches!(broken, Broken::Client(_)) && grpc::is_call(exchange) && {
-        client.end(Some(&grpc::broken_off(matches!(broken, Broken::Timeout)))).is_ok()
-    };
-    if !said {
-        client.abort();
-    }
-}
-
-/// Answers from the gateway itself. The body of a request that nobody read is read away if it is short; otherwise the
-/// connection ends, so that it can't be taken for the next request.
-async fn answer<C: Client>(
-    worker: &Worker,
-    client: &mut C,
-    exchange: &mut Exchange,
-    chain: &Chain,
-    answer: Answer,
-) {
-    exchange.failed = answer.failed;
-    if answer.unheard {
-        exchange.response.status = answer.status;
-        return client.abort();
-    }
-    // What was kept tells its own length, if it is known.
-    let is_kept = answer.kept_headers.is_some();
-    let mut body = answer.write(exchange);
-    chain.response(exchange);
-    if exchange.holds_response() {
-        body = chain.response_body(exchange, body.into()).into();
-    }
-    respond::decorate_own(worker, exchange);
-    skip_request_body(client);
-    if client.is_head() && !is_kept {
-        exchange.response.headers.append("Content-Length", body.len().to_string().as_bytes());
-    }
-    if worker.draining.get() {
-        client.close_after();
-    }
-    exchange.bytes_out += begin_own(client, exchange, body.len());
-    let is_bodiless = client.is_head() || matches!(exchange.response.status, 204 | 304);
-    send_whole(worker, client, exchange, if is_bodiless { &[] } else { &body }).await;
-}
-
-/// Sends a body whose head is on its way, and ends the response.
-async fn send_whole<C: Client>(worker: &Worker, client: &mut C, exchange: &mut Exchange, mut left: &[u8]) {
-    client.deadline().set(Instant::now(), worker.options.send_timeout);
-    let sent = poll_fn(|cx| {
-        let sent = send(client, exchange, &mut left, cx);
-        if sent.is_pending() {
-            client.deadline().poll(cx).map(|()| Err(std::io::ErrorKind::TimedOut.into()))
-        } else {
-            sent
-        }
-    });
-    if sent.await.is_err() {
-        client.abort();
-    }
-}
-
-/// Sends the head of the gateway's own response. To a gRPC call that is 200 with gRPC's own status; the hooks and the log
-/// see what it stands for.
-fn begin_own<C: Client>(client: &mut C, exchange: &mut Exchange, length: usize) -> u64 {
-    if !grpc::is_call(exchange) {
-        return client.begin(exchange, Framing::Length(length as u64));
-    }
-    let status = std::mem::replace(&mut exchange.response.status, 200);
-    let bytes = client.begin(exchange, Framing::None);
-    exchange.response.status = status;
-    bytes
-}
-
-fn skip_request_body<C: Client>(client: &mut C) {
-    while let Ok(n @ 1..) = client.body().map(<[u8]>::len) {
-        client.consume(n);
-    }
-    if !client.body_is_done() {
-        client.close_after();
-    }
-}
-
-fn send<C: Client>(
-    client: &mut C,
-    exchange: &mut Exchange,
-    left: &mut &[u8],
-    cx: &mut std::task::Context<'_>,
-) -> Poll<std::io::Result<()>> {
-    while !left.is_empty() {
-        match client.poll_send(cx, left)? {
-            Poll::Ready(n) => {
-                exchange.bytes_out += n as u64;
-                *left = &left[n..];
-            }
-            Poll::Pending => return Poll::Pending,
-        }
-    }
-    client.end(None)?;
-    client.poll_flush(cx)
 }
 
 /// After the last byte: logs and counts.

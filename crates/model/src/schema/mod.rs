@@ -146,6 +146,20 @@ impl FieldSchema {
     }
 }
 
+/// The fields of several records as those of one; `N` is how many there are.
+pub const fn joined<const N: usize>(mut parts: &[&[FieldSchema]]) -> [FieldSchema; N] {
+    let (mut all, mut next) = ([FieldSchema::new::<bool>("", ""); N], 0);
+    while let [first, rest @ ..] = parts {
+        let mut part = *first;
+        while let [field, rest @ ..] = part {
+            all[next] = *field;
+            (next, part) = (next + 1, rest);
+        }
+        parts = rest;
+    }
+    all
+}
+
 /// The type of a field's value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {

@@ -212,6 +212,13 @@ impl<'n, 'a> Fields<'n, 'a> {
         reader.within(Step::Field(field.name), |reader| self.value(index, field, reader))
     }
 
+    /// Reads the record whose fields stand among these, from this place in the schema on.
+    pub fn flattened<T: Record>(&self, first: usize, reader: &mut Reader<'_>) -> Option<T> {
+        let schema = T::SCHEMA;
+        let written = self.written[first..first + schema.fields.len()].to_vec();
+        T::read_fields(&Fields { schema, written, ..*self }, reader)
+    }
+
     fn value<T: FieldType>(&self, index: usize, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<T> {
         let written = self.written[index].map(|entry| &entry.node);
         if let Some((_, id)) = self.given.iter().find(|(name, _)| *name == field.name) {

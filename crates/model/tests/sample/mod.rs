@@ -6,13 +6,10 @@ use weir_model::schema::{Json, Record, Secret, Violation};
 
 /// Limits how many requests are let through.
 #[derive(Debug, Clone, Record)]
-#[record(check = limits, old_name("redis_host", "redis.host"), old_name("redis_port", "redis.port"))]
+#[record(old_names = OLD_NAMES)]
 pub(crate) struct RateLimiting {
-    /// Requests per second.
-    #[field(gt = 0)]
-    pub second: Option<f64>,
-    #[field(gt = 0)]
-    pub minute: Option<f64>,
+    #[field(flatten)]
+    pub periods: Periods,
     #[field(default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
     pub limit_by: String,
     #[field(default = "local", one_of = ["local", "redis"])]
@@ -23,6 +20,18 @@ pub(crate) struct RateLimiting {
     pub fault_tolerant: bool,
     pub redis: Redis,
 }
+
+#[derive(Debug, Clone, Record)]
+#[record(check = limits)]
+pub(crate) struct Periods {
+    /// Requests per second.
+    #[field(gt = 0)]
+    pub second: Option<f64>,
+    #[field(gt = 0)]
+    pub minute: Option<f64>,
+}
+
+const OLD_NAMES: &[(&str, &str)] = &[("redis_host", "redis.host"), ("redis_port", "redis.port")];
 
 #[derive(Debug, Clone, Record)]
 pub(crate) struct Redis {
@@ -52,8 +61,8 @@ pub(crate) struct HttpLog {
     pub statuses: Vec<u16>,
 }
 
-fn limits(config: &RateLimiting) -> Vec<Violation> {
-    match (config.second, config.minute) {
+fn limits(periods: &Periods) -> Vec<Violation> {
+    match (periods.second, periods.minute) {
         (None, None) => vec![Violation::new("", "set at least one of second, minute")],
         (Some(second), Some(minute)) if minute < second => {
             vec![Violation::new("minute", "must not be lower than `second`")]

@@ -45,18 +45,7 @@ use std::sync::Arc;
 
 /// What is limited, and who is counted.
 #[derive(Debug, Clone, Record)]
-#[record(check = violations)]
-#[record(
-    old_name("redis_host", "redis.host"),
-    old_name("redis_port", "redis.port"),
-    old_name("redis_timeout", "redis.timeout"),
-    old_name("redis_username", "redis.username"),
-    old_name("redis_password", "redis.password"),
-    old_name("redis_database", "redis.database"),
-    old_name("redis_ssl", "redis.ssl"),
-    old_name("redis_ssl_verify", "redis.ssl_verify"),
-    old_name("redis_server_name", "redis.server_name")
-)]
+#[record(check = violations, old_names = Redis::OLD_NAMES)]
 pub(super) struct Config {
     /// The header by which the upstream says what was used.
     #[field(default = "x-kong-limit", matches = header_name)]

@@ -15,7 +15,7 @@ mod store;
 pub(crate) mod window;
 
 pub(super) use counter::{Limit, Usage};
-pub(super) use periods::{Periods, limits, order_violations};
+pub(super) use periods::Periods;
 pub(super) use policy::{Asked, Identifier, Limiter, Policy, Reserved};
 pub(super) use redis::Redis;
 pub use sliding::Slide;

@@ -8,22 +8,22 @@ use crate::plugin::{Record, Violation};
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(crate) struct Periods {
-    /// Per second.
+    /// Requests per second.
     #[field(gt = 0)]
     pub second: Option<f64>,
-    /// Per minute.
+    /// Requests per minute.
     #[field(gt = 0)]
     pub minute: Option<f64>,
-    /// Per hour.
+    /// Requests per hour.
     #[field(gt = 0)]
     pub hour: Option<f64>,
-    /// Per day.
+    /// Requests per day.
     #[field(gt = 0)]
     pub day: Option<f64>,
-    /// Per month.
+    /// Requests per month.
     #[field(gt = 0)]
     pub month: Option<f64>,
-    /// Per year.
+    /// Requests per year.
     #[field(gt = 0)]
     pub year: Option<f64>,
 }
@@ -31,22 +31,15 @@ pub(crate) struct Periods {
 impl Periods {
     /// Those that are limited, the shortest first.
     pub(crate) fn limits(&self) -> Vec<Limit> {
-        limits([self.second, self.minute, self.hour, self.day, self.month, self.year])
+        let Self { second, minute, hour, day, month, year } = *self;
+        let limits = Period::ALL.iter().zip([second, minute, hour, day, month, year]);
+        limits.filter_map(|(period, value)| Some(Limit::new(*period, value?))).collect()
     }
 }
 
-fn violations(periods: &Periods) -> Vec<Violation> {
-    order_violations(&periods.limits())
-}
-
-/// The limits of these values, by period.
-pub(crate) fn limits(values: [Option<f64>; Period::ALL.len()]) -> Vec<Limit> {
-    let limits = Period::ALL.iter().zip(values);
-    limits.filter_map(|(period, value)| Some(Limit::new(*period, value?))).collect()
-}
-
 /// There must be one, and a longer period must not have a lower limit than a shorter one.
-pub(crate) fn order_violations(limits: &[Limit]) -> Vec<Violation> {
+fn violations(periods: &Periods) -> Vec<Violation> {
+    let limits = periods.limits();
     if limits.is_empty() {
         let periods = Period::ALL.map(Period::name).join(", ");
         return vec![Violation::new("", format!("set at least one limit: {periods}"))];

@@ -95,9 +95,7 @@
 //! by milliseconds. `Retry-After` and `RateLimit-Reset` then tell a refused client when it will be let in if it sends
 //! nothing until then.
 
-use super::limits::{
-    Asked, Identifier, Limit, Limiter, Policy, Redis, Reserved, Usage, limits, order_violations,
-};
+use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage};
 use crate::plugin::{
     Answer, Build, Define, Exchange, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume, Violation,
 };
@@ -105,37 +103,11 @@ use std::sync::Arc;
 
 /// What is limited, and how clients are told.
 #[derive(Debug, Clone, Record)]
-#[record(check = violations)]
-#[record(
-    old_name("redis_host", "redis.host"),
-    old_name("redis_port", "redis.port"),
-    old_name("redis_timeout", "redis.timeout"),
-    old_name("redis_username", "redis.username"),
-    old_name("redis_password", "redis.password"),
-    old_name("redis_database", "redis.database"),
-    old_name("redis_ssl", "redis.ssl"),
-    old_name("redis_ssl_verify", "redis.ssl_verify"),
-    old_name("redis_server_name", "redis.server_name")
-)]
+#[record(check = violations, old_names = Redis::OLD_NAMES)]
 pub(super) struct Config {
-    /// Requests per second.
-    #[field(gt = 0)]
-    pub second: Option<f64>,
-    /// Requests per minute.
-    #[field(gt = 0)]
-    pub minute: Option<f64>,
-    /// Requests per hour.
-    #[field(gt = 0)]
-    pub hour: Option<f64>,
-    /// Requests per day.
-    #[field(gt = 0)]
-    pub day: Option<f64>,
-    /// Requests per month.
-    #[field(gt = 0)]
-    pub month: Option<f64>,
-    /// Requests per year.
-    #[field(gt = 0)]
-    pub year: Option<f64>,
+    /// How many requests pass.
+    #[field(flatten)]
+    pub periods: Periods,
     /// What requests are counted by.
     #[field(default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
     pub limit_by: String,
@@ -172,10 +144,6 @@ pub(super) struct Config {
 }
 
 impl Config {
-    fn limits(&self) -> Vec<Limit> {
-        limits([self.second, self.minute, self.hour, self.day, self.month, self.year])
-    }
-
     fn policy(&self) -> Policy<'_> {
         let Self { policy, redis, sync_rate, window_type, .. } = self;
         Policy { name: policy, redis, sync_rate: *sync_rate, window_type }
@@ -224,7 +192,7 @@ impl Define for RateLimiting {
             addresses: limiter.key.clone().with(b"ip"),
             limiter,
             rules: Arc::new(Rules {
-                limits: config.limits().into(),
+                limits: config.periods.limits().into(),
                 fault_tolerant: config.fault_tolerant,
                 hide_client_headers: config.hide_client_headers,
                 error_code: config.error_code,
@@ -244,8 +212,7 @@ impl Define for RateLimiting {
 
 /// The rules that span several fields.
 fn violations(config: &Config) -> Vec<Violation> {
-    let mut found = order_violations(&config.limits());
-    found.extend(config.policy().violations());
+    let mut found = config.policy().violations();
     let needed =
         [("header", "header_name", config.header_name.is_some()), ("path", "path", config.path.is_some())];
     for (by, field, given) in needed {

@@ -87,6 +87,19 @@ pub(super) enum Servers {
 }
 
 impl Redis {
+    /// The fields by the names they had beside the plugin's own.
+    pub(crate) const OLD_NAMES: &[(&str, &str)] = &[
+        ("redis_host", "redis.host"),
+        ("redis_port", "redis.port"),
+        ("redis_timeout", "redis.timeout"),
+        ("redis_username", "redis.username"),
+        ("redis_password", "redis.password"),
+        ("redis_database", "redis.database"),
+        ("redis_ssl", "redis.ssl"),
+        ("redis_ssl_verify", "redis.ssl_verify"),
+        ("redis_server_name", "redis.server_name"),
+    ];
+
     /// What policy `redis` needs and is not there.
     pub(crate) fn missing(&self) -> Vec<Violation> {
         let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
