@@ -130,6 +130,12 @@ impl Headers {
         })
     }
 
+    /// The lines that names and values are parts of, with those of removed fields: for a look at all of them at once.
+    #[inline]
+    pub fn lines(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Adds a field at the end. CR, LF and NUL in the value become spaces, so that it cannot end its line; a name
     /// that is not a token adds nothing.
     pub fn append(&mut self, name: impl AsRef<[u8]>, value: &[u8]) {

@@ -74,6 +74,9 @@ known! {
 }
 
 impl Known {
+    /// Every one of them, where its number says.
+    pub const EVERY: &'static [Self] = ALL;
+
     /// Recognises a name in any case.
     #[inline]
     pub fn of(name: &[u8]) -> Self {
@@ -96,7 +99,7 @@ impl Known {
 
     /// The name in lower case; empty for [`Known::Other`].
     #[inline]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 

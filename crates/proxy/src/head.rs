@@ -126,7 +126,8 @@ fn write_prefix(out: &mut Vec<u8>, exchange: &Exchange, trusted: Option<&[u8]>, 
 fn write_forwarded_on(out: &mut Vec<u8>, exchange: &Exchange, connection: &Connection) {
     let trusted = |known| exchange.header(known).filter(|_| connection.trusted);
     out.extend_from_slice(b"X-Forwarded-For: ");
-    let client_ip = client_ip(exchange, connection);
+    let client_ip =
+        exchange.client_ip_text().map_or_else(|| Cow::Owned(exchange.client_ip.to_string()), Cow::Borrowed);
     // A list is continued with the peer; one that begins here begins with the client that the peer spoke for.
     let mut last = &*client_ip;
     for earlier in exchange.request.headers.get_all_known(Known::XForwardedFor) {
@@ -144,19 +145,16 @@ fn write_forwarded_on(out: &mut Vec<u8>, exchange: &Exchange, connection: &Conne
     encode::header(out, b"X-Real-IP", client_ip.as_bytes());
 }
 
-fn client_ip<'a>(exchange: &Exchange, connection: &'a Connection) -> Cow<'a, str> {
-    if exchange.client_ip == connection.peer.ip() {
-        Cow::Borrowed(&connection.peer_text)
-    } else {
-        Cow::Owned(exchange.client_ip.to_string())
-    }
-}
-
 /// An authority without its port; IPv6 addresses keep their brackets.
 pub(crate) fn without_port(authority: &str) -> &str {
-    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(colon) if authority.as_bytes()[colon] == b':' => &authority[..colon],
-        _ => authority,
+    &authority[..host_end(authority.as_bytes())]
+}
+
+/// Where an authority's port begins, or its end.
+pub(crate) fn host_end(authority: &[u8]) -> usize {
+    match memchr::memrchr2(b':', b']', authority) {
+        Some(at) if authority[at] == b':' => at,
+        _ => authority.len(),
     }
 }
 

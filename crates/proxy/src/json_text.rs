@@ -102,20 +102,29 @@ pub(crate) fn raw(out: &mut Vec<u8>, json: &'static str) {
 }
 
 /// A number.
+#[inline]
 pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    match value {
+        0..=9 => out.push(b'0' + value as u8),
+        _ => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+    }
 }
 
 /// A string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
 pub(crate) fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.reserve(value.len() + 2);
     out.push(b'"');
+    text(out, value);
+    out.push(b'"');
+}
+
+/// What stands between the quotes of a string.
+pub(crate) fn text(out: &mut Vec<u8>, value: &[u8]) {
     if is_plain(value) {
         out.extend_from_slice(value);
     } else {
         escape(out, value);
     }
-    out.push(b'"');
 }
 
 /// A string that `write` appends as it is. What has to be escaped is, afterwards: nearly always that is nothing.
@@ -130,23 +139,38 @@ pub(crate) fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// Whether nothing has to be escaped: printable ASCII without quotes and backslashes. The last bytes are looked at
-/// together, with some before them.
+/// Whether nothing has to be escaped: printable ASCII without quotes and backslashes.
 fn is_plain(value: &[u8]) -> bool {
+    !has(value, is_odd)
+}
+
+/// Whether nothing has to be escaped in lines, but for their ends.
+pub(crate) fn are_plain(lines: &[u8]) -> bool {
+    !has(lines, |byte| is_odd(byte) & (byte != b'\r') & (byte != b'\n'))
+}
+
+/// Whether some byte is such a one. The last bytes are looked at together, with some before them.
+#[inline(always)]
+fn has(value: &[u8], such: impl Fn(u8) -> bool + Copy) -> bool {
     if let Some(last) = value.last_chunk::<16>() {
-        let blocks = value.as_chunks().0.iter().chain([last]);
-        !blocks.fold(false, |found, block: &[u8; 16]| found | has_odd(block))
-    } else if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
-        !has_odd(first) && !has_odd(last)
+        any_block(value.as_chunks().0, last, such)
+    } else if let (Some(_), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        any_block(value.as_chunks().0, last, such)
     } else {
-        !value.iter().any(|byte| is_odd(*byte))
+        value.iter().any(|byte| such(*byte))
     }
 }
 
-/// Whether some byte has to be escaped; the compiler compares all at once.
-#[inline]
-fn has_odd<const N: usize>(block: &[u8; N]) -> bool {
-    block.iter().fold(false, |found, byte| found | is_odd(*byte))
+/// The compiler compares all bytes of a block at once.
+#[inline(always)]
+fn any_block<const N: usize>(blocks: &[[u8; N]], last: &[u8; N], such: impl Fn(u8) -> bool + Copy) -> bool {
+    let mut found = last.map(|byte| u8::from(such(byte)));
+    for block in blocks {
+        for at in 0..N {
+            found[at] |= u8::from(such(block[at]));
+        }
+    }
+    found != [0; N]
 }
 
 #[inline]
@@ -154,7 +178,23 @@ fn is_odd(byte: u8) -> bool {
     !matches!(byte, b' '..=b'~') | (byte == b'"') | (byte == b'\\')
 }
 
-fn escape(out: &mut Vec<u8>, value: &[u8]) {
+/// Quotes are common where anything is: up to what is none, text is copied from one to the next.
+fn escape(out: &mut Vec<u8>, mut value: &[u8]) {
+    while let Some(at) = value.iter().position(|byte| is_odd(*byte)) {
+        let (plain, rest) = value.split_at(at);
+        out.extend_from_slice(plain);
+        match rest {
+            [byte @ (b'"' | b'\\'), rest @ ..] => {
+                out.extend_from_slice(&[b'\\', *byte]);
+                value = rest;
+            }
+            _ => return escape_any(out, rest),
+        }
+    }
+    out.extend_from_slice(value);
+}
+
+fn escape_any(out: &mut Vec<u8>, value: &[u8]) {
     for chunk in value.utf8_chunks() {
         chunk.valid().chars().for_each(|character| escape_char(out, character));
         if !chunk.invalid().is_empty() {
@@ -203,6 +243,22 @@ mod tests {
     fn what_is_no_utf8_is_replaced_and_the_rest_stays() {
         assert_eq!(of("ä – \u{2028}".as_bytes()), "\"ä – \\u2028\"");
         assert_eq!(of(b"plain and \xff\xc3"), "\"plain and \u{fffd}\u{fffd}\"");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_of_any_kind_come_back(value in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+            let read: String = serde_json::from_str(&of(&value)).unwrap();
+            assert_eq!(read, String::from_utf8_lossy(&value));
+        }
+    }
+
+    #[test]
+    fn lines_are_plain_but_for_their_ends() {
+        assert!(are_plain(b"Host: a\r\nUser-Agent: b\r\n") && are_plain(b"A: b\r\n") && are_plain(b""));
+        for odd in [&b"User-Agent: a\"b\r\nHost: a\r\n"[..], b"Host: a\r\nUser-Agent: a\tb\r\n", b"\xc3"] {
+            assert!(!are_plain(odd), "{}", odd.escape_ascii());
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench -p weir-proxy --bench serve                          a table of nanoseconds per request
 //! cargo bench -p weir-proxy --bench serve -- json                  the same, a line of JSON for each case
+//! cargo bench -p weir-proxy --bench serve -- json CASE...          of these alone
 //! cargo bench -p weir-proxy --bench serve -- with|without CASE     one side of a case, for callgrind
 //! ```
 //!
@@ -41,8 +42,12 @@ fn main() {
     let cases = cases::all(&Sinks::start());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        [] => table(&measure(&cases)),
-        ["json"] => measure(&cases).iter().for_each(|measured| println!("{}", measured.json())),
+        [] => table(&measure(&cases.iter().collect::<Vec<_>>())),
+        ["json", ref names @ ..] => {
+            let named = |case: &&Case| names.is_empty() || names.contains(&case.name);
+            let cases: Vec<_> = cases.iter().filter(named).collect();
+            measure(&cases).iter().for_each(|measured| println!("{}", measured.json()));
+        }
         [side, name] => {
             let case = cases.iter().find(|case| case.name == name).expect("the name of a case");
             let gateway = if side == "with" { &case.gateway } else { &case.base };
@@ -50,7 +55,9 @@ fn main() {
             prepared.serve(WARM_UP);
             counted(&prepared);
         }
-        _ => panic!("expected nothing, json, or with or without and the name of a case"),
+        _ => panic!(
+            "expected nothing, json with or without names of cases, or with or without and the name of a case"
+        ),
     }
 }
 
@@ -71,13 +78,12 @@ struct Measured<'a> {
     background: f64,
 }
 
-fn measure(cases: &[Case]) -> Vec<Measured<'_>> {
+fn measure<'a>(cases: &[&'a Case]) -> Vec<Measured<'a>> {
     // `cargo test --benches` only sees whether it still runs.
     let rounds = if cfg!(debug_assertions) { 1 } else { ROUNDS };
     let shared = Shared::new();
     let background = Background::new(&shared);
-    let begin = |case| Measured::begin(case, &shared);
-    let mut measured: Vec<_> = cases.iter().map(begin).collect();
+    let mut measured: Vec<_> = cases.iter().map(|case| Measured::begin(case, &shared)).collect();
     for round in 0..rounds {
         for measured in &mut measured {
             // Each side goes first in every other round.

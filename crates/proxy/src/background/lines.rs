@@ -51,6 +51,8 @@ struct Inner {
     sender: Sender,
     deliver: Box<dyn Fn(Vec<u8>) -> Delivery + Send + Sync>,
     buffers: [Buffer; BUFFERS],
+    /// Memory for the next task that delivers.
+    spare: Mutex<Vec<u8>>,
     /// A task delivers.
     served: AtomicBool,
     /// There is a full buffer.
@@ -79,6 +81,7 @@ impl Lines {
             sender,
             deliver: Box::new(move |text| Box::pin(deliver(text))),
             buffers: Default::default(),
+            spare: Mutex::default(),
             served: AtomicBool::new(false),
             full: Notify::new(),
             overflown: AtomicBool::new(false),
@@ -152,7 +155,8 @@ impl Inner {
 
 /// Delivers until nothing comes any more.
 async fn serve(inner: Arc<Inner>) {
-    let mut room = Vec::new();
+    let spare = || inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut room = std::mem::take(&mut *spare());
     loop {
         room = inner.deliver_all(room).await;
         let _ = timeout(PAUSE, inner.full.notified()).await;
@@ -160,6 +164,7 @@ async fn serve(inner: Arc<Inner>) {
             inner.served.store(false, Ordering::Relaxed);
             // A line that was written before that may have relied on this task. The buffers' locks order the two.
             if inner.is_empty() || inner.served.swap(true, Ordering::Relaxed) {
+                *spare() = room;
                 return inner.sender.background.end();
             }
         }

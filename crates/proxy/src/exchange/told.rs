@@ -45,6 +45,11 @@ impl Exchange {
         SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
+    /// The client's address as text, where it is the peer's: that is written once for the connection.
+    pub fn client_ip_text(&self) -> Option<&str> {
+        (self.client_ip == self.connection.peer.ip()).then_some(&self.connection.peer_text)
+    }
+
     /// The upstream's address that was asked last; none where no connection was made.
     pub fn upstream_address(&self) -> Option<SocketAddr> {
         self.asked

@@ -10,7 +10,7 @@
 //! The file is made if it is missing, and appended to. `/dev/stdout` and `/dev/stderr` are the node's own. Lines are
 //! written within a twentieth of a second, many at a time, off the threads that serve requests. Where the file cannot
 //! be written, or not as fast as requests come, lines are dropped: `weir_plugin_dropped_total` in `/metrics` counts
-//! them, and the error log says why.
+//! them, and the error log says why. A line of which a full disk took the beginning alone ends there; the next is whole.
 //!
 //! ## The record
 //!
@@ -23,7 +23,7 @@
 //! | `latencies` | milliseconds: `request` in all, `kong`, `proxy` (-1 if the upstream did not answer), `receive` |
 //! | `tries` | `ip`, `port`, `balancer_start`, `balancer_start_ns`, `balancer_latency`, `balancer_latency_ns` of each attempt to reach the upstream; failed ones have `state` and `code` |
 //! | `upstream_uri`, `upstream_status` | what the upstream was asked for and answered; empty if it did not |
-//! | `route`, `service`, `consumer` | the entities |
+//! | `route`, `service`, `consumer` | the entities; the first two with `ws_id`, the workspace's id |
 //! | `authenticated_entity` | `id` of the credential, and `consumer_id` |
 //! | `client_ip`, `started_at` | the client, and Unix time in milliseconds |
 //! | `source` | who made the response: `upstream`, `exit` (a plugin) or `error` |
@@ -72,7 +72,7 @@ pub(super) struct Config {
 
 fn file_name(path: &str) -> Result<(), String> {
     match path.contains(['*', '&', '%', '`', '\0']) {
-        true => Err("not a valid filename; leave out *, &, % and `".to_owned()),
+        true => Err("not a valid filename; leave out *, &, %, ` and NUL".to_owned()),
         false => Ok(()),
     }
 }
@@ -111,16 +111,21 @@ impl Hooks for FileLog {
 struct Target {
     path: PathBuf,
     reopen: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// Once it was first needed.
-    file: Mutex<Option<File>>,
+    file: Option<File>,
+    /// What was written last ends within a line.
+    torn: bool,
 }
 
 /// Files block, which must hold up nothing else.
 async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
     let written = tokio::task::spawn_blocking(move || {
-        let result = target.write(&text);
-        let lost = result
-            .map_err(|error| Undelivered::all(&text, format_args!("{}: {error}", target.path.display())));
+        let lost = target.write(&text);
         (text, lost)
     });
     written.await.unwrap_or_else(|error| (Vec::new(), Err(Undelivered { lines: 0, why: error.to_string() })))
@@ -128,25 +133,78 @@ async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
 
 impl Target {
     fn new(config: Config) -> Self {
-        Self { path: config.path.into(), reopen: config.reopen, file: Mutex::default() }
+        Self { path: config.path.into(), reopen: config.reopen, state: Mutex::default() }
     }
 
-    fn write(&self, text: &[u8]) -> io::Result<()> {
-        match self.path.to_str() {
+    fn write(&self, text: &[u8]) -> Result<(), Undelivered> {
+        let mut left = text;
+        let result = match self.path.to_str() {
             Some("/dev/stdout") => io::stdout().lock().write_all(text),
             Some("/dev/stderr") => io::stderr().lock().write_all(text),
-            _ => self.append(text),
-        }
+            _ => self.append(&mut left),
+        };
+        result.map_err(|error| Undelivered::all(left, format_args!("{}: {error}", self.path.display())))
     }
 
-    fn append(&self, text: &[u8]) -> io::Result<()> {
-        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+    fn append(&self, left: &mut &[u8]) -> io::Result<()> {
+        let State { file: kept, torn } = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = match kept.take().filter(|_| !self.reopen) {
             Some(file) => file,
-            None => OpenOptions::new().create(true).append(true).mode(0o644).open(&self.path)?,
+            None => {
+                let file = OpenOptions::new().create(true).append(true).mode(0o644).open(&self.path)?;
+                // It may be another one by now.
+                *torn &= file.metadata()?.len() > 0;
+                file
+            }
         };
-        file.write_all(text)?;
+        append(&mut file, left, torn)?;
         *kept = Some(file);
         Ok(())
+    }
+}
+
+/// Writes whole lines, and leaves what could not be written: of a full disk the first line of that may have its
+/// beginning. Then it ends there when there is room again, and the next line is one of its own.
+fn append(file: &mut impl Write, left: &mut &[u8], torn: &mut bool) -> io::Result<()> {
+    if *torn {
+        file.write_all(b"\n")?;
+        *torn = false;
+    }
+    while !left.is_empty() {
+        match file.write(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                *torn = left[written - 1] != b'\n';
+                *left = &left[written..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_line_that_was_torn_ends_before_the_next() {
+        let (mut file, mut reader) = UnixStream::pair().unwrap();
+        file.set_nonblocking(true).unwrap();
+        let line = format!("{}\n", "x".repeat(1008));
+        let lines = line.repeat(10_000);
+        let (mut left, mut torn) = (lines.as_bytes(), false);
+        append(&mut file, &mut left, &mut torn).unwrap_err();
+        let written = lines.len() - left.len();
+        assert!(torn && !written.is_multiple_of(line.len()), "{written} bytes are whole lines");
+        std::io::copy(&mut (&reader).take(written as u64), &mut std::io::sink()).unwrap();
+        append(&mut file, &mut line.as_bytes(), &mut torn).unwrap();
+        drop(file);
+        let mut after = String::new();
+        reader.read_to_string(&mut after).unwrap();
+        assert_eq!((after, torn), (format!("\n{line}"), false));
     }
 }

@@ -34,7 +34,7 @@
 //!
 //! `hide_client_headers` leaves out those to clients.
 
-use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis};
+use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, written};
 use crate::plugin::{
     Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record, Resume,
     Source, Uuid, Violation,
@@ -217,7 +217,7 @@ impl Rules {
                 return Flow::Respond(Answer::error(429, &message));
             }
             let least = left.into_iter().fold(f64::INFINITY, f64::min);
-            exchange.request.headers.set(&named.to_upstream, least.to_string().as_bytes());
+            written(least, |least| exchange.request.headers.set(&named.to_upstream, least.as_bytes()));
         }
         exchange.keep(whose);
         Flow::Continue
@@ -273,8 +273,9 @@ impl Rules {
             for ((limit, (limit_header, left_header)), left) in
                 named.limits.iter().zip(&named.to_client).zip(left)
             {
-                headers.set(limit_header, limit.value.to_string().as_bytes());
-                headers.set(left_header, (left - *used as f64).max(0.0).to_string().as_bytes());
+                let left = (left - *used as f64).max(0.0);
+                written(limit.value, |value| headers.set(limit_header, value.as_bytes()));
+                written(left, |value| headers.set(left_header, value.as_bytes()));
             }
         }
     }

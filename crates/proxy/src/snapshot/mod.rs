@@ -17,7 +17,7 @@ mod watched;
 
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
-use crate::exchange::GroupIndex;
+use crate::exchange::{GroupIndex, WORKSPACE};
 use crate::route::Router;
 use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
@@ -114,26 +114,34 @@ pub(crate) struct EntityJson(OnceLock<Box<str>>);
 
 impl EntityJson {
     pub(crate) fn of<T: Record>(&self, entity: &T) -> &str {
-        self.0.get_or_init(|| {
-            let mut json = entity.to_value();
-            if let Json::Object(members) = &mut json {
-                members.retain(|_, value| !value.is_null());
-                // As the Admin API shows them.
-                for field in T::SCHEMA.fields.iter().filter(|field| field.foreign.is_some()) {
-                    if let Some(id @ Json::String(_)) = members.get_mut(field.name) {
-                        *id = serde_json::json!({ "id": id.take() });
-                    }
-                }
-            }
-            json.to_string().into()
-        })
+        self.0.get_or_init(|| written(entity, None))
     }
+
+    /// The same with its workspace, which Kong's records tell of routes and services, not of consumers.
+    pub(crate) fn in_workspace<T: Record>(&self, entity: &T) -> &str {
+        self.0.get_or_init(|| written(entity, Some(("ws_id", WORKSPACE.into()))))
+    }
+}
+
+fn written<T: Record>(entity: &T, more: Option<(&str, Json)>) -> Box<str> {
+    let mut json = entity.to_value();
+    if let Json::Object(members) = &mut json {
+        members.retain(|_, value| !value.is_null());
+        members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        // As the Admin API shows them.
+        for field in T::SCHEMA.fields.iter().filter(|field| field.foreign.is_some()) {
+            if let Some(id @ Json::String(_)) = members.get_mut(field.name) {
+                *id = serde_json::json!({ "id": id.take() });
+            }
+        }
+    }
+    json.to_string().into()
 }
 
 impl CompiledRoute {
     /// The route as JSON without what is unset, as log plugins show it.
     pub fn json(&self) -> &str {
-        self.json.of(&*self.entity)
+        self.json.in_workspace(&*self.entity)
     }
 }
 
@@ -150,7 +158,7 @@ pub struct CompiledService {
 impl CompiledService {
     /// The service as JSON without what is unset, as log plugins show it.
     pub fn json(&self) -> &str {
-        self.json.of(&*self.entity)
+        self.json.in_workspace(&*self.entity)
     }
 
     /// Whether it speaks gRPC.

@@ -77,7 +77,7 @@ impl Session {
 
     /// The route that it took as JSON without what is unset.
     pub fn route_json(&self) -> Option<&str> {
-        self.route.as_ref().map(|route| route.json.of(&*route.entity))
+        self.route.as_ref().map(|route| route.json.in_workspace(&*route.entity))
     }
 
     /// The service of that, likewise.

@@ -22,6 +22,16 @@ impl Limit {
     }
 }
 
+/// Hands out the text of a limit, or of what is left of it. They may have fractions; hardly any do.
+pub(crate) fn written(value: f64, with: impl FnOnce(&str)) {
+    let whole = value as u64;
+    if whole as f64 == value {
+        with(itoa::Buffer::new().format(whole));
+    } else {
+        with(&value.to_string());
+    }
+}
+
 /// The outcome of a reservation, and what of each limit is used after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {

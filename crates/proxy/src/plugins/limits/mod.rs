@@ -14,7 +14,7 @@ mod sliding;
 mod store;
 pub(crate) mod window;
 
-pub(super) use counter::{Limit, Usage};
+pub(super) use counter::{Limit, Usage, written};
 pub(super) use periods::Periods;
 pub(super) use policy::{Asked, Identifier, Limiter, Policy, Reserved};
 pub(super) use redis::Redis;

@@ -1,6 +1,7 @@
 //! What log plugins tell of a request: Kong's record, written straight as JSON text.
 
 mod custom;
+mod headers;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -9,9 +10,8 @@ pub(super) use custom::{CustomFields, constant};
 
 use super::form;
 use crate::plugin::json_text::{self, Object, integer, raw};
-use crate::plugin::{
-    Exchange, FailedTry, FieldRef, Headers, Known, Session, Source, WORKSPACE, without_port,
-};
+use crate::plugin::{Exchange, FailedTry, Known, Latencies, Session, Source, WORKSPACE, host_end};
+use headers::headers;
 use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -66,8 +66,9 @@ impl TraceIds {
 
 /// What stands between the values is written out: so it is put there in a few moves.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
-    let started = exchange.started_at();
-    raw(out, r#"{"request":"#);
+    let latencies = exchange.latencies();
+    // Log hooks run right after the end.
+    let started = SystemTime::now().checked_sub(latencies.request).unwrap_or(SystemTime::UNIX_EPOCH);
     request(out, exchange);
     raw(out, r#","upstream_uri":"#);
     json_text::string_with(out, |out| exchange.write_upstream_uri(out));
@@ -80,15 +81,18 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_out);
     raw(out, r#"},"latencies":"#);
-    latencies(out, exchange);
+    self::latencies(out, latencies);
     entities(out, exchange, started);
-    raw(out, r#","client_ip":"#);
-    address(out, exchange.client_ip);
-    raw(out, r#","started_at":"#);
+    raw(out, r#","client_ip":""#);
+    match exchange.client_ip_text() {
+        Some(text) => out.extend_from_slice(text.as_bytes()),
+        None => address(out, exchange.client_ip),
+    }
+    raw(out, r#"","started_at":"#);
     integer(out, milliseconds(started));
     raw(out, source(exchange));
+    workspace(out);
     let mut object = Object::resume(out);
-    workspace(&mut object);
     if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
         ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
@@ -97,33 +101,45 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     object.close();
 }
 
-fn workspace(object: &mut Object<'_>) {
-    object.text("workspace", WORKSPACE.as_bytes());
-    object.text("workspace_name", b"default");
+fn workspace(out: &mut Vec<u8>) {
+    raw(out, r#","workspace":""#);
+    raw(out, WORKSPACE);
+    raw(out, r#"","workspace_name":"default""#);
+}
+
+/// Text in small letters: a few bytes at a time, the last with some before them.
+fn lowered(out: &mut Vec<u8>, text: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(text);
+    let written = &mut out[start..];
+    written.as_chunks_mut::<8>().0.iter_mut().for_each(|few| few.make_ascii_lowercase());
+    match written.last_chunk_mut::<8>() {
+        Some(last) => last.make_ascii_lowercase(),
+        None => written.make_ascii_lowercase(),
+    }
 }
 
 fn request(out: &mut Vec<u8>, exchange: &Exchange) {
     let (request, target) = (&exchange.request, exchange.request.target().as_bytes());
-    raw(out, r#"{"id":""#);
+    raw(out, r#"{"request":{"id":""#);
     out.extend_from_slice(&exchange.id);
     raw(out, r#"","uri":"#);
     json_text::string(out, target);
     raw(out, r#","url":"#);
     json_text::string_with(out, |out| {
-        out.extend_from_slice(exchange.scheme().as_bytes());
-        raw(out, "://");
-        let start = out.len();
-        out.extend_from_slice(without_port(request.host().unwrap_or_default()).as_bytes());
-        out[start..].make_ascii_lowercase();
+        raw(out, if exchange.tls { "https://" } else { "http://" });
+        let authority = exchange.header(Known::Host).unwrap_or_default();
+        lowered(out, &authority[..host_end(authority)]);
         out.push(b':');
         integer(out, exchange.local().port().into());
         out.extend_from_slice(target);
     });
     raw(out, r#","querystring":"#);
     querystring(out, exchange.query().unwrap_or_default());
-    raw(out, r#","method":"#);
-    json_text::string(out, request.method_str().as_bytes());
-    raw(out, r#","headers":"#);
+    // A method is a token, which needs no escapes.
+    raw(out, r#","method":""#);
+    out.extend_from_slice(request.method_str().as_bytes());
+    raw(out, r#"","headers":"#);
     headers(out, &request.headers);
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_in);
@@ -173,72 +189,8 @@ fn one_or_list<T>(
     }
 }
 
-/// Headers by name in small letters, without what proves who the client is.
-fn headers(out: &mut Vec<u8>, headers: &Headers) {
-    let repeated = repeated(headers);
-    out.push(b'{');
-    for (at, field) in headers.iter().take(MOST).enumerate() {
-        let may_repeat = match field.known {
-            Known::Other => repeated & trace(field.name) != 0,
-            known => headers.may_repeat(known),
-        };
-        if may_repeat && headers.iter().take(at).any(|other| is_same(&other, &field)) {
-            continue;
-        }
-        raw(out, if at > 0 { ",\"" } else { "\"" });
-        lower_name(out, &field);
-        raw(out, "\":");
-        if matches!(field.known, Known::Authorization | Known::ProxyAuthorization) {
-            raw(out, "\"REDACTED\"");
-        } else if may_repeat {
-            let same = headers.iter().take(MOST).filter(|other| is_same(other, &field));
-            let values: Vec<_> = same.map(|other| other.value).collect();
-            one_or_list(out, values.into_iter(), json_text::string);
-        } else {
-            json_text::string(out, field.value);
-        }
-    }
-    out.push(b'}');
-}
-
-fn is_same(one: &FieldRef<'_>, other: &FieldRef<'_>) -> bool {
-    one.name.eq_ignore_ascii_case(other.name)
-}
-
-/// Names need no escapes: they are tokens.
-fn lower_name(out: &mut Vec<u8>, field: &FieldRef<'_>) {
-    if field.known == Known::Other {
-        let start = out.len();
-        out.extend_from_slice(field.name);
-        out[start..].make_ascii_lowercase();
-    } else {
-        out.extend_from_slice(field.known.name().as_bytes());
-    }
-}
-
-/// The traces of names that there may be several headers of, beyond the known ones.
-fn repeated(headers: &Headers) -> u64 {
-    let others = headers.iter().filter(|field| field.known == Known::Other);
-    let (_, repeated) = others.fold((0, 0), |(seen, repeated), field| {
-        let trace = trace(field.name);
-        (seen | trace, repeated | seen & trace)
-    });
-    repeated
-}
-
-/// One bit for a name in any case, the same for few names.
-fn trace(name: &[u8]) -> u64 {
-    let letter = |at: Option<&u8>| usize::from(at.map_or(0, |byte| byte | 0x20));
-    let sum = name.len()
-        + 31 * letter(name.last())
-        + 7 * letter(name.get(name.len() / 2))
-        + 3 * letter(name.first());
-    1 << (sum % 64)
-}
-
 /// Whole milliseconds. What did not happen is -1, or 0 for what was not received.
-fn latencies(out: &mut Vec<u8>, exchange: &Exchange) {
-    let latencies = exchange.latencies();
+fn latencies(out: &mut Vec<u8>, latencies: Latencies) {
     raw(out, r#"{"kong":"#);
     integer(out, whole(latencies.kong));
     raw(out, r#","proxy":"#);
@@ -254,7 +206,7 @@ fn latencies(out: &mut Vec<u8>, exchange: &Exchange) {
 }
 
 fn whole(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis().into())
 }
 
 fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
@@ -299,8 +251,9 @@ fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
         raw(out, r#","balancer_start_ns":"#);
         integer(out, nanoseconds);
         if let Some(ip) = ip {
-            raw(out, r#","ip":"#);
+            raw(out, r#","ip":""#);
             address(out, ip);
+            raw(out, "\"");
         }
         raw(out, r#","port":"#);
         integer(out, port.into());
@@ -327,9 +280,7 @@ fn source(exchange: &Exchange) -> &'static str {
     }
 }
 
-/// An IP address in quotes.
 fn address(out: &mut Vec<u8>, address: IpAddr) {
-    out.push(b'"');
     match address {
         IpAddr::V4(address) => {
             for (at, byte) in address.octets().into_iter().enumerate() {
@@ -342,7 +293,6 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
         // Writing to a Vec cannot fail.
         IpAddr::V6(address) => drop(write!(out, "{address}")),
     }
-    out.push(b'"');
 }
 
 /// Since 1970.

@@ -26,8 +26,11 @@ pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     if let Some(json) = session.service_json() {
         object.raw("service", json);
     }
-    address(object.key("client_ip"), session.client.ip());
+    let place = object.key("client_ip");
+    place.push(b'"');
+    address(place, session.client.ip());
+    place.push(b'"');
     object.number("started_at", milliseconds(session.started_at()));
-    workspace(&mut object);
-    object.close();
+    workspace(out);
+    out.push(b'}');
 }

@@ -1,7 +1,10 @@
 use super::*;
 use crate::exchange::{ConsumerIndex, Credential};
-use crate::plugin::{Json, Uuid};
+use crate::plugin::{Headers, Json, Uuid};
 use crate::testing::{Gateway, entity, id};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -55,6 +58,11 @@ fn a_record_has_kongs_members() {
     assert_eq!(record["consumer"]["username"], "alice");
     assert_eq!((&record["service"]["name"], &record["route"]["name"]), (&json!("orders"), &json!("all")));
     assert_eq!(record["route"]["service"], json!({ "id": record["service"]["id"] }));
+    assert_eq!(
+        (&record["route"]["ws_id"], &record["service"]["ws_id"]),
+        (&json!(WORKSPACE), &json!(WORKSPACE))
+    );
+    assert_eq!(record["consumer"].get("ws_id"), None);
     let started = record["started_at"].as_u64().unwrap();
     let [only] = &record["tries"].as_array().unwrap()[..] else { panic!("{}", record["tries"]) };
     assert_eq!((&only["ip"], &only["port"]), (&json!("192.0.2.7"), &json!(9000)));
@@ -117,6 +125,61 @@ fn names_of_any_kind_are_found_to_repeat() {
         assert_eq!(headers[format!("x-{name}")], expected);
     }
 }
+
+/// What headers are to be told as.
+fn told(headers: &Headers) -> Json {
+    let mut told = BTreeMap::<String, Vec<String>>::new();
+    for field in headers.iter() {
+        let is_secret = matches!(field.known, Known::Authorization | Known::ProxyAuthorization);
+        let value = if is_secret { "REDACTED".into() } else { String::from_utf8_lossy(field.value) };
+        let values = told.entry(String::from_utf8_lossy(field.name).to_lowercase()).or_default();
+        if !is_secret || values.is_empty() {
+            values.push(value.into_owned());
+        }
+    }
+    let one_or_list =
+        |values: Vec<String>| if let [only] = &values[..] { json!(only) } else { json!(values) };
+    told.into_iter().map(|(name, values)| (name, one_or_list(values))).collect()
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![any::<u8>(), b' '..=b'~', Just(b'"'), Just(b'\\')];
+    prop_oneof![vec(byte, 0..40), vec(b'a'..=b'z', 0..40), any::<String>().prop_map(String::into_bytes)]
+}
+
+proptest! {
+    #[test]
+    fn headers_of_any_kind_come_back(
+        fields in vec((select(NAMES), value()), 0..12),
+        removed in select(NAMES),
+    ) {
+        let mut headers = Headers::new();
+        fields.iter().for_each(|(name, value)| headers.append(name, value));
+        headers.remove(removed);
+        let mut out = b"before".to_vec();
+        super::headers(&mut out, &headers);
+        let read: Json = serde_json::from_slice(&out[6..]).unwrap();
+        prop_assert_eq!(read, told(&headers));
+    }
+}
+
+const NAMES: &[&str] = &[
+    "Host",
+    "host",
+    "User-Agent",
+    "Accept",
+    "Set-Cookie",
+    "set-cookie",
+    "Authorization",
+    "AUTHORIZATION",
+    "X-Kong-Request-Debug-Token",
+    "X",
+    "x-a",
+    "X-A",
+    "x-b",
+    "X-Some-Long-Name-Of-Some-Header",
+    "X-0123456",
+];
 
 #[test]
 fn custom_fields_are_added_changed_and_removed() {

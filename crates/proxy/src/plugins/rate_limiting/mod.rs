@@ -95,7 +95,7 @@
 //! by milliseconds. `Retry-After` and `RateLimit-Reset` then tell a refused client when it will be let in if it sends
 //! nothing until then.
 
-use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage};
+use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage, written};
 use crate::plugin::{
     Answer, Build, Define, Exchange, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume, Violation,
 };
@@ -339,22 +339,14 @@ impl<'h> Numbers<'h> {
         Self { headers, replace }
     }
 
-    /// Limits may have fractions; hardly any do.
     fn put(&mut self, name: &'static str, value: f64) {
-        let whole = value as u64;
-        if whole as f64 == value {
-            self.put_text(name, itoa::Buffer::new().format(whole));
-        } else {
-            self.put_text(name, &value.to_string());
-        }
-    }
-
-    fn put_text(&mut self, name: &'static str, value: &str) {
-        if self.replace {
-            self.headers.set(name, value.as_bytes());
-        } else {
-            self.headers.append_unchecked(Known::Other, name, value.as_bytes());
-        }
+        written(value, |value| {
+            if self.replace {
+                self.headers.set(name, value.as_bytes());
+            } else {
+                self.headers.append_unchecked(Known::Other, name, value.as_bytes());
+            }
+        });
     }
 }
 

@@ -1,0 +1,135 @@
+//! The headers of a record: by name in small letters, without what proves who the client is.
+
+use super::{MOST, lowered, one_or_list};
+use crate::plugin::json_text::{self, raw};
+use crate::plugin::{FieldRef, Headers, Known};
+
+/// What stands before the value of a known header, and room to copy it in one move whatever its length.
+struct Opening {
+    text: [u8; ROOM],
+    length: usize,
+}
+
+const ROOM: usize = 32;
+
+/// Those of all known headers.
+static OPENINGS: [Opening; Known::EVERY.len()] = {
+    let mut openings = [const { Opening { text: [0; ROOM], length: 0 } }; Known::EVERY.len()];
+    let mut at = 0;
+    while at < openings.len() {
+        openings[at] = Opening::of(Known::EVERY[at].name().as_bytes());
+        at += 1;
+    }
+    openings
+};
+
+impl Opening {
+    const fn of(name: &[u8]) -> Self {
+        let mut text = [0; ROOM];
+        let mut at = 0;
+        text[0] = b'"';
+        while at < name.len() {
+            text[at + 1] = name[at];
+            at += 1;
+        }
+        (text[at + 1], text[at + 2], text[at + 3]) = (b'"', b':', b'"');
+        Self { text, length: at + 4 }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.text);
+        out.truncate(out.len() - (ROOM - self.length));
+    }
+}
+
+/// Writes the headers as an object.
+pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers) {
+    let start = out.len();
+    if !are_single(out, headers) {
+        out.truncate(start);
+        any(out, headers);
+    }
+}
+
+/// Writes headers as they nearly always are, no two of one name. Whether these are.
+fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
+    if headers.len() > MOST {
+        return false;
+    }
+    let plain = json_text::are_plain(headers.lines());
+    let mut traces = 0;
+    out.push(b'{');
+    for field in headers.iter() {
+        if field.known != Known::Other {
+            if headers.may_repeat(field.known) {
+                return false;
+            }
+            OPENINGS[field.known as usize].write(out);
+        } else {
+            let trace = trace(field.name);
+            if traces & trace != 0 && headers.iter().filter(|other| is_same(other, &field)).count() > 1 {
+                return false;
+            }
+            traces |= trace;
+            // Names need no escapes: they are tokens.
+            raw(out, "\"");
+            lowered(out, field.name);
+            raw(out, "\":\"");
+        }
+        if plain {
+            out.extend_from_slice(shown(&field));
+        } else {
+            json_text::text(out, shown(&field));
+        }
+        raw(out, "\",");
+    }
+    match out.last_mut() {
+        Some(comma @ b',') => *comma = b'}',
+        _ => out.push(b'}'),
+    }
+    true
+}
+
+/// Writes any headers: the values of one name are a list.
+fn any(out: &mut Vec<u8>, headers: &Headers) {
+    let fields: Vec<_> = headers.iter().take(MOST).collect();
+    out.push(b'{');
+    for (at, field) in fields.iter().enumerate() {
+        if fields[..at].iter().any(|other| is_same(other, field)) {
+            continue;
+        }
+        raw(out, if at > 0 { ",\"" } else { "\"" });
+        lowered(out, field.name);
+        raw(out, "\":");
+        if is_secret(field) {
+            json_text::string(out, shown(field));
+        } else {
+            let same = fields[at..].iter().filter(|other| is_same(other, field));
+            one_or_list(out, same.map(|other| other.value), json_text::string);
+        }
+    }
+    out.push(b'}');
+}
+
+/// The value that is told.
+fn shown<'a>(field: &FieldRef<'a>) -> &'a [u8] {
+    if is_secret(field) { b"REDACTED" } else { field.value }
+}
+
+fn is_secret(field: &FieldRef<'_>) -> bool {
+    matches!(field.known, Known::Authorization | Known::ProxyAuthorization)
+}
+
+fn is_same(one: &FieldRef<'_>, other: &FieldRef<'_>) -> bool {
+    one.known == other.known && one.name.eq_ignore_ascii_case(other.name)
+}
+
+/// One bit for a name in any case, the same for few names.
+fn trace(name: &[u8]) -> u64 {
+    let letter = |at: Option<&u8>| usize::from(at.map_or(0, |byte| byte | 0x20));
+    let sum = name.len()
+        + 31 * letter(name.last())
+        + 7 * letter(name.get(name.len() / 2))
+        + 3 * letter(name.first());
+    1 << (sum % 64)
+}
