@@ -9,7 +9,7 @@ use crate::exchange::{Connection, Exchange, NormalPath, Source};
 use crate::forward::{Ask, Reached};
 use crate::plugin::Flow;
 use crate::relay::{Awaited, Broken, Relay, Upload};
-use crate::request_body::{self, COLLECTED};
+use crate::request_body;
 use crate::request_debug::{self, RequestDebug};
 use crate::respond;
 use crate::response_body;
@@ -250,23 +250,26 @@ pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T
     })
 }
 
-/// Collects the body where it is wanted whole, and runs the access hooks.
+/// Runs the access hooks, and collects the body before the first that reads it.
 async fn through_plugins<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
     route: &CompiledRoute,
 ) -> Result<(), Answer> {
-    if route.chain.wants_body {
-        request_body::collect(worker, client, exchange, COLLECTED)
-            .await
-            .map_err(|failure| failure.answer())?;
-    }
-    let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0);
+    let (mut reader, all) = (route.chain.reader, route.chain.steps.len());
+    let mut until = reader.map_or(all, |(first, _)| first);
+    let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0, until);
     loop {
         match flow {
-            Flow::Continue if at >= route.chain.steps.len() => return Ok(()),
-            Flow::Continue => (flow, at, plugin) = route.chain.access(exchange, at),
+            Flow::Continue if at < until => (flow, at, plugin) = route.chain.access(exchange, at, until),
+            Flow::Continue => {
+                let Some((_, wants)) = reader.take() else { return Ok(()) };
+                // Boxed, so that a connection has no room for what few routes need.
+                let collected = Box::pin(request_body::collect(worker, client, exchange, wants)).await;
+                collected.map_err(|failure| failure.answer())?;
+                until = all;
+            }
             Flow::Respond(answer) => {
                 costs::answered(exchange, plugin, &answer);
                 return Err(answer);
@@ -316,6 +319,7 @@ async fn proxy<C: Client>(
     match ask.forward(client, exchange).await {
         Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &ask);
+            exchange.body = None;
             let tunnel = Tunnel::open(&ask, client, exchange, upstream);
             if tunnel.is_none() {
                 exchange.bytes_out += client.begin(exchange, Framing::Length(0));
@@ -360,6 +364,10 @@ async fn pass_on<C: Client, U: Upstream>(
 ) -> Option<Instant> {
     let worker = ask.worker;
     arrived(client, exchange, ask);
+    if upload.whole {
+        // It will not be sent again.
+        exchange.body = None;
+    }
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
@@ -421,7 +429,7 @@ async fn pass_on<C: Client, U: Upstream>(
 
 /// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
 async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Exchange, broken: Broken) {
-    if !matches!(broken, Broken::Client(_)) {
+    if !matches!(broken, Broken::Client(_) | Broken::NoRoom) {
         telemetry::broken(exchange, ask.service, &broken);
     }
     client.close_after();
@@ -429,6 +437,7 @@ async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Ex
         Broken::Client(_) => Failure::ClientGone,
         Broken::Timeout => Failure::UpstreamTimeout,
         Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
+        Broken::NoRoom => Failure::NoRoomForResponse,
         Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
     };
     answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
@@ -463,8 +472,9 @@ async fn answer<C: Client>(
     let is_kept = answer.kept_headers.is_some();
     let mut body = answer.write(exchange);
     chain.response(exchange);
+    let mut room = None;
     if exchange.holds_response() {
-        body = chain.response_body(exchange, body.into()).into();
+        (body, room) = response_body::replace_own(exchange, chain, body, is_kept);
     }
     respond::decorate_own(worker, exchange);
     skip_request_body(client);
@@ -477,6 +487,7 @@ async fn answer<C: Client>(
     exchange.bytes_out += begin_own(client, exchange, body.len());
     let is_bodiless = client.is_head() || matches!(exchange.response.status, 204 | 304);
     send_whole(worker, client, exchange, if is_bodiless { &[] } else { &body }).await;
+    drop(room);
 }
 
 /// Sends a body whose head is on its way, and ends the response.
