@@ -256,6 +256,7 @@ impl Control {
             document,
             costs: &costs,
             worker_cpu: self.worker_cpu(),
+            held_bodies: self.plane.proxy.held_bodies(),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)

@@ -44,6 +44,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         keepalive_timeout: settings.keepalive_timeout,
         keepalive_requests: settings.keepalive_requests.into(),
         client_max_body_size: settings.client_max_body_size.0,
+        mem_bodies_size: settings.mem_bodies_size.0,
         upstream_keepalive: KeepAlive {
             pool_size: settings.upstream_keepalive_pool_size as usize,
             max_requests: settings.upstream_keepalive_max_requests,

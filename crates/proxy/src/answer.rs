@@ -216,6 +216,10 @@ pub(crate) enum Failure {
     UpstreamTimeout,
     /// The client's own time for the call is over.
     DeadlineExceeded,
+    /// The node has no room for the request's body, which plugins are to read.
+    NoRoomForRequest,
+    /// The same of the upstream's response.
+    NoRoomForResponse,
     /// A plugin refused the request's body on its way.
     Refused(Box<Answer>),
 }
@@ -241,9 +245,16 @@ impl Failure {
             }
             Failure::DeadlineExceeded => (504, "The time for the call is over"),
             Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
+            Failure::NoRoomForRequest => (503, "The request's body cannot be held now"),
+            Failure::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
         let unheard = matches!(self, Failure::ClientGone);
-        Answer { unheard, failed: true, ..Answer::error(status, message) }
+        let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
+        match self {
+            // Whoever has had the upstream asked is not invited to have it asked again.
+            Failure::NoRoomForRequest => answer.header("Retry-After", "5"),
+            _ => answer,
+        }
     }
 }
 
@@ -268,6 +279,9 @@ impl fmt::Display for Failure {
             Failure::UpstreamClosed(error) => write!(f, "the upstream closed the connection early: {error}"),
             Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
             Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
+            Failure::NoRoomForRequest | Failure::NoRoomForResponse => {
+                f.write_str("the bodies that plugins read take all of mem_bodies_size")
+            }
             Failure::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
             Failure::ClientTimeout => f.write_str("the client did not send its request in time"),
             Failure::ClientGone => f.write_str("the client left"),

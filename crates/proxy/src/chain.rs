@@ -2,7 +2,7 @@
 
 use crate::costs::{self, Phase};
 use crate::exchange::{ConsumerIndex, Exchange, GroupIndex};
-use crate::plugin::{Admission, Flow, Hooks};
+use crate::plugin::{Admission, Flow, Hooks, WantsBody};
 use crate::stream::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use weir_model::Uuid;
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) steps: Vec<Step>,
-    /// Whether an access hook reads the request's body.
-    pub(crate) wants_body: bool,
+    /// The first step whose access hook reads the request's body, and whether one of them needs it.
+    pub(crate) reader: Option<(usize, WantsBody)>,
     /// Whether clients are asked for certificates.
     pub(crate) wants_client_certificate: bool,
 }
@@ -120,9 +120,15 @@ impl Instance {
 }
 
 impl Chain {
-    /// Runs the access hooks from `from` on. Stops where one responds or waits, and says which and where to go on.
-    pub(crate) fn access(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<Uuid>) {
-        for (at, step) in self.steps.iter().enumerate().skip(from) {
+    /// Runs the access hooks from `from` on, up to that of the step `until`. Stops where one responds or waits, and says
+    /// which and where to go on.
+    pub(crate) fn access(
+        &self,
+        exchange: &mut Exchange,
+        from: usize,
+        until: usize,
+    ) -> (Flow, usize, Option<Uuid>) {
+        for (at, step) in self.steps.iter().enumerate().take(until).skip(from) {
             if let Some(instance) = step.instance(exchange) {
                 match costs::access(instance, exchange) {
                     Flow::Continue => {}
@@ -130,7 +136,7 @@ impl Chain {
                 }
             }
         }
-        (Flow::Continue, self.steps.len(), None)
+        (Flow::Continue, until, None)
     }
 
     /// Runs the response hooks.
@@ -209,7 +215,7 @@ mod tests {
             (doorman(Admission::Admit), doorman(Admission::Refuse), doorman(Admission::Admit));
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
         let session = Session::new(address, address, Transport::Tcp);
-        let chain = |steps| Chain { steps, wants_body: false, wants_client_certificate: false };
+        let chain = |steps| Chain { steps, ..Chain::default() };
         let of_requests = chain(vec![step(&kind, true), step(&stern, false), step(&last, true)]);
         assert_eq!(of_requests.preread(&session), Admission::Admit);
         let of_streams = chain(vec![step(&kind, true), step(&stern, true), step(&last, true)]);

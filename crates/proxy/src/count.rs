@@ -12,6 +12,11 @@ impl Count {
         self.0.store(self.0.load(Relaxed).wrapping_add(more), Relaxed);
     }
 
+    /// The same for less.
+    pub(crate) fn sub(&self, less: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(less), Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -29,6 +29,13 @@ impl Deadline {
         }
     }
 
+    /// Moves it to an earlier moment, unless it is earlier already.
+    pub(crate) fn at_latest(&mut self, at: Instant) {
+        if self.at.is_none_or(|set| set > at) {
+            self.move_to(at);
+        }
+    }
+
     /// Ready once the deadline has passed; otherwise the task is woken then.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };

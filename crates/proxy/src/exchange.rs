@@ -3,6 +3,7 @@
 mod rare;
 mod told;
 
+use crate::body_memory::{HeldBody, Room};
 use crate::costs::Watch;
 use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
@@ -186,7 +187,7 @@ pub struct Exchange {
     pub bytes_out: u64,
     pub(crate) connection: Rc<Connection>,
     /// What was collected of the request's body; the rest streams behind it.
-    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) body: Option<HeldBody>,
     pub(crate) body_is_whole: bool,
     /// The protocol that the client asks to change to.
     pub(crate) upgrade: Option<Box<str>>,
@@ -381,6 +382,16 @@ impl Exchange {
     /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref().filter(|_| self.body_is_whole)
+    }
+
+    /// Memory for a body, which a plugin can do without or not.
+    pub(crate) fn room(&self, is_spare: bool) -> Room {
+        Room::new(self.snapshot.bodies.clone(), is_spare)
+    }
+
+    /// Where a plugin may copy a body that passes, as long as the node has room for it.
+    pub fn spare_body(&self) -> HeldBody {
+        HeldBody::within(self.room(true))
     }
 
     /// A plugin has no such hook: nothing is measured of it.

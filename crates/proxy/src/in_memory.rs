@@ -2,6 +2,7 @@
 //! or a plugin adds can be told from what the machine does.
 
 use crate::access_log::{AccessLog, Format, Target};
+use crate::body_memory::BodyMemory;
 use crate::client::Http1;
 use crate::connection;
 use crate::costs::Costs;
@@ -52,6 +53,7 @@ impl InMemory {
             session_log: off()?,
             loads: vec![Load::default()],
             costs: Arc::new(Costs::new(1, options.cost_sampling)),
+            bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
             quic: None,
             alternatives: Vec::new(),
             options,

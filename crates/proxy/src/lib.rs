@@ -15,6 +15,7 @@ pub mod upstream;
 
 mod answer;
 mod background;
+mod body_memory;
 mod buffer;
 mod chain;
 mod client;
@@ -56,6 +57,7 @@ mod wire;
 mod worker;
 
 pub use answer::Answer;
+pub use body_memory::HeldBodies;
 pub use exchange::{ConsumerIndex, Credential, Exchange, Source, Timing};
 pub use http2::Http2Options;
 pub use http3::{AltSvc, Http3Options};

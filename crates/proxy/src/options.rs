@@ -35,6 +35,8 @@ pub struct Options {
     pub keepalive_requests: u64,
     /// The most bytes of a request's body; 0 is any number.
     pub client_max_body_size: u64,
+    /// The most bytes of memory for bodies that plugins read, all together; 0 is any number.
+    pub mem_bodies_size: u64,
     /// What a head may hold.
     pub limits: Limits,
     /// Connections to upstreams.
@@ -84,6 +86,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(75),
             keepalive_requests: 0,
             client_max_body_size: 0,
+            mem_bodies_size: 256 * 1024 * 1024,
             limits: Limits::default(),
             upstream_keepalive: KeepAlive::default(),
             upstream_http2: SharedConnections::default(),

@@ -3,7 +3,8 @@
 use crate::answer::{Answer, Failure};
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::request_body::{self, COLLECTED};
+use crate::plugin::WantsBody;
+use crate::request_body;
 use crate::serve::unless_gone;
 use crate::worker::Worker;
 use std::fmt;
@@ -97,7 +98,7 @@ pub(crate) async fn answer<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
 ) -> Answer {
-    let collected = request_body::collect(worker, client, exchange, COLLECTED).await;
+    let collected = request_body::collect(worker, client, exchange, WantsBody::Yes).await;
     let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(Failure::BodyTooLarge));
     let request = &exchange.request;
     let body = match body {

@@ -21,6 +21,7 @@ use weir_model::schema::PluginSchema;
 pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
 pub(crate) use crate::background::{Dropped, Sender};
+pub use crate::body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub(crate) use crate::count::Count;
 pub use crate::exchange::{
@@ -49,6 +50,18 @@ pub enum Flow {
     Respond(Answer),
     /// Wait for the future, then go on with what the value it yields says. Dropped when the client leaves.
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
+}
+
+/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no room to hold it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WantsBody {
+    /// It reads none.
+    #[default]
+    No,
+    /// It can do without: the body passes.
+    IfRoom,
+    /// It cannot: the request is answered 503.
+    Yes,
 }
 
 /// What becomes of a session.
@@ -91,9 +104,10 @@ pub trait Hooks: Send + Sync + 'static {
     }
     /// After the last byte of a session of a stream listener.
     fn session(&self, _session: &Session) {}
-    /// Whether the access hook reads the request's body, which is then collected before it runs.
-    fn wants_body(&self) -> bool {
-        false
+    /// Whether the access hook reads the request's body, which is then collected before it runs, and after those of higher
+    /// priority have let the request pass.
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::No
     }
     /// Whether clients are to be asked for a certificate in their TLS handshake.
     fn wants_client_certificate(&self) -> bool {

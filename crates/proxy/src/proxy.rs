@@ -1,6 +1,7 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
+use crate::body_memory::{BodyMemory, HeldBodies};
 use crate::costs::Costs;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
@@ -122,6 +123,7 @@ impl Proxy {
             session_log: logs.sessions,
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
             costs: Arc::new(Costs::new(options.workers.max(1), options.cost_sampling)),
+            bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, options.workers)),
             alternatives: alternatives(&opened.listening, &options),
             options,
         });
@@ -245,6 +247,11 @@ impl Proxy {
     /// What plugins have cost so far.
     pub fn costs(&self) -> &Costs {
         &self.node.costs
+    }
+
+    /// What is held of bodies that plugins read.
+    pub fn held_bodies(&self) -> HeldBodies {
+        self.node.bodies.held()
     }
 
     /// The access log, for rotation and for what it dropped.

@@ -2,13 +2,14 @@
 //! faster than its receiver, neither held whole.
 
 use crate::answer::Failure;
+use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::upstream::Upstream;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Limits, Reject};
+use weir_http1::{Framing, Limits, Reject};
 
 /// One exchange between a client and a connection to an upstream.
 pub(crate) struct Relay<'a, C, U> {
@@ -192,7 +193,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         self.client.consume(n);
         self.upload.streamed += n as u64;
         self.exchange.bytes_in += n as u64;
-        let held = self.exchange.body.as_ref().map_or(0, Vec::len) as u64;
+        let held = self.exchange.body.as_ref().map_or(0, |body| body.len()) as u64;
         if self.max_body > 0 && held + self.upload.streamed > self.max_body {
             return Err(Failure::BodyTooLarge);
         }
@@ -242,17 +243,21 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     pub(crate) fn poll_hold(
         &mut self,
         cx: &mut Context<'_>,
-        held: &mut Vec<u8>,
+        held: &mut HeldBody,
         most: usize,
     ) -> Poll<Result<bool, Broken>> {
         if !self.upload.done && self.poll_upload(cx).is_err() {
             self.upload.done = true;
             self.client.close_after();
         }
+        let length = match self.exchange.response.framing {
+            Framing::Length(n) => n as usize,
+            _ => most,
+        };
         loop {
             let data = self.upstream.body().map_err(Broken::Garbage)?;
             let n = data.len();
-            held.extend_from_slice(data);
+            held.push(data, length).map_err(|NoRoom| Broken::NoRoom)?;
             self.exchange.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
@@ -269,22 +274,27 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Err(Broken::Timeout))
     }
 
-    /// Sends what was held of the response's body.
+    /// Sends what is left of a response's body that was held, and began to be sent at `since`.
     pub(crate) fn poll_send_held(
         &mut self,
         cx: &mut Context<'_>,
-        left: &mut &[u8],
+        held: &HeldBody,
+        (since, sent): (Instant, &mut usize),
     ) -> Poll<Result<(), Broken>> {
-        while !left.is_empty() {
-            let Poll::Ready(sent) = self.client.poll_send(cx, left).map_err(Broken::Client)? else {
-                self.await_now(Awaited::Send, false);
+        while *sent < held.len() {
+            let left = &held[*sent..];
+            let n = self.client.poll_send(cx, left).map_err(Broken::Client)?;
+            self.await_now(Awaited::Send, n.is_ready());
+            if let Some(due) = held.due(since, self.timeouts.client_send, *sent) {
+                self.client.deadline().at_latest(due);
+            }
+            let Poll::Ready(n) = n else {
                 ready!(self.client.deadline().poll(cx));
                 return Poll::Ready(Err(Broken::Timeout));
             };
-            self.exchange.response_passes(&left[..sent]);
-            self.await_now(Awaited::Send, true);
-            self.exchange.bytes_out += sent as u64;
-            *left = &left[sent..];
+            self.exchange.response_passes(&left[..n]);
+            self.exchange.bytes_out += n as u64;
+            *sent += n;
         }
         Poll::Ready(Ok(()))
     }
@@ -369,6 +379,8 @@ pub(crate) enum Broken {
     Garbage(Reject),
     Truncated,
     Timeout,
+    /// The node has no room for a body that plugins replace. Nothing of it was sent.
+    NoRoom,
 }
 
 impl std::fmt::Display for Broken {
@@ -377,6 +389,7 @@ impl std::fmt::Display for Broken {
             Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
             Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
             Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
+            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
             Broken::Timeout => {
                 f.write_str("nothing moved within a response for as long as the timeout allows")
             }

@@ -1,8 +1,10 @@
 //! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
 
 use crate::answer::Failure;
+use crate::body_memory::HeldBody;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::WantsBody;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -13,33 +15,59 @@ use weir_http1::Framing;
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;
 /// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
-pub(crate) const COLLECTED: usize = 1024 * 1024;
+const COLLECTED: usize = 1024 * 1024;
 
-/// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
+/// Takes the body into the exchange for plugins that read it, unless it is too long for them.
 pub(crate) async fn collect<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
+    wants: WantsBody,
+) -> Result<(), Failure> {
+    let is_too_long = matches!(client.framing(), Framing::Length(n) if n > COLLECTED as u64);
+    if is_too_long || exchange.body.is_some() {
+        return Ok(());
+    }
+    let room = exchange.room(wants != WantsBody::Yes);
+    take(worker, client, exchange, HeldBody::within(room), COLLECTED).await
+}
+
+/// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
+async fn take<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    mut held: HeldBody,
     most: usize,
 ) -> Result<(), Failure> {
-    let mut collected = Vec::new();
-    let limit = worker.options.client_max_body_size;
+    let (limit, mut since) = (worker.options.client_max_body_size, None);
+    let length = match client.framing() {
+        Framing::Length(n) => n as usize,
+        _ => most,
+    };
     loop {
         let data = client.body().map_err(Failure::Rejected)?;
         let n = data.len();
-        collected.extend_from_slice(data);
-        client.consume(n);
-        if limit > 0 && collected.len() as u64 > limit {
+        let has_room = held.push(data, length).is_ok();
+        if !has_room && !held.is_spare() {
+            return Err(Failure::NoRoomForRequest);
+        }
+        if has_room {
+            client.consume(n);
+        }
+        if limit > 0 && held.len() as u64 > limit {
             return Err(Failure::BodyTooLarge);
         }
-        if client.body_is_done() || collected.len() >= most {
-            exchange.bytes_in += collected.len() as u64;
+        if client.body_is_done() || held.len() >= most || !has_room {
+            exchange.bytes_in += held.len() as u64;
             exchange.body_is_whole = client.body_is_done();
-            exchange.body = Some(collected);
+            exchange.body = Some(held);
             return Ok(());
         }
         if n == 0 {
-            more(worker, client).await?;
+            let since = *since.get_or_insert_with(Instant::now);
+            let due = held.due(since, worker.options.client_body_timeout, held.len());
+            more(worker, client, due).await?;
         }
     }
 }
@@ -54,14 +82,14 @@ pub(crate) async fn gather<C: Client>(
     if exchange.body.is_some() || client.framing() == Framing::None {
         return Ok(());
     }
-    let mut gathered = Vec::new();
+    let mut gathered = HeldBody::default();
     poll_fn(|cx| {
         loop {
             let data = client.body().map_err(Failure::Rejected)?;
             let n = data.len();
-            gathered.extend_from_slice(data);
+            let pushed = gathered.push(data, BUFFERED);
             client.consume(n);
-            let enough = client.body_is_done() || gathered.len() >= BUFFERED;
+            let enough = pushed.is_err() || client.body_is_done() || gathered.len() >= BUFFERED;
             if enough || !matches!(client.poll_more(cx), Poll::Ready(Ok(()))) {
                 return Poll::Ready(Ok(()));
             }
@@ -78,9 +106,12 @@ pub(crate) async fn gather<C: Client>(
     exchange.collected_passes()
 }
 
-/// Waits for more of the request's body.
-async fn more<C: Client>(worker: &Worker, client: &mut C) -> Result<(), Failure> {
+/// Waits for more of the request's body, which is due by then at the latest.
+async fn more<C: Client>(worker: &Worker, client: &mut C, due: Option<Instant>) -> Result<(), Failure> {
     client.deadline().set(Instant::now(), worker.options.client_body_timeout);
+    if let Some(due) = due {
+        client.deadline().at_latest(due);
+    }
     poll_fn(|cx| match client.poll_more(cx) {
         Poll::Ready(more) => Poll::Ready(more),
         Poll::Pending => client.deadline().poll(cx).map(|()| Err(Failure::ClientTimeout)),
@@ -101,10 +132,10 @@ pub(crate) async fn buffer<C: Client>(
     let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);
     if exchange.body.is_none() && route.entity.request_buffering && !is_grpc {
         match framing {
-            Framing::Chunked => collect(worker, client, exchange, BUFFERED).await?,
+            Framing::Chunked => take(worker, client, exchange, HeldBody::default(), BUFFERED).await?,
             _ => {
                 while !client.body_is_buffered() {
-                    more(worker, client).await?;
+                    more(worker, client, None).await?;
                 }
             }
         }

@@ -1,10 +1,15 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
+use crate::answer::Failure;
+use crate::body_memory::{HeldBody, Room};
 use crate::chain::Chain;
 use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::relay::{Broken, Relay};
 use crate::upstream::Upstream;
+use bytes::Bytes;
 use std::future::poll_fn;
+use std::time::Instant;
 use weir_http1::Framing;
 
 /// The most that is held; a longer body passes as it is.
@@ -15,7 +20,7 @@ const LEFT_OUT: usize = 64 * 1024;
 
 /// What was held, and how the body goes on.
 pub(crate) struct Held {
-    body: Vec<u8>,
+    body: HeldBody,
     pub(crate) framing: Framing,
     /// Some of the body is left out with the upstream, whose connection is of no more use.
     pub(crate) is_cut: bool,
@@ -26,19 +31,37 @@ pub(crate) async fn hold<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
 ) -> Result<Held, Broken> {
-    let mut body = Vec::new();
-    let drops = relay.exchange.drops_response();
-    let most = if drops { LEFT_OUT } else { HELD };
-    let is_whole = poll_fn(|cx| relay.poll_hold(cx, &mut body, most)).await?;
-    if drops {
-        return Ok(Held { body: Vec::new(), framing: Framing::Length(0), is_cut: !is_whole });
+    let framing = relay.exchange.response.framing;
+    if relay.exchange.drops_response() {
+        let mut body = HeldBody::default();
+        let is_whole = poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
+        return Ok(Held { body: HeldBody::default(), framing: Framing::Length(0), is_cut: !is_whole });
     }
-    if !is_whole {
-        return Ok(Held { body, framing: relay.exchange.response.framing, is_cut: false });
+    let mut body = HeldBody::within(relay.exchange.room(false));
+    let is_too_long = matches!(framing, Framing::Length(n) if n > HELD as u64);
+    if is_too_long || !poll_fn(|cx| relay.poll_hold(cx, &mut body, HELD)).await? {
+        return Ok(Held { body, framing, is_cut: false });
     }
-    let body = chain.response_body(relay.exchange, body);
+    body.replace(|body| chain.response_body(relay.exchange, body));
     let framing = Framing::Length(body.len() as u64);
     Ok(Held { body, framing, is_cut: false })
+}
+
+/// Has the plugins replace the body of a response of the gateway's own. They are given a copy of one that is kept.
+pub(crate) fn replace_own(
+    exchange: &mut Exchange,
+    chain: &Chain,
+    body: Bytes,
+    is_kept: bool,
+) -> (Bytes, Option<Room>) {
+    let mut room = exchange.room(false);
+    if is_kept && room.grow_to(body.len()).is_err() {
+        exchange.failed = true;
+        return (Failure::NoRoomForResponse.answer().write(exchange), None);
+    }
+    let body = chain.response_body(exchange, body.into());
+    room.fit(body.capacity());
+    (body.into(), Some(room))
 }
 
 /// Sends what was held, and passes on what was not.
@@ -49,7 +72,8 @@ pub(crate) async fn send<C: Client, U: Upstream>(
     if held.is_cut {
         return poll_fn(|cx| relay.poll_end(cx)).await;
     }
-    let mut left = &*held.body;
-    poll_fn(|cx| relay.poll_send_held(cx, &mut left)).await?;
+    let (since, mut sent) = (Instant::now(), 0);
+    poll_fn(|cx| relay.poll_send_held(cx, &held.body, (since, &mut sent))).await?;
+    drop(held);
     poll_fn(|cx| relay.poll_body(cx)).await
 }

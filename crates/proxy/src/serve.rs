@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::costs::{self, Waiter, Watch};
 use crate::exchange::{Connection, Exchange, NormalPath};
 use crate::plugin::Flow;
-use crate::request_body::{self, COLLECTED};
+use crate::request_body;
 use crate::request_debug::{self, RequestDebug};
 use crate::respond;
 use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
@@ -187,23 +187,26 @@ pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T
     })
 }
 
-/// Collects the body where it is wanted whole, and runs the access hooks.
+/// Runs the access hooks, and collects the body before the first that reads it.
 async fn through_plugins<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
     route: &CompiledRoute,
 ) -> Result<(), Answer> {
-    if route.chain.wants_body {
-        request_body::collect(worker, client, exchange, COLLECTED)
-            .await
-            .map_err(|failure| failure.answer())?;
-    }
-    let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0);
+    let (mut reader, all) = (route.chain.reader, route.chain.steps.len());
+    let mut until = reader.map_or(all, |(first, _)| first);
+    let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0, until);
     loop {
         match flow {
-            Flow::Continue if at >= route.chain.steps.len() => return Ok(()),
-            Flow::Continue => (flow, at, plugin) = route.chain.access(exchange, at),
+            Flow::Continue if at < until => (flow, at, plugin) = route.chain.access(exchange, at, until),
+            Flow::Continue => {
+                let Some((_, wants)) = reader.take() else { return Ok(()) };
+                // Boxed, so that a connection has no room for what few routes need.
+                let collected = Box::pin(request_body::collect(worker, client, exchange, wants)).await;
+                collected.map_err(|failure| failure.answer())?;
+                until = all;
+            }
             Flow::Respond(answer) => {
                 costs::answered(exchange, plugin, &answer);
                 return Err(answer);

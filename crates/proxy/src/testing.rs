@@ -126,8 +126,8 @@ impl Gateway {
         let heads = (request, ResponseHead::default());
         let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);
         exchange.source = Source::Service;
-        exchange.body = Some(body.as_bytes().to_vec());
         exchange.body_is_whole = true;
+        assert!(exchange.set_body(body.as_bytes().to_vec()));
         exchange.route = Some(0);
         exchange
     }

@@ -1,6 +1,7 @@
 //! One worker: a thread, a runtime, the connections handed to it, and all that they need without a lock.
 
 use crate::access_log::{AccessLog, WorkerLog};
+use crate::body_memory::{BodyMemory, Share};
 use crate::connection;
 use crate::costs::{Costs, Ledger};
 use crate::http3::{self, Arriving, Quic};
@@ -39,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) session_log: AccessLog,
     pub(crate) loads: Vec<Load>,
     pub(crate) costs: Arc<Costs>,
+    /// For bodies that plugins read.
+    pub(crate) bodies: Arc<BodyMemory>,
     /// Where there are listeners of QUIC.
     pub(crate) quic: Option<Arc<Quic>>,
     /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
@@ -108,6 +111,7 @@ pub(crate) struct Worker {
     pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
     pub(crate) ledger: Rc<Ledger>,
+    bodies: Rc<Share>,
     snapshot: RefCell<Rc<Held>>,
     no_routes: OnceCell<Rc<Held>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
@@ -132,6 +136,7 @@ impl Worker {
     ) -> Rc<Self> {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
         let ledger = Rc::new(Ledger::new(node.costs.clone(), index));
+        let bodies = Rc::new(Share::new(node.bodies.clone(), index));
         Rc::new(Self {
             index,
             options: node.options.clone(),
@@ -143,8 +148,9 @@ impl Worker {
             node,
             memory_upstream,
             draining: Cell::new(false),
-            snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone()))),
+            snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone(), bodies.clone()))),
             ledger,
+            bodies,
             no_routes: OnceCell::new(),
             heads: RefCell::default(),
             idle: RefCell::default(),
@@ -160,11 +166,12 @@ impl Worker {
 
     /// A configuration that holds nothing, for exchanges that outlive the one they began with.
     pub(crate) fn no_routes(&self) -> Rc<Held> {
-        let empty = || {
-            let snapshot = self.snapshot.borrow().without_entities();
-            Rc::new(Held::new(Arc::new(snapshot), self.ledger.clone()))
-        };
+        let empty = || self.hold(Arc::new(self.snapshot.borrow().without_entities()));
         self.no_routes.get_or_init(empty).clone()
+    }
+
+    fn hold(&self, snapshot: Arc<Snapshot>) -> Rc<Held> {
+        Rc::new(Held::new(snapshot, self.ledger.clone(), self.bodies.clone()))
     }
 
     /// Follows commands until there is nobody left to give any.
@@ -193,7 +200,8 @@ impl Worker {
                     spawn_local(http3::serve(self.clone(), *arriving));
                 }
                 Command::Publish(snapshot, done) => {
-                    *self.snapshot.borrow_mut() = Rc::new(Held::new(snapshot, self.ledger.clone()));
+                    let held = self.hold(snapshot);
+                    *self.snapshot.borrow_mut() = held;
                     let _ = done.send(());
                 }
                 Command::Flush(done) => {

@@ -166,6 +166,10 @@ settings! {
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
     /// How much of a request body is held in memory at a time.
     client_body_buffer_size: Bytes = "8k" | "nginx_http_client_body_buffer_size" | "nginx_proxy_client_body_buffer_size";
+    /// How much memory the bodies that plugins read may take, all those of the node together; 0 is no limit. When it is
+    /// used up, requests whose bodies a plugin has to read are answered 503: see
+    /// [bodies in memory](deployment.md#bodies-in-memory).
+    mem_bodies_size: Bytes = "256m";
     /// How long a client may take to send the head of a request.
     client_header_timeout: Duration = "60s" | "nginx_http_client_header_timeout" | "nginx_proxy_client_header_timeout";
     /// How long a client may pause while it sends a body.

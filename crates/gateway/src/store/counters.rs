@@ -30,7 +30,8 @@ pub(super) struct Counters {
     server: Server,
     /// None while it is in use, and after a failure.
     connection: Mutex<Option<PgConnection>>,
-    swept: std::sync::Mutex<Instant>,
+    /// None until the first time: a node may not live as long as it takes to the second.
+    swept: std::sync::Mutex<Option<Instant>>,
 }
 
 /// One row: whose count, and of which window.
@@ -68,7 +69,7 @@ impl Key {
 
 impl Counters {
     pub(super) fn new(server: Server) -> Counters {
-        Counters { server, connection: Mutex::default(), swept: std::sync::Mutex::new(Instant::now()) }
+        Counters { server, connection: Mutex::default(), swept: std::sync::Mutex::default() }
     }
 
     /// Works on the connection, which is closed if that fails.
@@ -96,9 +97,9 @@ impl Counters {
 
     fn is_time_to_sweep(&self) -> bool {
         let mut swept = self.swept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let is_time = swept.elapsed() > SWEEP;
+        let is_time = swept.is_none_or(|swept| swept.elapsed() > SWEEP);
         if is_time {
-            *swept = Instant::now();
+            *swept = Some(Instant::now());
         }
         is_time
     }

@@ -96,3 +96,34 @@ fn who_exchanges_counts_never_waits() {
     server.signal(Signal::CONT);
     eventually("it is told", || server.keys().first().is_some_and(|key| server.number(key) == 40));
 }
+
+/// A server that answers and yet does nothing is away all the same.
+#[test]
+fn a_server_that_answers_and_refuses_to_count_is_left_alone_until_it_counts() {
+    let server = RedisServer::with(&["--user", "weir", "on", ">do-not-tell", "~*", "+@all"], &[]);
+    let upstream = Upstream::answering(HELLO);
+    let redis = json!({
+        "host": "127.0.0.1", "port": server.port, "timeout": 1000, "username": "weir", "password": "do-not-tell",
+    });
+    let [node] = nodes(&upstream, &json!({ "policy": "redis", "year": 100, "redis": redis }));
+    assert_eq!(left(&node.get("/")), 99);
+    let [key] = &*server.keys() else { panic!("{:?}", server.keys()) };
+    server.ask(&["acl", "setuser", "weir", "-eval", "-evalsha"]);
+    assert_eq!(many(&node, 5).iter().map(left).min(), Some(94));
+    let probes = || {
+        let said = server.ask(&["info", "commandstats"]);
+        let eval = said.lines().find(|line| line.starts_with("cmdstat_eval:")).unwrap_or_default().to_owned();
+        let rejected =
+            eval.split("rejected_calls=").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        rejected.unwrap_or(0)
+    };
+    eventually("it is tried several times", || probes() >= 3);
+    assert_eq!(many(&node, 4).iter().map(left).min(), Some(90));
+    assert!(!node.log().contains("answers again"), "{}", node.log());
+    assert_eq!(node.log().matches("this node counts by itself").count(), 1, "{}", node.log());
+    server.ask(&["acl", "setuser", "weir", "+@all"]);
+    eventually("the log tells of the end", || node.log().contains("answers again"));
+    eventually("it is told", || server.number(key) == 10);
+    assert_eq!(left(&node.get("/")), 89);
+    assert_eq!(server.number(key), 11);
+}

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 
 /// Nodes on one schema, whose tables are there.
 fn nodes<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
-    let settings = PostgresServer::settings(port, schema);
+    nodes_with(&PostgresServer::settings(port, schema))
+}
+
+fn nodes_with<const COUNT: usize>(settings: &[(String, String)]) -> [Gateway; COUNT] {
     let mut bootstrap = weir();
     bootstrap.args(["migrations", "bootstrap"]);
     bootstrap.args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
@@ -143,4 +146,53 @@ fn nodes_count_by_themselves_while_the_database_is_away() {
     server.restart();
     let counted = "SELECT 'counted ' || value FROM away.ratelimiting_metrics";
     eventually("it is told", || PostgresServer::execute(server.port, counted).contains("counted 10"));
+}
+
+/// More than one statement removes.
+#[test]
+fn counts_that_are_over_are_removed_and_no_others() {
+    let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
+    let nodes: [Gateway; 1] = nodes(port, "swept");
+    limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 10 }));
+    let tables = ["ratelimiting_metrics", "response_ratelimiting_metrics"];
+    let id = "00000000-0000-0000-0000-000000000000";
+    for (table, period) in tables.iter().zip(["minute", "video_minute"]) {
+        for (who, ttl, rows) in [("over", "-1 hour", 25_000), ("kept", "1 hour", 7)] {
+            PostgresServer::execute(
+                port,
+                &format!(
+                    "INSERT INTO swept.{table} (identifier, period, period_date, service_id, route_id, value, ttl) \
+                     SELECT '{who}' || n, '{period}', CURRENT_TIMESTAMP, '{id}', '{id}', 1, \
+                     CURRENT_TIMESTAMP + INTERVAL '{ttl}' FROM generate_series(1, {rows}) n"
+                ),
+            );
+        }
+    }
+    assert_eq!(left(&nodes[0].get("/")), 9);
+    let count = |table: &str, who: &str| {
+        let counted = format!("SELECT 'rows ' || count(*) FROM swept.{table} WHERE identifier LIKE '{who}%'");
+        PostgresServer::execute(port, &counted)
+    };
+    for table in tables {
+        eventually("what is over is removed", || count(table, "over").contains("rows 0\n"));
+        assert!(count(table, "kept").contains("rows 7\n"), "{}", count(table, "kept"));
+    }
+    assert_eq!(left(&nodes[0].get("/")), 8);
+}
+
+#[test]
+fn a_database_that_has_not_every_text_is_refused() {
+    let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
+    let encoding = "ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'";
+    PostgresServer::execute(port, &format!("CREATE DATABASE latin1 {encoding}"));
+    let mut settings = PostgresServer::settings(port, "public");
+    settings.retain(|(key, _)| key != "pg_database");
+    settings.push(("pg_database".to_owned(), "latin1".to_owned()));
+    let nodes: [Gateway; 1] = nodes_with(&settings);
+    limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 2 }));
+    let [node] = &nodes;
+    assert_eq!([(); 3].map(|()| node.get("/").status), [200, 200, 429], "the node counts by itself");
+    eventually("the log says how to mend it", || {
+        node.log().contains("its encoding is LATIN1, which has not every text: make a database with UTF8")
+    });
 }

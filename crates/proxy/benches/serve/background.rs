@@ -48,6 +48,7 @@ impl Background {
                 process: Process::default(),
                 costs: &[],
                 worker_cpu: Duration::ZERO,
+                held_bodies: plugin::HeldBodies::default(),
                 connections: Connections::default(),
                 streams: None,
                 total_requests: 0,

@@ -2,6 +2,7 @@
 
 use super::Exchange;
 use crate::answer::{Answer, Failure};
+use crate::body_memory::HeldBody;
 use crate::request_debug::Times;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -106,7 +107,9 @@ impl Exchange {
     pub fn set_body(&mut self, body: Vec<u8>) -> bool {
         let replaced = self.body_is_whole || self.request.framing == Framing::None;
         if replaced {
-            self.body = Some(body);
+            let mut held = self.body.take().unwrap_or_else(|| HeldBody::within(self.room(false)));
+            held.replace(|_| body);
+            self.body = Some(held);
             self.body_is_whole = true;
         }
         replaced

@@ -93,7 +93,7 @@ impl Bench {
             stream: false,
         };
         let steps = vec![Step { base: Some(instance), ..Step::default() }];
-        let chain = Chain { steps, wants_body: false, wants_client_certificate: false };
+        let chain = Chain { steps, ..Chain::default() };
         let (entity, id_text, service) = (route.entity.clone(), route.id_text.clone(), route.service.clone());
         let (http, https, grpc, json) = (true, true, false, Default::default());
         let route = CompiledRoute { entity, id_text, service, chain, http, https, grpc, json };

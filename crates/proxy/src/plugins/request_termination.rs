@@ -23,7 +23,7 @@
 
 use super::form;
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, without_port,
+    Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, WantsBody, without_port,
 };
 use serde_json::{Map, json};
 
@@ -101,8 +101,8 @@ impl Hooks for RequestTermination {
         })
     }
 
-    fn wants_body(&self) -> bool {
-        self.config.echo
+    fn wants_body(&self) -> WantsBody {
+        if self.config.echo { WantsBody::Yes } else { WantsBody::No }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::chain::Chain;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::worker::Worker;
-use crate::{grpc, respond};
+use crate::{grpc, respond, response_body};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -29,8 +29,9 @@ pub(super) async fn answer<C: Client>(
     let is_kept = answer.kept_headers.is_some();
     let mut body = answer.write(exchange);
     chain.response(exchange);
+    let mut room = None;
     if exchange.holds_response() {
-        body = chain.response_body(exchange, body.into()).into();
+        (body, room) = response_body::replace_own(exchange, chain, body, is_kept);
     }
     respond::decorate_own(worker, exchange);
     skip_request_body(client);
@@ -43,6 +44,7 @@ pub(super) async fn answer<C: Client>(
     exchange.bytes_out += begin_own(client, exchange, body.len());
     let is_bodiless = client.is_head() || matches!(exchange.response.status, 204 | 304);
     send_whole(worker, client, exchange, if is_bodiless { &[] } else { &body }).await;
+    drop(room);
 }
 
 /// Sends a body whose head is on its way, and ends the response.

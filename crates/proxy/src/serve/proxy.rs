@@ -38,6 +38,7 @@ pub(super) async fn proxy<C: Client>(
     match ask.forward(client, exchange).await {
         Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &ask);
+            exchange.body = None;
             let tunnel = Tunnel::open(&ask, client, exchange, upstream);
             if tunnel.is_none() {
                 exchange.bytes_out += client.begin(exchange, Framing::Length(0));
@@ -81,6 +82,10 @@ async fn pass_on<C: Client, U: Upstream>(
     upload: Upload,
 ) -> Option<Instant> {
     arrived(client, exchange, ask);
+    if upload.whole {
+        // It will not be sent again.
+        exchange.body = None;
+    }
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
@@ -155,9 +160,9 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
     relay.exchange.bytes_out += relay.client.begin(relay.exchange, framing);
 }
 
-/// Says what broke a response off, unless it was the client.
+/// Says what broke a response off, unless it was the client or the node itself, which has said so.
 fn blame(ask: &Ask<'_>, exchange: &mut Exchange, broken: &Broken) {
-    if !matches!(broken, Broken::Client(_)) {
+    if !matches!(broken, Broken::Client(_) | Broken::NoRoom) {
         telemetry::broken(exchange, ask.service, broken);
     }
 }
@@ -170,6 +175,7 @@ async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Ex
         Broken::Client(_) => Failure::ClientGone,
         Broken::Timeout => Failure::UpstreamTimeout,
         Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
+        Broken::NoRoom => Failure::NoRoomForResponse,
         Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
     };
     answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;

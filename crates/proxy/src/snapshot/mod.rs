@@ -15,6 +15,7 @@ mod tests;
 mod users;
 mod watched;
 
+use crate::body_memory::{BodyMemory, Share};
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
 use crate::exchange::{GroupIndex, WORKSPACE};
@@ -71,16 +72,19 @@ pub(crate) struct Held {
     snapshot: Arc<Snapshot>,
     /// Where the worker writes down what its plugins cost.
     pub(crate) ledger: Rc<Ledger>,
+    /// Where it takes memory for bodies that plugins read.
+    pub(crate) bodies: Rc<Share>,
 }
 
 impl Held {
-    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>) -> Self {
-        Self { snapshot, ledger }
+    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
+        Self { snapshot, ledger, bodies }
     }
 
     /// Held by nobody who serves: nothing is written down.
     pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
-        Self::new(snapshot, Rc::new(Ledger::new(Arc::new(Costs::new(1, 0)), 0)))
+        let ledger = Ledger::new(Arc::new(Costs::new(1, 0)), 0);
+        Self::new(snapshot, Rc::new(ledger), Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0)))
     }
 }
 

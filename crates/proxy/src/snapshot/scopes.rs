@@ -2,7 +2,7 @@
 
 use crate::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use crate::exchange::{ConsumerIndex, GroupIndex};
-use crate::plugin::{Definition, Hooks};
+use crate::plugin::{Definition, Hooks, WantsBody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
@@ -81,10 +81,12 @@ impl Scopes {
     /// The chain of a route and its service.
     pub(super) fn chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Chain {
         let steps: Vec<Step> = self.0.iter().filter_map(|plugin| plugin.step(route, service)).collect();
-        let any = |wants: fn(&dyn Hooks) -> bool| steps.iter().any(|step| step.any(wants));
-        let (wants_body, wants_client_certificate) =
-            (any(|hooks| hooks.wants_body()), any(|hooks| hooks.wants_client_certificate()));
-        Chain { steps, wants_body, wants_client_certificate }
+        let wants_body = |step: &Step| step.hooks().map(Hooks::wants_body).max().unwrap_or_default();
+        let first = steps.iter().position(|step| wants_body(step) != WantsBody::No);
+        let reader = first.zip(steps.iter().map(wants_body).max());
+        let wants_client_certificate =
+            steps.iter().flat_map(Step::hooks).any(Hooks::wants_client_certificate);
+        Chain { steps, reader, wants_client_certificate }
     }
 }
 
@@ -125,8 +127,8 @@ impl Step {
             || !self.own_here.is_empty()
     }
 
-    fn any(&self, wants: fn(&dyn Hooks) -> bool) -> bool {
+    fn hooks(&self) -> impl Iterator<Item = &dyn Hooks> {
         let own = self.own_here.iter().chain(&self.own_anywhere).flat_map(Own::instances);
-        self.here.iter().chain(&self.base).chain(own).any(|instance| wants(&*instance.hooks))
+        self.here.iter().chain(&self.base).chain(own).map(|instance| &*instance.hooks)
     }
 }

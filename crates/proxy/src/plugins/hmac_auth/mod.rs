@@ -56,7 +56,7 @@ mod signed;
 use super::authentication::Fallback;
 use crate::plugin::{
     Answer, Build, ConsumerIndex, Credential, Define, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    Known, Record,
+    Known, Record, WantsBody,
 };
 use parameters::Parameters;
 use std::sync::Arc;
@@ -167,8 +167,8 @@ impl Hooks for HmacAuth {
         }
     }
 
-    fn wants_body(&self) -> bool {
-        self.config.validate_request_body
+    fn wants_body(&self) -> WantsBody {
+        if self.config.validate_request_body { WantsBody::Yes } else { WantsBody::No }
     }
 }
 

@@ -42,7 +42,7 @@ use super::authentication::Fallback;
 use super::form;
 use crate::plugin::{
     Answer, Build, ConsumerIndex, Credential, Define, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    Method, Record, Uuid,
+    Method, Record, Uuid, WantsBody,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -153,8 +153,8 @@ impl Hooks for KeyAuth {
         }
     }
 
-    fn wants_body(&self) -> bool {
-        self.config.key_in_body
+    fn wants_body(&self) -> WantsBody {
+        if self.config.key_in_body { WantsBody::Yes } else { WantsBody::No }
     }
 }
 

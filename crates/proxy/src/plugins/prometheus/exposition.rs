@@ -2,7 +2,7 @@
 
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
 use super::{costs, process, sessions};
-use crate::plugin::{Cost, Document, Dropped, Retained, Source, Uuid};
+use crate::plugin::{Cost, Document, Dropped, HeldBodies, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct NodeFacts<'a> {
     pub costs: &'a [Cost],
     /// The CPU time of all workers.
     pub worker_cpu: Duration,
+    /// What is held of bodies that plugins read.
+    pub held_bodies: HeldBodies,
     /// The targets of all upstreams.
     pub targets: &'a [TargetHealth],
 }
@@ -114,6 +116,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
     process::write(&mut text, &node.process, node.node_id, retained);
+    process::write_bodies(&mut text, &node.held_bodies);
     write_dropped(&mut text, &retained.get::<Dropped>());
     costs::write(&mut text, node, &names);
     write_requests(&mut text, &totals);

@@ -22,6 +22,8 @@
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
 //! | `kong_memory_workers_lua_vms_bytes`: what the one process of all workers holds | `node_id`, `pid`, `kong_subsystem` |
 //! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: what proxy-cache keeps, and may keep | `node_id`, `shared_dict`, `kong_subsystem` |
+//! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: memory that bodies which plugins read take, and may take (`mem_bodies_size`) | |
+//! | `weir_held_body_shortages_total`: bodies that there was no memory for: their requests were answered 503 (`refused`), or passed the plugin by (`passed`) | `effect` |
 //! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
 //! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |

@@ -2,6 +2,7 @@
 //! same here.
 
 use super::exposition::{Text, escaped};
+use crate::plugin::HeldBodies;
 use crate::plugins::proxy_cache;
 use crate::retained::Retained;
 use std::time::Duration;
@@ -21,6 +22,21 @@ pub struct Process {
     pub open_files: u64,
     /// How many it may have open; none if there is no limit.
     pub most_open_files: Option<u64>,
+}
+
+/// Bodies that plugins read.
+pub(super) fn write_bodies(text: &mut Text, held: &HeldBodies) {
+    let HeldBodies { bytes, most, refused, passed } = *held;
+    text.metric("weir_held_body_bytes", "gauge", "Memory that bodies which plugins read take");
+    text.line(format_args!("weir_held_body_bytes {bytes}"));
+    if let Some(most) = most {
+        text.metric("weir_held_body_max_bytes", "gauge", "Memory that bodies which plugins read may take");
+        text.line(format_args!("weir_held_body_max_bytes {most}"));
+    }
+    let name = "weir_held_body_shortages_total";
+    text.metric(name, "counter", "Bodies that there was no memory for, by what became of their requests");
+    text.line(format_args!("{name}{{effect=\"refused\"}} {refused}"));
+    text.line(format_args!("{name}{{effect=\"passed\"}} {passed}"));
 }
 
 pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained: &Retained) {

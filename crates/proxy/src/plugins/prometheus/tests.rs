@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::exchange::{ConsumerIndex, Credential};
-use crate::plugin::{BOUNDS, Cost, Exchange, Hooks, Json, Phase, PhaseCost, Spread};
+use crate::plugin::{BOUNDS, Cost, Exchange, HeldBodies, Hooks, Json, Phase, PhaseCost, Spread};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         document: &gateway.document,
         costs: &costs(),
         worker_cpu: Duration::from_millis(1_500),
+        held_bodies: HeldBodies { bytes: 5_000, most: Some(268_435_456), refused: 2, passed: 1 },
         targets: &targets,
     };
     render(&node)

@@ -2,8 +2,8 @@
 
 use super::Outcome;
 use super::rules::{Plan, Term};
-use super::store::{Cache, Lead, MOST_OF_ONE, Room, Stored};
-use crate::plugin::{Exchange, Fingerprint, Headers, Known, Observer};
+use super::store::{Cache, Lead, MOST_OF_ONE, Stored};
+use crate::plugin::{Exchange, Fingerprint, Headers, HeldBody, Known, Observer};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -30,8 +30,9 @@ struct Copied {
     status: u16,
     headers: Headers,
     vary: Vec<(String, Vec<Vec<u8>>)>,
-    body: Vec<u8>,
-    room: Room,
+    body: HeldBody,
+    /// How many bytes it will have, as far as is known.
+    length: usize,
 }
 
 impl Capture {
@@ -46,9 +47,11 @@ impl Capture {
 
     fn begin(&self, exchange: &Exchange) -> Option<Copied> {
         let response = &exchange.response;
-        if matches!(response.framing, Framing::Length(length) if length > MOST_OF_ONE as u64) {
-            return None;
-        }
+        let length = match response.framing {
+            Framing::Length(length) if length > MOST_OF_ONE as u64 => return None,
+            Framing::Length(length) => length as usize,
+            _ => MOST_OF_ONE,
+        };
         let term = self.plan.term(exchange, SystemTime::now())?;
         let vary = varying(exchange)?;
         let mut headers = response.headers.clone();
@@ -59,8 +62,8 @@ impl Capture {
         if exchange.request.method_str() != "HEAD" {
             headers.remove_known(Known::ContentLength);
         }
-        let room = Room::new(self.cache.clone());
-        Some(Copied { term, status: response.status, headers, vary, body: Vec::new(), room })
+        let body = exchange.spare_body();
+        Some(Copied { term, status: response.status, headers, vary, body, length })
     }
 
     /// There will be no copy: who waits for it need not.
@@ -100,19 +103,20 @@ impl Observer for Capture {
 
     fn data(&mut self, data: &[u8]) {
         let Some(copy) = &mut self.copy else { return };
-        if copy.body.len() + data.len() > MOST_OF_ONE || !copy.room.take(data.len()) {
-            return self.give_up();
+        if copy.body.len() + data.len() > MOST_OF_ONE || copy.body.push(data, copy.length).is_err() {
+            self.give_up();
         }
-        copy.body.extend_from_slice(data);
     }
 
     fn end(mut self: Box<Self>) {
         let Some(copy) = self.copy.take() else { return };
+        let mut body = copy.body.into_bytes();
+        body.shrink_to_fit();
         let stored = Stored {
             key: self.key.clone(),
             status: copy.status,
             headers: Arc::new(copy.headers),
-            body: copy.body.into(),
+            body: body.into(),
             since: Instant::now(),
             timestamp: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             term: copy.term,

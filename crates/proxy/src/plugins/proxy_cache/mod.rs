@@ -53,7 +53,8 @@
 //! ## Memory
 //!
 //! All instances of a node share 128 MiB; beyond that, what was not asked for lately gives way. What is kept outlives
-//! reloads, and stays on its node. [The Admin API](../admin-api.md#the-cache) shows and removes it.
+//! reloads, and stays on its node. Copies in the making count against the setting `mem_bodies_size`, of which they use half
+//! at most; without room for one, its response is not kept. [The Admin API](../admin-api.md#the-cache) shows and removes it.
 
 mod capture;
 mod key;
@@ -68,6 +69,7 @@ pub use store::{purge, purge_all, shown};
 
 use crate::plugin::{
     Answer, Build, Bytes, Define, Exchange, Fingerprint, Flow, Hooks, Json, Known, Record, Resume, Violation,
+    WantsBody,
 };
 use capture::Capture;
 use media_type::MediaType;
@@ -185,8 +187,10 @@ impl Define for ProxyCache {
 }
 
 impl Hooks for ProxyCache {
-    fn wants_body(&self) -> bool {
-        self.0.config.request_method.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD"))
+    fn wants_body(&self) -> WantsBody {
+        let mut methods = self.0.config.request_method.iter();
+        let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));
+        if with_body { WantsBody::IfRoom } else { WantsBody::No }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

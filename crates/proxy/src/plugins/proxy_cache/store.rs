@@ -16,8 +16,6 @@ use tokio::sync::watch;
 const MOST: usize = 128 * 1024 * 1024;
 /// Bytes of one body.
 pub(super) const MOST_OF_ONE: usize = 8 * 1024 * 1024;
-/// Bytes of bodies that are being copied.
-const MOST_COPIED: usize = 128 * 1024 * 1024;
 /// Responses under one key, which differ by what their `Vary` names.
 const VARIANTS: usize = 16;
 /// What an entry takes beside its texts, about.
@@ -129,7 +127,6 @@ pub(super) struct Cache {
     pub(super) key: Fingerprinter,
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicUsize,
-    copied: AtomicUsize,
     most: usize,
 }
 
@@ -184,30 +181,6 @@ impl Drop for Lead {
     }
 }
 
-/// Bytes of a body that is being copied.
-pub(super) struct Room {
-    cache: Arc<Cache>,
-    bytes: usize,
-}
-
-impl Room {
-    pub(super) fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, bytes: 0 }
-    }
-
-    /// Whether there was room for so many more.
-    pub(super) fn take(&mut self, bytes: usize) -> bool {
-        self.bytes += bytes;
-        self.cache.copied.fetch_add(bytes, Relaxed) + bytes <= MOST_COPIED
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.cache.copied.fetch_sub(self.bytes, Relaxed);
-    }
-}
-
 impl Cache {
     /// One of so many bytes.
     pub(super) fn of(most: usize) -> Self {
@@ -215,7 +188,6 @@ impl Cache {
             key: Fingerprinter::new(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             bytes: AtomicUsize::new(0),
-            copied: AtomicUsize::new(0),
             most,
         }
     }

@@ -59,7 +59,7 @@ mod template;
 
 use super::form;
 use super::transformer::{named_header, not_in_force, renamed_header, split, valued, valued_header};
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, WantsBody};
 use arguments::Arguments;
 use body::Form;
 use headers::HeaderOperations;
@@ -237,8 +237,8 @@ impl Hooks for RequestTransformer {
         Flow::Continue
     }
 
-    fn wants_body(&self) -> bool {
-        self.moves_form || !self.body.is_empty()
+    fn wants_body(&self) -> WantsBody {
+        if self.moves_form || !self.body.is_empty() { WantsBody::Yes } else { WantsBody::No }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Templates: what they are worth, and which are none.
 
 use super::template::Template;
+use crate::plugin::WantsBody;
 use crate::testing::Gateway;
 use serde_json::json;
 
@@ -113,7 +114,8 @@ fn equal_templates_are_rendered_once() {
 
 #[test]
 fn only_what_changes_bodies_asks_for_them() {
-    let wants = |config| Gateway::new().plugin("request-transformer", config).unwrap().wants_body();
+    let wants =
+        |config| Gateway::new().plugin("request-transformer", config).unwrap().wants_body() == WantsBody::Yes;
     assert!(!wants(json!({ "add": { "headers": ["a:b"], "querystring": ["a:b"] } })));
     assert!(wants(json!({ "remove": { "body": ["a"] } })));
     assert!(wants(json!({ "http_method": "GET" })) && !wants(json!({ "http_method": "PUT" })));

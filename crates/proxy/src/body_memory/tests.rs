@@ -1,0 +1,142 @@
+//! The memory for bodies by itself.
+
+use super::*;
+use proptest::prelude::*;
+use std::thread;
+
+const KIB: usize = 1024;
+
+fn shares(most: usize, workers: usize) -> (Arc<BodyMemory>, Vec<Rc<Share>>) {
+    let memory = Arc::new(BodyMemory::new(most as u64, workers));
+    let shares = (0..workers).map(|worker| Rc::new(Share::new(memory.clone(), worker))).collect();
+    (memory, shares)
+}
+
+fn body(share: &Rc<Share>) -> HeldBody {
+    HeldBody::within(Room::new(share.clone(), false))
+}
+
+#[test]
+fn what_is_allocated_is_what_is_taken() {
+    let (memory, shares) = shares(256 * KIB, 1);
+    let mut held = body(&shares[0]);
+    for _ in 0..100 {
+        held.push(&[7; 1000], 100_000).unwrap();
+        assert_eq!(memory.held().bytes, held.bytes.capacity() as u64);
+    }
+    assert_eq!(held.bytes.capacity(), 100_000, "no more than the length that is known");
+    held.replace(|_| Vec::with_capacity(10));
+    assert_eq!(memory.held().bytes, 10);
+    held.replace(|_| Vec::with_capacity(300 * KIB));
+    assert_eq!(memory.held().bytes, 300 * KIB as u64, "what a plugin has made is there, whatever the bound");
+    drop(held);
+    assert_eq!(memory.held().bytes, 0);
+}
+
+#[test]
+fn what_does_not_fit_is_not_added() {
+    let (memory, shares) = shares(64 * KIB, 2);
+    let (mut first, mut second) = (body(&shares[0]), body(&shares[1]));
+    first.push(&[0; 50 * KIB], 50 * KIB).unwrap();
+    assert!(second.push(&[0; 20 * KIB], 20 * KIB).is_err());
+    assert!(second.is_empty());
+    assert_eq!((memory.held().bytes, memory.held().refused), (50 * KIB as u64, 1));
+    second.push(&[0; 10 * KIB], 10 * KIB).unwrap();
+    drop(first);
+    body(&shares[1]).push(&[0; 40 * KIB], 40 * KIB).unwrap();
+}
+
+#[test]
+fn what_can_be_done_without_leaves_half_to_others() {
+    let (memory, shares) = shares(64 * KIB, 1);
+    let mut copy = HeldBody::within(Room::new(shares[0].clone(), true));
+    copy.push(&[0; 30 * KIB], 64 * KIB).unwrap();
+    assert!(copy.push(&[0; 30 * KIB], 64 * KIB).is_err());
+    body(&shares[0]).push(&[0; 30 * KIB], 30 * KIB).unwrap();
+    assert_eq!((memory.held().passed, memory.held().refused), (1, 0));
+}
+
+#[test]
+fn a_shortage_is_told_once_until_it_is_over() {
+    let (memory, shares) = shares(64 * KIB, 1);
+    let mut held = body(&shares[0]);
+    held.push(&[0; 60 * KIB], 60 * KIB).unwrap();
+    assert!(!memory.is_short.load(Relaxed));
+    assert!(body(&shares[0]).push(&[0; 20 * KIB], 20 * KIB).is_err());
+    assert!(memory.is_short.load(Relaxed));
+    drop(held);
+    assert!(!memory.is_short.load(Relaxed));
+}
+
+#[test]
+fn without_a_bound_there_is_always_room() {
+    let (memory, shares) = shares(0, 1);
+    let mut held = body(&shares[0]);
+    held.push(&[0; 4096 * KIB], 0).unwrap();
+    assert_eq!((memory.held().bytes, memory.held().most), (4096 * KIB as u64, None));
+}
+
+/// What becomes of one of some bodies.
+#[derive(Debug, Clone)]
+enum Step {
+    Push(usize, usize),
+    Replace(usize, usize),
+    End(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..8usize, 1..20 * KIB).prop_map(|(body, bytes)| Step::Push(body, bytes)),
+        1 => (0..8usize, 0..20 * KIB).prop_map(|(body, bytes)| Step::Replace(body, bytes)),
+        2 => (0..8usize).prop_map(Step::End),
+    ];
+    proptest::collection::vec(step, 1..200)
+}
+
+proptest! {
+    #[test]
+    fn the_sum_is_that_of_all_bodies_and_in_the_end_nothing(steps in steps()) {
+        let (memory, shares) = shares(128 * KIB, 3);
+        let mut bodies: Vec<HeldBody> = (0..8).map(|at| body(&shares[at % 3])).collect();
+        for step in steps {
+            match step {
+                Step::Push(at, bytes) => {
+                    let (before, room) = (bodies[at].len(), memory.held().bytes as usize <= 128 * KIB);
+                    let pushed = bodies[at].push(&vec![0; bytes], usize::MAX).is_ok();
+                    prop_assert_eq!(bodies[at].len(), if pushed { before + bytes } else { before });
+                    prop_assert!(!room || memory.held().bytes as usize <= 128 * KIB, "never beyond the bound");
+                }
+                Step::Replace(at, bytes) => bodies[at].replace(|_| Vec::with_capacity(bytes)),
+                Step::End(at) => bodies[at] = body(&shares[at % 3]),
+            }
+            let sum: usize = bodies.iter().map(|body| body.bytes.capacity()).sum();
+            prop_assert_eq!(memory.held().bytes, sum as u64);
+        }
+        drop(bodies);
+        prop_assert_eq!(memory.held().bytes, 0);
+        let kept = memory.taken.load(Relaxed);
+        prop_assert!(kept <= 3 * 2 * memory.piece, "{} bytes are kept back", kept);
+    }
+}
+
+#[test]
+fn workers_at_once_never_hold_more_than_all() {
+    let memory = Arc::new(BodyMemory::new(64 * KIB as u64, 4));
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let memory = memory.clone();
+            scope.spawn(move || {
+                let share = Rc::new(Share::new(memory.clone(), worker));
+                let mut bodies: Vec<HeldBody> = (0..4).map(|_| body(&share)).collect();
+                for round in 0..2_000 {
+                    let at = round % 4;
+                    if bodies[at].push(&[0; 1500], usize::MAX).is_err() || round % 7 == 0 {
+                        bodies[at] = body(&share);
+                    }
+                    assert!(memory.taken.load(Relaxed) <= 64 * KIB);
+                }
+            });
+        }
+    });
+    assert_eq!(memory.held().bytes, 0);
+}
