@@ -3,6 +3,7 @@ use crate::attributes::{FieldAttributes, doc};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{Data, DeriveInput, Field, Fields, LitStr, Path, Token, parenthesized};
 
@@ -14,13 +15,14 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let idents: Vec<_> = fields.iter().filter_map(|f| f.ident.as_ref()).collect();
     let names = fields.iter().map(|f| name_of(f)).collect::<syn::Result<Vec<_>>>()?;
     let positions = 0..idents.len();
-    let RecordAttributes { checks, old_names } = RecordAttributes::parse(input)?;
+    let RecordAttributes { checks, old_names, instead } = RecordAttributes::parse(input)?;
     Ok(quote! {
         impl ::weir_model::schema::Record for #name {
             const SCHEMA: &'static ::weir_model::schema::RecordSchema = &::weir_model::schema::RecordSchema {
                 doc: #record_doc,
                 fields: &[#(#schemas),*],
                 old_names: &[#(#old_names),*],
+                instead: &[#(#instead),*],
             };
             fn read_fields(
                 fields: &::weir_model::schema::Fields<'_, '_>,
@@ -92,11 +94,13 @@ fn field_schema(field: &Field) -> syn::Result<TokenStream> {
     })
 }
 
-/// What `#[record(…)]` says: `check = function`, `old_name("redis_host", "redis.host")`, each any number of times.
+/// What `#[record(…)]` says, each any number of times: `check = function`, `old_name("redis_host", "redis.host")`,
+/// `instead("limit", "window_size", "what to write where these are written")`.
 #[derive(Default)]
 struct RecordAttributes {
     checks: Vec<Path>,
     old_names: Vec<TokenStream>,
+    instead: Vec<TokenStream>,
 }
 
 impl RecordAttributes {
@@ -107,16 +111,26 @@ impl RecordAttributes {
                 if meta.path.is_ident("check") {
                     found.checks.push(meta.value()?.parse()?);
                 } else if meta.path.is_ident("old_name") {
-                    let names;
-                    parenthesized!(names in meta.input);
-                    let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&names)?;
-                    found.old_names.push(quote!((#names)));
+                    let names = literals(&meta)?;
+                    found.old_names.push(quote!((#(#names),*)));
+                } else if meta.path.is_ident("instead") {
+                    let mut names = literals(&meta)?;
+                    let advice = names.pop();
+                    found.instead.push(quote!((&[#(#names),*], #advice)));
                 } else {
-                    return Err(meta.error("no such record attribute; there are `check` and `old_name`"));
+                    let message = "no such record attribute; there are `check`, `old_name` and `instead`";
+                    return Err(meta.error(message));
                 }
                 Ok(())
             })?;
         }
         Ok(found)
     }
+}
+
+/// The texts in parentheses.
+fn literals(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<LitStr>> {
+    let texts;
+    parenthesized!(texts in meta.input);
+    Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&texts)?.into_iter().collect())
 }
