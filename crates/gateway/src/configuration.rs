@@ -2,12 +2,13 @@
 use crate::apisix::standalone;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Display};
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
-use weir_model::{Document, Format, Place, PluginSchema, Problem, Uuid};
+use weir_model::entity::EntityKind;
+use weir_model::{Document, Format, Place, Places, PluginSchema, Problem, Uuid};
 use weir_proxy::CompileError;
 use weir_proxy::plugin::Definition;
 use weir_proxy::plugins::PLUGINS;
@@ -81,9 +82,12 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<String>,
     /// What is accepted but has no effect.
     pub(crate) not_in_force: Vec<Problem>,
-    /// Where each certificate stands.
-    certificates: Vec<Place>,
+    /// Where the entities stand that the data plane may refuse.
+    places: Places,
 }
+
+/// Where each entity stands.
+type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p Place>;
 
 /// Looks names up in the environment of this process.
 pub(crate) fn process_environment() -> Environment {
@@ -125,7 +129,7 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         },
         warnings,
         not_in_force: read.not_in_force,
-        certificates: read.certificates,
+        places: read.places,
     })
 }
 
@@ -145,18 +149,22 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 impl Configuration {
     /// Everything that the data plane refuses.
     pub(crate) fn refusals(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
-        errors.iter().map(|error| self.refusal(origin, error)).collect()
+        let places = self.places.iter().map(|(of, place)| (*of, place)).collect();
+        errors.iter().map(|error| self.refusal(origin, error, &places)).collect()
     }
 
     /// What the data plane refuses, with its place where that is known.
-    fn refusal(&self, origin: &Origin, error: &CompileError) -> String {
+    fn refusal(&self, origin: &Origin, error: &CompileError, places: &ByEntity<'_>) -> String {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
-        let certificates = self.document.certificates.iter().zip(&self.certificates);
-        match certificates.into_iter().find(|(certificate, _)| names(certificate.id)) {
-            Some((_, Place { at, path: place })) => {
-                format!("{origin}:{}:{}: {place}: {}", at.line, at.column, error.message)
-            }
-            None => format!("{origin}: {error}"),
+        let named = || self.document.certificates.iter().find(|certificate| names(certificate.id));
+        let of = error.of.or_else(|| named().map(|certificate| (EntityKind::Certificates, certificate.id)));
+        let Some(Place { at, path }) = of.and_then(|of| places.get(&of)) else {
+            return format!("{origin}: {error}");
+        };
+        let (line, column) = (at.line, at.column);
+        match error.field() {
+            ("", message) => format!("{origin}:{line}:{column}: {path}: {message}"),
+            (field, message) => format!("{origin}:{line}:{column}: {path}.{field}: {message}"),
         }
     }
 

@@ -89,7 +89,18 @@ fn rows_are_asked_for_by_plugin_route_and_service() {
     assert_eq!(costs(&gateway, "?plugin=cors").len(), 3);
     assert_eq!(cost(&gateway, "?plugin=ids&route=r-a")["calls"], 3);
     assert_eq!(cost(&gateway, "?plugin=correlation-id&service=s-b")["calls"], 2);
-    assert_eq!(costs(&gateway, "?route=no-such"), Vec::<Value>::new());
+    for nobody in ["?route=no-such", "?service=no-such", "?plugin=no-such", "?plugin=cors&route=s-a"] {
+        let answer = gateway.admin(&format!("/plugins/costs{nobody}"));
+        assert_eq!((answer.status, answer.json()["message"].as_str()), (404, Some("Not found")), "{nobody}");
+    }
+    assert_eq!(
+        costs(&gateway, "?plugin=jwt"),
+        Vec::<Value>::new(),
+        "a plugin that there is, and nobody uses"
+    );
+    let misspelt = gateway.admin("/plugins/costs?rout=r-a");
+    let told = "unknown argument `rout`; there are: plugin, route, service; did you mean `route`?";
+    assert_eq!((misspelt.status, misspelt.json()["message"].as_str()), (400, Some(told)));
     let shares: Vec<_> = costs(&gateway, "").iter().map(|row| row["cpu_share"].as_f64().unwrap()).collect();
     assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
 }

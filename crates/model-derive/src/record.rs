@@ -3,6 +3,7 @@ use crate::attributes::{FieldAttributes, doc};
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{Data, DeriveInput, Field, Fields, Ident, LitStr, Path, Token, Type, parenthesized};
 
@@ -15,13 +16,14 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let reads = reads(&fields);
     let inserts = fields.iter().map(DeclaredField::insert);
     let flattened = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
-    let RecordAttributes { checks, old_names } = RecordAttributes::parse(input)?;
+    let RecordAttributes { checks, old_names, instead } = RecordAttributes::parse(input)?;
     Ok(quote! {
         impl ::weir_model::schema::Record for #name {
             const SCHEMA: &'static ::weir_model::schema::RecordSchema = &::weir_model::schema::RecordSchema {
                 doc: #record_doc,
                 fields: #schemas,
                 old_names: #old_names,
+                instead: &[#(#instead),*],
             };
             fn read_fields(
                 fields: &::weir_model::schema::Fields<'_, '_>,
@@ -160,17 +162,20 @@ fn places(fields: &[DeclaredField<'_>]) -> (Vec<TokenStream>, TokenStream) {
     (places, quote!(#own #flattened))
 }
 
-/// What `#[record(…)]` says: `check = function` and `old_name("redis_host", "redis.host")`, each any number of times, or
+/// What `#[record(…)]` says: `check = function`, `old_name("redis_host", "redis.host")` and
+/// `instead("limit", "window_size", "what to write where these are written")`, each any number of times, or
 /// `old_names = CONSTANT` for names that several records have.
 struct RecordAttributes {
     checks: Vec<Path>,
     /// The slice of them.
     old_names: TokenStream,
+    instead: Vec<TokenStream>,
 }
 
 impl RecordAttributes {
     fn parse(input: &DeriveInput) -> syn::Result<Self> {
-        let (mut checks, mut shared, mut own) = (Vec::new(), None::<Path>, Vec::new());
+        let (mut checks, mut shared, mut own, mut instead) =
+            (Vec::new(), None::<Path>, Vec::new(), Vec::new());
         for attribute in input.attrs.iter().filter(|a| a.path().is_ident("record")) {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("check") {
@@ -178,14 +183,16 @@ impl RecordAttributes {
                 } else if meta.path.is_ident("old_names") {
                     shared = Some(meta.value()?.parse()?);
                 } else if meta.path.is_ident("old_name") {
-                    let names;
-                    parenthesized!(names in meta.input);
-                    let names = Punctuated::<LitStr, Token![,]>::parse_terminated(&names)?;
-                    own.push(quote!((#names)));
+                    let names = literals(&meta)?;
+                    own.push(quote!((#(#names),*)));
+                } else if meta.path.is_ident("instead") {
+                    let mut names = literals(&meta)?;
+                    let advice = names.pop();
+                    instead.push(quote!((&[#(#names),*], #advice)));
                 } else {
-                    return Err(
-                        meta.error("no such record attribute; there are `check`, `old_name` and `old_names`")
-                    );
+                    let message =
+                        "no such record attribute; there are `check`, `old_name`, `old_names` and `instead`";
+                    return Err(meta.error(message));
                 }
                 Ok(())
             })?;
@@ -195,6 +202,13 @@ impl RecordAttributes {
             Some(names) if own.is_empty() => quote!(#names),
             Some(names) => return Err(syn::Error::new_spanned(names, "the names stand here, or one by one")),
         };
-        Ok(Self { checks, old_names })
+        Ok(Self { checks, old_names, instead })
     }
+}
+
+/// The texts in parentheses.
+fn literals(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<LitStr>> {
+    let texts;
+    parenthesized!(texts in meta.input);
+    Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&texts)?.into_iter().collect())
 }

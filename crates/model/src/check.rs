@@ -2,7 +2,7 @@
 use crate::document::Document;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{Plugin, Route};
-use crate::schema::quoted;
+use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
@@ -39,10 +39,56 @@ pub fn check(document: &Document) -> Vec<Finding> {
 }
 
 /// What breaks no rule, and is probably a mistake all the same.
-pub fn doubtful(document: &Document) -> Vec<Finding> {
+pub fn doubtful(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
+    found.extend(doubtful_alone(document, plugins));
     found
+}
+
+/// The same of entities whatever others there are.
+pub fn doubtful_alone(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
+    let mut found = tags(document);
+    for (index, plugin) in document.plugins.iter().enumerate() {
+        let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
+        found.extend(
+            (schema.doubtful)(&plugin.config)
+                .into_iter()
+                .map(|doubt| Finding::new((Plugins, index), format!("config.{}", doubt.path), doubt.message)),
+        );
+    }
+    found
+}
+
+/// The tags with an effect, which they have on services.
+const TAGS: [&str; 3] = ["weir-upstream-http2", "weir-proxy-protocol-v1", "weir-proxy-protocol-v2"];
+
+/// Tags that look like ours and have no effect.
+fn tags(document: &Document) -> Vec<Finding> {
+    let mut found = Vec::new();
+    macro_rules! tags_of {
+        ($($collection:ident: $kind:ident),*) => {$(
+            for (index, entity) in document.$collection.iter().enumerate() {
+                let tags = entity.tags.iter().flatten().enumerate();
+                let doubts = tags.filter_map(|(at, tag)| Some((at, doubt_of_tag(tag, $kind)?)));
+                found.extend(doubts.map(|(at, doubt)| Finding::new(($kind, index), format!("tags[{at}]"), doubt)));
+            }
+        )*};
+    }
+    tags_of!(services: Services, routes: Routes, upstreams: Upstreams, targets: Targets, plugins: Plugins);
+    found
+}
+
+fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
+    if !tag.starts_with("weir-") || TAGS.contains(&tag) && kind == Services {
+        return None;
+    }
+    let shown = quoted(tag);
+    if TAGS.contains(&tag) {
+        return Some(format!("the tag `{shown}` has an effect on services alone; move it to the service"));
+    }
+    let hint = did_you_mean(tag, TAGS);
+    Some(format!("the tag `{shown}` has no effect; those with one are: {}{hint}", TAGS.join(", ")))
 }
 
 /// Plugins that let anonymous requests pass as a consumer that is none.

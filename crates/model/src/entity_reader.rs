@@ -2,9 +2,10 @@
 use crate::declarative::split_url;
 use crate::entity::*;
 use crate::node::{Node, Value};
+use crate::other_plugins::no_such_plugin;
 use crate::schema::{
     Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Streams, Surroundings, Violation,
-    did_you_mean, find_plugin, quoted, read_record,
+    find_plugin, read_record,
 };
 use sha1::{Digest, Sha1};
 use std::sync::Arc;
@@ -118,10 +119,11 @@ impl<'i> EntityReader<'i> {
         let ordering = (item.kind == EntityKind::Plugins).then_some("ordering");
         // Where a `url` is written, it has been taken apart by now.
         let url = (item.kind == EntityKind::Services).then_some("url");
-        let others: Vec<_> = children.chain(REMARKS).chain(ordering).chain(url).collect();
+        let members = item.kind.members().filter(|_| self.nests).map(|(members, _)| members);
+        let others: Vec<_> = children.chain(members).chain(REMARKS).chain(ordering).chain(url).collect();
         let plugin = (item.kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
         let plugin = plugin.and_then(|name| find_plugin(self.plugins, name));
-        let config = plugin.map_or(&[][..], |plugin| plugin.config.fields);
+        let config = plugin.map(|plugin| plugin.config);
         read_record(item.node, &Surroundings { given: item.given, others: &others, config }, &mut self.reader)
     }
 
@@ -169,7 +171,7 @@ impl<'i> EntityReader<'i> {
         let name = item.node.get("name")?;
         let written = name.as_str()?;
         let Some(plugin) = find_plugin(self.plugins, written).filter(|plugin| plugin.available) else {
-            let message = not_available(written, self.plugins, self.reader.is_early());
+            let message = no_such_plugin(written, self.plugins, self.reader.is_early());
             self.reader.within(Step::Field("name"), |reader| reader.report(name.at, message));
             return None;
         };
@@ -190,7 +192,9 @@ impl<'i> EntityReader<'i> {
             self.reader.within(Step::Field("consumer_group"), |reader| reader.report(at, message));
         }
         let config = item.node.get("config");
-        self.reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))
+        self.reader.inside(Plugin::SCHEMA, |reader| {
+            reader.within(Step::Field("config"), |reader| plugin.read(config, item.node.at, reader))
+        })
     }
 
     fn upstream(&mut self, item: Written<'_, '_>) -> Option<Arc<Upstream>> {
@@ -204,55 +208,4 @@ impl<'i> EntityReader<'i> {
         target.settle();
         Some(Arc::new(target))
     }
-}
-
-/// What Kong brings along beside the plugins that are here; of `ai-` there are many more.
-const PLUGINS_OF_KONG: &[&str] = &[
-    "acl",
-    "acme",
-    "aws-lambda",
-    "azure-functions",
-    "bot-detection",
-    "cors",
-    "datadog",
-    "file-log",
-    "grpc-gateway",
-    "grpc-web",
-    "hmac-auth",
-    "http-log",
-    "ip-restriction",
-    "jwt",
-    "ldap-auth",
-    "loggly",
-    "oauth2",
-    "opentelemetry",
-    "post-function",
-    "pre-function",
-    "redirect",
-    "request-size-limiting",
-    "request-transformer",
-    "response-transformer",
-    "session",
-    "standard-webhooks",
-    "statsd",
-    "syslog",
-    "tcp-log",
-    "udp-log",
-    "zipkin",
-];
-
-fn not_available(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
-    let mut names: Vec<_> =
-        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
-    names.sort_unstable();
-    let hint = if is_early { did_you_mean(written, names.iter().copied()) } else { String::new() };
-    let shown = quoted(written);
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    if find_plugin(plugins, written).is_some() {
-        return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
-    }
-    if PLUGINS_OF_KONG.contains(&written) || written.starts_with("ai-") {
-        return format!("Kong's plugin `{shown}` is not available yet; available: {names}");
-    }
-    format!("no such plugin `{shown}`; available: {names}{hint}")
 }

@@ -13,11 +13,13 @@ pub mod entities;
 pub mod entity;
 mod entity_reader;
 pub mod node;
+mod other_plugins;
 mod pem;
+mod regex;
 pub mod rule;
 pub mod schema;
 
-pub use declarative::{Environment, Format, Place, Read};
+pub use declarative::{Environment, Format, Place, Places, Read};
 pub use document::Document;
 pub use entities::{Change, Entities, Refusal};
 pub use entity_reader::Reading;

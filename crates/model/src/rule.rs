@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 pub use crate::pem::{ca_certificate, certificates, private_key, public_key};
+pub use crate::regex::{marked_regex, regex};
 
 /// The id that a text is. Other ways to write a UUID, such as 32 digits alone, are names: keys look like that.
 pub fn id(text: &str) -> Option<Uuid> {
@@ -31,7 +32,7 @@ pub fn host(text: &str) -> Result<(), String> {
     }
     if text.contains("://") {
         return Err(format!(
-            "expected a host name, got the URL {text:?}; use `url`, or leave out the scheme"
+            "expected a host name, got the URL {text:?}; write the host alone, or use `url` where there is one"
         ));
     }
     if text.contains(':') {
@@ -152,21 +153,6 @@ fn has_authority(rest: &str) -> bool {
     !name.is_empty() && (port.is_empty() || port.parse::<u16>().is_ok())
 }
 
-/// A regular expression.
-pub fn regex(text: &str) -> Result<(), String> {
-    match regex_syntax::parse(text) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(format!("the regex does not compile: {}", first_cause(&error))),
-    }
-}
-
-/// The last line of a regex error, which says what is wrong; the others draw it.
-pub(crate) fn first_cause(error: &regex_syntax::Error) -> String {
-    let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last).to_owned()
-}
-
 /// A host name in which one `*` may stand for the first or the last label.
 pub fn wildcard_host(text: &str) -> Result<(), String> {
     let plain = match (text.matches('*').count(), text.strip_prefix("*."), text.strip_suffix(".*")) {
@@ -215,9 +201,7 @@ pub fn route_path(text: &str) -> Result<(), String> {
             "a regex path starts with ~/; write \"~/{}\"",
             pattern.trim_start_matches(['^', '/'])
         )),
-        Some(pattern) => {
-            regex(&pattern.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!"))
-        }
+        Some(pattern) => marked_regex("~", pattern),
         None => prefix(text),
     }
 }

@@ -3,8 +3,9 @@
 mod sample;
 
 use serde_json::{Value as Json, json};
+use weir_model::PluginSchema;
 use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
-use weir_model::schema::{Choice, Record, RecordSchema, Side, find_plugin};
+use weir_model::schema::{Choice, Record, RecordSchema, Side, Streams, find_plugin};
 
 /// One field of a schema.
 fn field(schema: &Json, name: &str) -> Json {
@@ -74,6 +75,16 @@ fn nested_records_are_required_and_hold_their_defaults() {
     assert_eq!(field(&healthy, "http_statuses")["default"], json!([200, 302]));
     assert_eq!(field(&healthy, "http_statuses")["elements"]["between"], json!([100, 999]));
     assert_eq!(field(&field(&healthchecks, "active"), "type")["default"], "http");
+}
+
+#[test]
+fn a_plugin_schema_lists_the_protocols_it_runs_for() {
+    let protocols =
+        |schema: PluginSchema| field(&schema.to_json(), "protocols")["elements"]["one_of"].clone();
+    let plugin = *find_plugin(sample::PLUGINS, "rate-limiting").unwrap();
+    assert_eq!(protocols(plugin), json!(["grpc", "grpcs", "http", "https"]));
+    let of_streams = protocols(plugin.with_streams(Streams::IfNamed));
+    assert_eq!(of_streams.as_array().unwrap().len(), 8);
 }
 
 #[test]

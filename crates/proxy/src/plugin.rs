@@ -133,6 +133,10 @@ pub trait Define: Hooks + Sized {
     fn not_in_force(_config: &Json) -> Vec<Violation> {
         Vec::new()
     }
+    /// What of a valid configuration is probably a mistake all the same.
+    fn doubtful(_config: &Json) -> Vec<Violation> {
+        Vec::new()
+    }
     /// One instance per plugin entity.
     fn new(config: Self::Config, build: &Build<'_>) -> Result<Self, String>;
 }
@@ -170,7 +174,8 @@ pub const fn define<P: Define>() -> Definition {
 
 const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
-    let schema = schema.with_not_in_force(P::not_in_force).with_streams(P::STREAMS);
+    let schema =
+        schema.with_not_in_force(P::not_in_force).with_doubtful(P::doubtful).with_streams(P::STREAMS);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

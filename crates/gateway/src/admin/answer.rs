@@ -95,7 +95,10 @@ impl Denied {
         match error {
             WriteError::Decided(denied) => denied,
             WriteError::Refused(refusal) => Denied::Refused(kind, refusal),
-            WriteError::Uncompilable(error) => Denied::Schema(vec![Violation::new("", error.message)]),
+            WriteError::Uncompilable(error) => {
+                let (field, message) = error.field();
+                Denied::Schema(vec![Violation::new(field, message)])
+            }
             WriteError::Unavailable(reason) => Denied::Unavailable(reason),
             WriteError::ReadOnly => Denied::ReadOnly(verb, kind),
         }

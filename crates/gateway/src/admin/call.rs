@@ -26,6 +26,11 @@ impl Call {
         self.query.iter().find(|(argument, _)| argument == name).map(|(_, value)| value.as_str())
     }
 
+    /// An argument in the query that is none of these.
+    pub(super) fn argument_beside(&self, known: &[&str]) -> Option<&str> {
+        self.query.iter().map(|(name, _)| name.as_str()).find(|name| !known.contains(name))
+    }
+
     /// Whether an argument in the query is switched on.
     pub(super) fn is_on(&self, name: &str) -> bool {
         self.argument(name).is_some_and(|value| matches!(value, "" | "1" | "true" | "on" | "yes"))

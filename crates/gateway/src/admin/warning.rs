@@ -1,7 +1,9 @@
-//! What is accepted without effect, told to whoever wrote it.
+//! What is accepted without effect, or is probably a mistake, told to whoever wrote it.
 use axum::http::HeaderValue;
 use axum::response::Response;
+use weir_model::check::doubtful_alone;
 use weir_model::entity::Entity;
+use weir_model::schema::Choice;
 use weir_model::{Document, PluginSchema};
 
 /// The header that tells it.
@@ -10,11 +12,16 @@ pub(crate) const WARNING: &str = "x-weir-warning";
 /// Some clients refuse heads that are long.
 const LONGEST: usize = 1024;
 
-/// What of these entities has no effect.
+/// What of these entities has no effect, and what is doubtful.
 pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Option<String> {
     let mut document = Document::default();
     entities.cloned().for_each(|entity| document.push(entity));
-    crate::configuration::not_in_force(&document.not_in_force(plugins))
+    let not_in_force = crate::configuration::not_in_force(&document.not_in_force(plugins));
+    let doubts = doubtful_alone(&document, plugins).into_iter();
+    let doubts =
+        doubts.map(|doubt| format!("{}[].{}: {}", doubt.entity.0.as_str(), doubt.path, doubt.message));
+    let warnings: Vec<String> = not_in_force.into_iter().chain(doubts).collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// The answer with the warning, if there is one.

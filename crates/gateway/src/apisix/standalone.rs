@@ -56,7 +56,7 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
     let written = objects(&root, &mut problems);
     let by_key = ByKey(written.iter().map(|written| (&written.key, &written.value)).collect());
     let mut document = Document::default();
-    let mut certificates = Vec::new();
+    let mut places = Vec::new();
     for one in &written {
         let translated = translate(&one.key, &one.value, &by_key, plugins);
         let whole = translated.and_then(|translated| {
@@ -64,15 +64,17 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
             Ok(translated.entities.into_iter().chain([kept]))
         });
         match whole {
-            Ok(entities) => entities.for_each(|entity| document.push(entity)),
+            Ok(entities) => entities.for_each(|entity| {
+                places.push(((entity.kind(), entity.id()), one.place.clone()));
+                document.push(entity);
+            }),
             Err(Invalid(message)) => problems.push(one.problem(message)),
         }
-        certificates.resize_with(document.certificates.len(), || one.place.clone());
     }
     problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
     if problems.is_empty() {
-        Ok(Read { document, warnings: Vec::new(), not_in_force: Vec::new(), certificates })
+        Ok(Read { document, warnings: Vec::new(), not_in_force: Vec::new(), places })
     } else {
         Err(problems)
     }

@@ -109,5 +109,6 @@ fn check_depth(entity: &Entity) -> Result<(), CompileError> {
         return Ok(());
     }
     let message = format!("it is nested deeper than {DEEPEST} levels");
-    Err(CompileError { entity: format!("{} {}", entity.kind().as_str(), entity.id()), message })
+    let (kind, id) = (entity.kind(), entity.id());
+    Err(CompileError { entity: format!("{} {id}", kind.as_str()), of: Some((kind, id)), message })
 }

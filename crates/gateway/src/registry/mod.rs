@@ -201,6 +201,7 @@ impl Registry {
         let work = move || plane.publish(&document).map(|()| (Entities::of(document.clone()), document));
         let ended = |error: io::Error| CompileError {
             entity: "configuration".to_owned(),
+            of: None,
             message: error.to_string(),
         };
         let (entities, document) =

@@ -15,6 +15,9 @@ pub(crate) struct File {
     pub(crate) case: Vec<Case>,
     #[serde(default)]
     pub(crate) refused: Vec<Refused>,
+    /// Configurations that are good, and warned of.
+    #[serde(default)]
+    pub(crate) warned: Vec<Refused>,
 }
 
 /// A route with the plugin on it, and what happens there.
@@ -120,7 +123,7 @@ pub(crate) struct Message {
     unknown: Unknown,
 }
 
-/// A configuration that cannot be.
+/// A configuration that cannot be, or is warned of.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Refused {

@@ -1,6 +1,6 @@
 //! Every entity of a tree, nested or flat, with its id and its parent; and who can be named by what.
 use super::ids::Ids;
-use crate::entity::EntityKind;
+use crate::entity::EntityKind::{self, ConsumerGroupConsumers};
 use crate::node::{Node, Value};
 use crate::schema::{Choice, Reader, References, Step};
 use std::collections::HashMap;
@@ -13,7 +13,21 @@ pub(super) struct Item<'n, 'a> {
     pub(super) id: Uuid,
     /// The item this is nested in, and the field that names it.
     parent: Option<(usize, &'static str)>,
+    /// The collection, as it is written, and the place in it.
+    collection: &'static str,
     index: usize,
+}
+
+/// A collection of entities, not read yet.
+#[derive(Clone, Copy)]
+struct Collection<'n, 'a> {
+    kind: EntityKind,
+    /// The name that it is written under.
+    name: &'static str,
+    within: &'n Node<'a>,
+    parent: Option<(usize, &'static str)>,
+    /// The field that each of its elements must name, where it is no list of entities but of names.
+    names: Option<&'static str>,
 }
 
 /// All entities of a tree, parents before children.
@@ -30,7 +44,9 @@ impl<'n, 'a> Items<'n, 'a> {
         let mut items = Self::default();
         let mut ids = Ids::new();
         for kind in EntityKind::ALL {
-            items.collection(*kind, root, None, &mut ids, reader);
+            let (kind, name) = (*kind, kind.as_str());
+            let collection = Collection { kind, name, within: root, parent: None, names: None };
+            items.collection(collection, &mut ids, reader);
         }
         items
     }
@@ -43,7 +59,7 @@ impl<'n, 'a> Items<'n, 'a> {
     pub(super) fn path(&self, item: &Item<'_, '_>) -> Vec<Step> {
         let parent = item.parent.and_then(|(parent, _)| self.list.get(parent));
         let mut path = parent.map(|parent| self.path(parent)).unwrap_or_default();
-        path.extend([Step::Field(item.kind.as_str()), Step::Index(item.index)]);
+        path.extend([Step::Field(item.collection), Step::Index(item.index)]);
         path
     }
 
@@ -53,24 +69,28 @@ impl<'n, 'a> Items<'n, 'a> {
         std::iter::once(("id", item.id)).chain(parent).collect()
     }
 
-    fn collection(
-        &mut self,
-        kind: EntityKind,
-        within: &'n Node<'a>,
-        parent: Option<(usize, &'static str)>,
-        ids: &mut Ids,
-        reader: &mut Reader<'_>,
-    ) {
-        let Some(collection) = within.get(kind.as_str()) else { return };
+    fn collection(&mut self, from: Collection<'n, 'a>, ids: &mut Ids, reader: &mut Reader<'_>) {
+        let Collection { kind, name, within, parent, names } = from;
+        let Some(collection) = within.get(name) else { return };
+        let around = parent.and_then(|(parent, _)| self.list.get(parent));
+        let around = around.map(|parent| self.path(parent)).unwrap_or_default();
         let Value::List(nodes) = &collection.value else {
-            let parent = parent.and_then(|(parent, _)| self.list.get(parent));
-            reader.start_at(parent.map(|parent| self.path(parent)).unwrap_or_default());
+            reader.start_at(around);
             let message = format!("expected a list, got {}; start each entry with `- `", collection.kind());
-            reader.within(Step::Field(kind.as_str()), |reader| reader.report(collection.at, message));
+            reader.within(Step::Field(name), |reader| reader.report(collection.at, message));
             return;
         };
         for (index, node) in nodes.iter().enumerate() {
-            self.item(Item { kind, node, id: Uuid::nil(), parent, index }, ids, reader);
+            match names.filter(|field| node.get(field).is_none()) {
+                None => {
+                    let item = Item { kind, node, id: Uuid::nil(), parent, collection: name, index };
+                    self.item(item, ids, reader);
+                }
+                Some(field) => {
+                    reader.start_at([&around[..], &[Step::Field(name), Step::Index(index)]].concat());
+                    reader.report(node.at, not_named(field, node));
+                }
+            }
         }
     }
 
@@ -90,8 +110,22 @@ impl<'n, 'a> Items<'n, 'a> {
         }
         self.list.push(item);
         for (child, field) in kind.children() {
-            self.collection(*child, node, Some((place, field)), ids, reader);
+            let (parent, name) = (Some((place, *field)), child.as_str());
+            let collection = Collection { kind: *child, name, within: node, parent, names: None };
+            self.collection(collection, ids, reader);
+            if let Some((name, names)) = kind.members().filter(|_| *child == ConsumerGroupConsumers) {
+                self.collection(Collection { name, names: Some(names), ..collection }, ids, reader);
+            }
         }
+    }
+}
+
+/// What is said of an element that names nobody.
+fn not_named(field: &str, node: &Node<'_>) -> String {
+    let got = node.kind();
+    match field {
+        "consumer" => format!("expected the username of a consumer, as in `- username: ann`, got {got}"),
+        _ => format!("expected the name of a consumer group, as in `- name: gold`, got {got}"),
     }
 }
 

@@ -13,12 +13,14 @@ pub use interpolate::Environment;
 pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
+use crate::entity::EntityKind;
 use crate::node::{Node, Position, Value};
 use crate::schema::{Json, PluginSchema, Problem, Reader};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};
 use std::collections::HashSet;
+use uuid::Uuid;
 
 /// How a text is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +40,12 @@ pub struct Read {
     pub warnings: Vec<Problem>,
     /// Fields that are accepted but have no effect.
     pub not_in_force: Vec<Problem>,
-    /// Where each of the document's certificates stands: only those who use them find out whether a key fits.
-    pub certificates: Vec<Place>,
+    /// Where the entities stand of which only those who use them find out whether they can be used.
+    pub places: Places,
 }
+
+/// Where entities stand.
+pub type Places = Vec<((EntityKind, Uuid), Place)>;
 
 /// Where an entity stands in the file.
 #[derive(Debug, Clone)]
@@ -122,8 +127,8 @@ fn read(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let Outcome { document, warnings, not_in_force, certificates, .. } = outcome;
-    Ok(Read { document, warnings, not_in_force, certificates })
+    let Outcome { document, warnings, not_in_force, places, .. } = outcome;
+    Ok(Read { document, warnings, not_in_force, places })
 }
 
 /// Values that Kong would fetch from a vault.

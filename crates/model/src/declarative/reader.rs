@@ -1,6 +1,6 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
-use super::{Place, not_in_force};
+use super::{Place, Places, not_in_force};
 use crate::check::{self, Finding};
 use crate::document::Document;
 use crate::entity::*;
@@ -53,8 +53,17 @@ pub(super) struct Outcome {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     pub(super) not_in_force: Vec<Problem>,
-    pub(super) certificates: Vec<Place>,
+    pub(super) places: Places,
 }
+
+/// The kinds of which some cannot be used although they break no rule.
+const USED: [EntityKind; 5] = [
+    EntityKind::Services,
+    EntityKind::Routes,
+    EntityKind::Plugins,
+    EntityKind::Targets,
+    EntityKind::Certificates,
+];
 
 impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
     pub(super) fn new(items: &'i Items<'n, 'a>, plugins: &'i [PluginSchema], transform: bool) -> Self {
@@ -79,12 +88,15 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let mut problems = entities.reader.into_problems();
         let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
-        let warnings = locate(check::doubtful(&document)).collect();
+        let warnings = locate(check::doubtful(&document, entities.plugins)).collect();
         let mut not_in_force = entities.not_in_force;
         not_in_force.extend(locate(not_in_force::find(&document, entities.plugins)));
-        let place = |item: &&Item<'_, '_>| Place { at: item.node.at, path: path_text(&items.path(item), "") };
-        let certificates = places[EntityKind::Certificates as usize].iter().map(place).collect();
-        Outcome { document, problems, warnings, not_in_force, certificates }
+        let used = USED.iter().flat_map(|kind| &places[*kind as usize]);
+        let places = used.map(|item| {
+            let place = Place { at: item.node.at, path: path_text(&items.path(item), "") };
+            ((item.kind, item.id), place)
+        });
+        Outcome { document, problems, warnings, not_in_force, places: places.collect() }
     }
 
     /// Reads one entity into its collection.

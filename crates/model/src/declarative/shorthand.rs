@@ -1,9 +1,10 @@
 //! What may be written in another way: a service's `url`, a certificate's `snis` as strings, who is in a consumer group,
 //! and the paths of files older than format 3.0. Rewritten in the tree, so that all else reads one form.
 use super::tree::syntax;
+use crate::entity::EntityKind;
 use crate::node::{Entry, Node, Origin, Position, Value};
 use crate::rule;
-use crate::schema::Problem;
+use crate::schema::{Choice, Problem};
 
 /// Rewrites every shorthand. `old_paths`: regexes are not marked by `~` yet.
 pub(super) fn rewrite(root: &mut Node<'_>, old_paths: bool, problems: &mut Vec<Problem>) {
@@ -12,35 +13,19 @@ pub(super) fn rewrite(root: &mut Node<'_>, old_paths: bool, problems: &mut Vec<P
         each(certificate, "services", &mut |service| rewrite_service(service, old_paths, problems));
         each(certificate, "snis", &mut name_sni);
     });
-    each(root, "consumers", &mut |consumer| list_members(consumer, "groups", "consumer_group"));
-    each(root, "consumer_groups", &mut |group| list_members(group, "consumers", "consumer"));
+    for kind in [EntityKind::Consumers, EntityKind::ConsumerGroups] {
+        let Some((members, field)) = kind.members() else { continue };
+        each(root, kind.as_str(), &mut |of| each(of, members, &mut |named| name_member(named, field)));
+    }
     if old_paths {
         each(root, "routes", &mut mark_regexes);
     }
 }
 
-/// `groups: [{name: gold}]` of a consumer, and `consumers: [{username: ann}]` of a group.
-fn list_members<'a>(of: &mut Node<'a>, written: &str, field: &'static str) {
-    each(of, written, &mut |named| name_member(named, field));
-    let Value::Map(entries) = &mut of.value else { return };
-    let Some(at) = entries.iter().position(|entry| entry.key == written) else { return };
-    let Some(members) = entries.iter().position(|entry| entry.key == MEMBERS) else {
-        entries[at].key = MEMBERS.into();
-        return;
-    };
-    let named = std::mem::replace(&mut entries[at].node.value, Value::Null);
-    if let (Value::List(members), Value::List(named)) = (&mut entries[members].node.value, named) {
-        members.extend(named);
-        entries.remove(at);
-    }
-}
-
-/// The collection that says who is in which group.
-const MEMBERS: &str = "consumer_group_consumers";
-
 /// What decK writes beside the name is about who is named.
 const OF_THE_NAMED: [&str; 3] = ["tags", "created_at", "updated_at"];
 
+/// An element of `groups: [{name: gold}]` of a consumer, or of `consumers: [{username: ann}]` of a group.
 fn name_member(named: &mut Node<'_>, field: &'static str) {
     match &mut named.value {
         Value::Map(entries) => {

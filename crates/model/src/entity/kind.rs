@@ -48,6 +48,15 @@ impl EntityKind {
         }
     }
 
+    /// How files list who is in which group within an entity of this kind, and the field that names the other side.
+    pub(crate) fn members(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Consumers => Some(("groups", "consumer_group")),
+            ConsumerGroups => Some(("consumers", "consumer")),
+            _ => None,
+        }
+    }
+
     /// The field by which others may name an entity of this kind.
     pub fn key(self) -> Option<&'static str> {
         match self {

@@ -104,7 +104,7 @@ fn matched_header(name: &str) -> Result<(), String> {
 }
 
 fn header_value(value: &str) -> Result<(), String> {
-    value.strip_prefix("~*").map_or(Ok(()), rule::regex)
+    value.strip_prefix("~*").map_or(Ok(()), |regex| rule::marked_regex("~*", regex))
 }
 
 impl Route {

@@ -28,6 +28,7 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
+mod advice;
 mod json;
 mod json_schema;
 pub mod markdown;
@@ -36,6 +37,7 @@ mod plugin;
 mod reader;
 mod suggest;
 mod types;
+mod unknown;
 
 pub use json_schema::Side;
 pub use plugin::{PluginSchema, Streams, find_plugin};
@@ -62,6 +64,8 @@ pub struct RecordSchema {
     pub fields: &'static [FieldSchema],
     /// Names that fields had once, and their paths now: `("redis_host", "redis.host")`.
     pub old_names: &'static [(&'static str, &'static str)],
+    /// Names that are written here and are no fields, and what to write instead.
+    pub instead: &'static [(&'static [&'static str], &'static str)],
 }
 
 impl RecordSchema {
@@ -102,6 +106,8 @@ pub struct FieldSchema {
     pub check: Option<Rule>,
     /// A rule for the keys of a map.
     pub key_check: Option<Rule>,
+    /// What to write instead of a text where a number is expected.
+    pub advice: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
     /// Filled in when not given.
@@ -133,6 +139,7 @@ impl FieldSchema {
             starts_with: None,
             check: None,
             key_check: None,
+            advice: None,
             secret: false,
             auto: false,
             unique: false,

@@ -16,6 +16,9 @@ pub enum Streams {
     ByDefault,
 }
 
+/// The protocols of requests.
+const HTTP: [&str; 4] = ["grpc", "grpcs", "http", "https"];
+
 /// A plugin that can be configured.
 #[derive(Debug, Clone, Copy)]
 pub struct PluginSchema {
@@ -33,6 +36,8 @@ pub struct PluginSchema {
     pub available: bool,
     /// Which fields of a valid configuration are accepted but without effect.
     pub not_in_force: fn(&Json) -> Vec<Violation>,
+    /// What of a valid configuration is probably a mistake all the same.
+    pub doubtful: fn(&Json) -> Vec<Violation>,
     read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
 }
 
@@ -47,6 +52,7 @@ impl PluginSchema {
             streams: Streams::Never,
             available: true,
             not_in_force: |_| Vec::new(),
+            doubtful: |_| Vec::new(),
             read: read::<C>,
         }
     }
@@ -74,7 +80,8 @@ impl PluginSchema {
         let refused = self.streams == Streams::Never && protocols.iter().any(|it| it.is_stream());
         refused.then(|| {
             let name = self.name;
-            format!("{name} runs for requests alone: expected one of: grpc, grpcs, http, https; it cannot protect streams")
+            let expected = HTTP.join(", ");
+            format!("{name} runs for requests alone: expected one of: {expected}; it cannot protect streams")
         })
     }
 
@@ -87,6 +94,12 @@ impl PluginSchema {
     /// The same plugin, some of whose fields are accepted but without effect.
     pub const fn with_not_in_force(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
         self.not_in_force = find;
+        self
+    }
+
+    /// The same plugin, some of whose configurations are probably a mistake.
+    pub const fn with_doubtful(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
+        self.doubtful = find;
         self
     }
 
@@ -118,6 +131,12 @@ impl PluginSchema {
             // Kong's way to say that a field must be null.
             let field = fields.iter_mut().find_map(|field| field.get_mut(*caller));
             field.into_iter().for_each(|field| field["eq"] = Json::Null);
+        }
+        if self.streams == Streams::Never {
+            let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));
+            let names = protocols.and_then(|field| field.get_mut("elements")?.get_mut("one_of"));
+            let names = names.and_then(Json::as_array_mut);
+            names.into_iter().for_each(|names| names.retain(|name| HTTP.iter().any(|it| name == it)));
         }
         if self.streams == Streams::ByDefault {
             let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));

@@ -1,7 +1,7 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
-    Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, did_you_mean, old_names,
-    quoted, readable,
+    Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, advice, did_you_mean,
+    old_names, quoted, readable, unknown::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
@@ -62,6 +62,8 @@ pub struct Reader<'r> {
     problems: Vec<Problem>,
     /// How many problems there were before the entity being read.
     before: usize,
+    /// The records around the one being read, and the step from each to the next.
+    around: Vec<(&'static RecordSchema, usize)>,
 }
 
 /// More problems of one entity are not looked for: they have one cause, and nobody reads on.
@@ -70,7 +72,7 @@ const MOST_PROBLEMS: usize = 100;
 impl<'r> Reader<'r> {
     /// A reader at the root of a configuration.
     pub fn new(references: &'r dyn References) -> Self {
-        Reader { references, path: Vec::new(), problems: Vec::new(), before: 0 }
+        Reader { references, path: Vec::new(), problems: Vec::new(), before: 0, around: Vec::new() }
     }
 
     /// Reports a mistake at this position, in the value being read.
@@ -126,6 +128,26 @@ impl<'r> Reader<'r> {
         result
     }
 
+    /// Reads what is in a record.
+    pub(crate) fn inside<T>(
+        &mut self,
+        record: &'static RecordSchema,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.around.push((record, self.path.len()));
+        let result = read(self);
+        self.around.pop();
+        result
+    }
+
+    /// The records around the one being read, the nearest first, and the field of each that leads here.
+    pub(super) fn around(&self) -> impl Iterator<Item = (&'static RecordSchema, &'static str)> + '_ {
+        self.around.iter().rev().filter_map(|(record, depth)| match self.path.get(*depth)? {
+            Step::Field(name) => Some((*record, *name)),
+            _ => None,
+        })
+    }
+
     /// Starts at this path, with another entity.
     pub(crate) fn start_at(&mut self, path: Vec<Step>) {
         self.path = path;
@@ -167,13 +189,13 @@ pub struct Surroundings<'s> {
     pub given: &'s [(&'static str, Uuid)],
     /// Names that may stand among the fields and are read by others.
     pub others: &'s [&'static str],
-    /// The fields of `config`, which are sometimes written beside it.
-    pub config: &'s [FieldSchema],
+    /// What `config` is made of: its fields are sometimes written beside it.
+    pub config: Option<&'static RecordSchema>,
 }
 
 impl Surroundings<'static> {
     /// Nothing.
-    pub const NONE: Self = Surroundings { given: &[], others: &[], config: &[] };
+    pub const NONE: Self = Surroundings { given: &[], others: &[], config: None };
 }
 
 /// The fields of one record, as written.
@@ -200,7 +222,7 @@ impl<'n, 'a> Fields<'n, 'a> {
             match schema.fields.iter().position(|field| field.name == entry.key) {
                 Some(index) => written[index] = Some(entry),
                 None if around.others.contains(&entry.key.as_ref()) => {}
-                None => reader.report(entry.at, unknown_field(schema, around, &entry.key, reader.is_early())),
+                None => reader.report(entry.at, unknown_field(schema, around, &entry.key, reader)),
             }
         }
         Fields { schema, written, given: around.given, at: node.at }
@@ -274,44 +296,6 @@ impl<'n, 'a> Fields<'n, 'a> {
     }
 }
 
-/// What Kong has, and Weir does not.
-const NOT_SUPPORTED: &[&str] = &[
-    "vaults",
-    "keys",
-    "key_sets",
-    "consumer_group_plugins",
-    "oauth2_credentials",
-    "mtls_auth_credentials",
-    "workspaces",
-    "filter_chains",
-    "licenses",
-    "partials",
-    "_plugin_configs",
-    "expression",
-    "condition",
-];
-
-fn unknown_field(schema: &RecordSchema, around: &Surroundings<'_>, written: &str, is_early: bool) -> String {
-    let names = schema.fields.iter().map(|field| field.name).chain(around.others.iter().copied());
-    if NOT_SUPPORTED.contains(&written) {
-        return format!("`{written}` is not supported yet; leave it out");
-    }
-    let shown = quoted(written);
-    if !is_early {
-        return format!("unknown field `{shown}`");
-    }
-    if around.config.iter().any(|field| field.name == written) {
-        return format!("unknown field `{shown}`; write it below `config`");
-    }
-    match did_you_mean(written, names.clone()) {
-        hint if hint.is_empty() => {
-            let names: Vec<_> = names.filter(|name| !name.starts_with('_')).collect();
-            format!("unknown field `{shown}`; there are: {}", names.join(", "))
-        }
-        hint => format!("unknown field `{shown}`{hint}"),
-    }
-}
-
 /// Reads a record and runs its checks. A record that breaks a rule is returned all the same, so that rules across
 /// records can be checked too: whether there were problems, the reader knows.
 pub fn read_record<T: Record>(
@@ -320,7 +304,8 @@ pub fn read_record<T: Record>(
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     if !matches!(node.value, Value::Map(_)) {
-        reader.report(node.at, format!("expected a mapping of fields, got {}", node.kind()));
+        let (got, hint) = (node.kind(), advice::record(node, T::SCHEMA));
+        reader.report(node.at, format!("expected a mapping of fields, got {got}{hint}"));
         return None;
     }
     let renamed = old_names::replaced(T::SCHEMA, node);
@@ -328,7 +313,7 @@ pub fn read_record<T: Record>(
     let before = reader.problems.len();
     let fields = Fields::of(T::SCHEMA, node, around, reader);
     let all_known = reader.problems.len() == before;
-    let record = T::read_fields(&fields, reader)?;
+    let record = reader.inside(T::SCHEMA, |reader| T::read_fields(&fields, reader))?;
     // With an unknown field, what a check misses is probably what that field was meant to be.
     for violation in record.violations().into_iter().filter(|_| all_known) {
         if reader.is_full() {

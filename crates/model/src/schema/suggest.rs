@@ -24,6 +24,27 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("hmac_auth_credentials", "hmacauth_credentials"),
     ("jwt_credentials", "jwt_secrets"),
     ("format_version", "_format_version"),
+    ("ws", "http"),
+    ("wss", "https"),
+    ("h2c", "http"),
+    ("h2", "https"),
+    ("http2", "https"),
+    ("block", "deny"),
+    ("user", "consumer"),
+    ("query", "querystring"),
+    ("ttl", "cache_ttl"),
+    ("max_size", "allowed_payload_size"),
+    ("url", "location"),
+    ("mb", "megabytes"),
+    ("kb", "kilobytes"),
+    ("allow_origins", "origins"),
+    ("allowed_origins", "origins"),
+    ("allow_headers", "headers"),
+    ("allowed_headers", "headers"),
+    ("allow_methods", "methods"),
+    ("allowed_methods", "methods"),
+    ("expose_headers", "exposed_headers"),
+    ("allow_credentials", "credentials"),
 ];
 
 /// Text longer than this stands for no name, and would take long to compare.
@@ -58,15 +79,17 @@ pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>)
     if written.len() > LONGEST_COMPARED {
         return None;
     }
-    let known = OTHER_NAMES.iter().find(|(other, _)| *other == written).map(|(_, name)| *name);
+    let lower = written.to_ascii_lowercase();
+    let known = |name: &str| OTHER_NAMES.contains(&(lower.as_str(), name));
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates {
-        if known == Some(candidate) {
+        if known(candidate) || candidate.eq_ignore_ascii_case(written) {
             return Some(candidate);
         }
         let likeness = strsim::jaro_winkler(written, candidate);
         let typos = strsim::osa_distance(written, candidate);
-        let near = typos <= 1 + written.len() / 4 || likeness > 0.9;
+        let is_end = written.len() > 4 && candidate.ends_with(written);
+        let near = typos <= 1 + written.len() / 4 || likeness > 0.9 || is_end;
         if near && best.is_none_or(|(most, _)| likeness > most) {
             best = Some((likeness, candidate));
         }
@@ -76,7 +99,11 @@ pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>)
 
 /// `; did you mean `x`?`, or nothing.
 pub fn did_you_mean<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> String {
-    closest(written, candidates).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    match (closest(written, candidates), written) {
+        (Some(name), "ws" | "wss") => format!("; did you mean `{name}`, which WebSocket passes through?"),
+        (Some(name), _) => format!("; did you mean `{name}`?"),
+        (None, _) => String::new(),
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +113,9 @@ mod tests {
     #[test]
     fn long_text_is_neither_compared_nor_repeated() {
         assert_eq!(closest("retrys", ["retries"]), Some("retries"));
+        assert_eq!(closest("get", ["HEAD", "GET"]), Some("GET"));
+        assert_eq!(closest("MB", ["megabytes", "bytes"]), Some("megabytes"));
+        assert_eq!(closest("sha256", ["hmac-sha1", "hmac-sha256"]), Some("hmac-sha256"));
         let long = "retries".repeat(20);
         assert_eq!(closest(&long, [long.as_str()]), None);
         assert_eq!(quoted(&long[..100]), long[..100]);

@@ -1,6 +1,6 @@
 //! The Rust types that fields may have.
 use super::reader::{Step, expected_one_of, shown};
-use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, quoted};
+use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, advice};
 use crate::node::{Node, Origin, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,8 @@ impl FieldType for bool {
             _ => None,
         };
         if value.is_none() {
-            reader.report(node.at, format!("expected true or false, got {}", shown(node, field)));
+            let (got, hint) = (shown(node, field), advice::boolean(node, field));
+            reader.report(node.at, format!("expected true or false, got {got}{hint}"));
         }
         value
     }
@@ -36,7 +37,8 @@ impl FieldType for f64 {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(value) = number(node) else {
-            reader.report(node.at, format!("expected a number, got {}", shown(node, field)));
+            let (got, hint) = (shown(node, field), advice::number(node, field));
+            reader.report(node.at, format!("expected a number, got {got}{hint}"));
             return None;
         };
         within_bounds(value, node, field, reader).then_some(value)
@@ -115,12 +117,7 @@ fn integer(
     let (least, most) = field.between.unwrap_or((low as f64, high as f64));
     let Some(value) = value else {
         let bounds = if most < 9e15 { format!(" between {least} and {most}") } else { String::new() };
-        let hint = match &node.value {
-            Value::Str(text, Origin::Quoted) if !field.secret && text.parse::<i64>().is_ok() => {
-                format!("; write {} without quotes", quoted(text))
-            }
-            _ => String::new(),
-        };
+        let hint = advice::number(node, field);
         reader.report(node.at, format!("expected a whole number{bounds}, got {}{hint}", shown(node, field)));
         return None;
     };
@@ -133,10 +130,7 @@ impl FieldType for String {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(text) = node.as_str() else {
-            let hint = match node.value {
-                Value::Int(_) | Value::Float(_) | Value::Bool(_) => "; put it in quotes",
-                _ => "",
-            };
+            let hint = advice::string(node, field);
             reader.report(node.at, format!("expected a string, got {}{hint}", shown(node, field)));
             return None;
         };
@@ -219,13 +213,7 @@ impl<T: FieldType> FieldType for Vec<T> {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
-            let got = shown(node, field);
-            let hint = match node.value {
-                Value::Str(_, Origin::Plain | Origin::Quoted) | Value::Int(_) if !field.secret => {
-                    format!("; write [{got}]")
-                }
-                _ => String::new(),
-            };
+            let (got, hint) = (shown(node, field), advice::list(node, field));
             reader.report(node.at, format!("expected a list, got {got}{hint}"));
             return None;
         };
@@ -269,7 +257,8 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Value::Map(entries) = &node.value else {
-            reader.report(node.at, format!("expected a mapping, got {}", shown(node, field)));
+            let (got, hint) = (shown(node, field), advice::mapping(node));
+            reader.report(node.at, format!("expected a mapping, got {got}{hint}"));
             return None;
         };
         let rules = field.element();
@@ -344,7 +333,12 @@ fn read_reference(kind: &str, node: &Node<'_>, field: &FieldSchema, reader: &mut
 fn unresolved(kind: &str, name: &str, shown: &str, reader: &Reader<'_>) -> String {
     // Comparing with every name takes time; a file with many such mistakes has another cause.
     let names = if reader.is_early() { reader.references().names(kind) } else { Vec::new() };
-    format!("{shown} is none of the {kind}{}", super::did_you_mean(name, names))
+    match super::did_you_mean(name, names) {
+        hint if hint.is_empty() => {
+            format!("{shown} is none of the {kind}; add it there, or name one of them")
+        }
+        hint => format!("{shown} is none of the {kind}{hint}"),
+    }
 }
 
 impl FieldType for Json {

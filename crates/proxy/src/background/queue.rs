@@ -19,6 +19,9 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// How entries wait, how many are delivered together, and how often that is tried.
 #[derive(Debug, Clone, Record)]
+#[record(instead("queue_size", "batch_max_size", "write `max_batch_size`"))]
+#[record(instead("flush_timeout", "write `max_coalescing_delay`, in seconds"))]
+#[record(instead("retry_count", "max_retries", "write `max_retry_time`, in seconds"))]
 pub struct QueueConfig {
     /// The most entries that are delivered together.
     #[field(default = 1, between = [1, 1_000_000])]

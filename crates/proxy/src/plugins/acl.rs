@@ -39,6 +39,14 @@ use std::collections::HashSet;
 /// Which groups may pass.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
+#[record(instead(
+    "group",
+    "groups",
+    "consumers are put into a group by `acls: [{group: NAME}]` in `consumers`, or by a POST to /consumers/NAME/acls; \
+     here write the groups that may pass as `allow`"
+))]
+#[record(instead("whitelist", "Kong calls it `allow` since 3.0"))]
+#[record(instead("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// The groups that may pass; nobody else may.
     pub allow: Option<Vec<String>>,

@@ -46,6 +46,13 @@ use std::sync::{Arc, OnceLock};
 
 /// What becomes of requests without valid credentials.
 #[derive(Debug, Clone, Record)]
+#[record(instead(
+    "username",
+    "password",
+    "users",
+    "a consumer has it: write `username` and `password` in `basicauth_credentials` of one of the `consumers`, or POST \
+     them to /consumers/NAME/basic-auth"
+))]
 pub(super) struct Config {
     /// The id or username of the consumer that requests without valid credentials pass as.
     pub anonymous: Option<String>,

@@ -25,7 +25,7 @@
 //! An entry with any character that is not a letter, a digit or one of `. : / -` is a regex, which must match the whole
 //! origin; without a colon in it, the whole host. `Vary: Origin` is there wherever the answer depends on the origin.
 
-use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Known, Method, Record, Violation};
+use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Method, Record, Violation};
 use regex::bytes::Regex;
 use weir_model::rule;
 
@@ -65,10 +65,23 @@ fn violations(config: &Config) -> Vec<Violation> {
     let entries = config.origins.iter().flatten().enumerate();
     let wrong = entries.filter(|(_, entry)| *entry != "*").filter_map(|(index, entry)| {
         let why = rule::regex(entry).err()?;
-        let advice = "write `*`, an origin such as https://example.com, or a regex";
+        let advice = match regex_of_wildcard(entry) {
+            Some(regex) => format!("write '{regex}'"),
+            None => "write `*`, an origin such as https://example.com, or a regex".to_owned(),
+        };
         Some(Violation::new(format!("origins[{index}]"), format!("{why}; {advice}")))
     });
     wrong.collect()
+}
+
+/// What was meant by an entry such as `https://*.example.com`, as a regex.
+fn regex_of_wildcard(entry: &str) -> Option<String> {
+    let is_plain = is_literal(&entry.replace('*', ""));
+    if entry == "*" || !is_plain || !entry.contains('*') || entry.contains(".*") {
+        return None;
+    }
+    let hosts = entry.replace('.', "\\.").replace(":*", r":\d+");
+    Some(hosts.replace('*', "[^.]+"))
 }
 
 /// One configured instance, its lists joined as they are sent.
@@ -89,6 +102,19 @@ impl Define for Cors {
     const PRIORITY: i32 = 2000;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
+
+    fn doubtful(config: &Json) -> Vec<Violation> {
+        let entries = config["origins"].as_array().into_iter().flatten().enumerate();
+        let wildcards = entries.filter_map(|(index, entry)| {
+            let regex = regex_of_wildcard(entry.as_str()?)?;
+            let message = format!(
+                "is taken for a regex, in which `*` repeats the character before it, so that it allows no such origin; \
+                 write '{regex}'"
+            );
+            Some(Violation::new(format!("origins[{index}]"), message))
+        });
+        wildcards.collect()
+    }
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
         let joined =

@@ -28,6 +28,8 @@ use std::net::IpAddr;
 /// Who may pass.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
+#[record(instead("whitelist", "Kong calls it `allow` since 3.0"))]
+#[record(instead("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// The addresses and ranges that may pass; nobody else may.
     #[field(matches = ip_or_cidr)]

@@ -26,7 +26,7 @@ use crate::plugin::{Answer, Build, Define, Exchange, Flow, Framing, Hooks, Known
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The most that a body may have, in units of `size_unit`.
-    #[field(default = 128)]
+    #[field(default = 128, advice = size_and_unit)]
     pub allowed_payload_size: i64,
     /// The unit.
     #[field(default = "megabytes", one_of = ["megabytes", "kilobytes", "bytes"])]
@@ -34,6 +34,20 @@ pub(super) struct Config {
     /// Refuses requests that do not tell their length.
     #[field(default = false)]
     pub require_content_length: bool,
+}
+
+/// How a size with its unit, such as `10MB`, is written here.
+fn size_and_unit(text: &str) -> Option<String> {
+    let (size, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (times, unit) = match unit.trim().to_ascii_lowercase().as_str() {
+        "g" | "gb" | "gib" | "gigabytes" => (1024, "megabytes"),
+        "m" | "mb" | "mib" | "megabytes" => (1, "megabytes"),
+        "k" | "kb" | "kib" | "kilobytes" => (1, "kilobytes"),
+        "b" | "bytes" => (1, "bytes"),
+        _ => return None,
+    };
+    let size = size.parse::<i64>().ok()?.checked_mul(times)?;
+    Some(format!("write `allowed_payload_size: {size}` and `size_unit: {unit}`"))
 }
 
 /// One configured instance.

@@ -15,7 +15,8 @@ use crate::tls::{Asked, Certificates, CertifiedKey};
 use crate::upstream::health::AllVitals;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
-use weir_model::entity::{self, Protocol};
+use weir_model::entity::{self, EntityKind, Protocol};
+use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
 
 /// What cannot be put in force, and how to mend it.
@@ -23,8 +24,21 @@ use weir_model::{Document, Uuid};
 pub struct CompileError {
     /// The entity: `route orders`, `certificate 5f…`.
     pub entity: String,
-    /// What is wrong with it.
+    /// Its kind and id, where it is one entity.
+    pub of: Option<(EntityKind, Uuid)>,
+    /// What is wrong with it; behind the field, as in `config.policy: …`, where it is one of a plugin's.
     pub message: String,
+}
+
+impl CompileError {
+    /// The field, or nothing, and what is wrong with it.
+    pub fn field(&self) -> (&str, &str) {
+        let in_config = self
+            .message
+            .split_once(": ")
+            .filter(|(field, _)| field.starts_with("config.") && !field.contains(' '));
+        in_config.unwrap_or(("", &self.message))
+    }
 }
 
 impl std::fmt::Display for CompileError {
@@ -82,7 +96,15 @@ impl<'d> Compilation<'d> {
     }
 
     pub(super) fn fail(&self, entity: String, message: impl ToString) {
-        self.errors.borrow_mut().push(CompileError { entity, message: message.to_string() });
+        self.errors.borrow_mut().push(CompileError { entity, of: None, message: message.to_string() });
+    }
+
+    /// The same, of one entity.
+    pub(super) fn fail_of(&self, kind: EntityKind, id: Uuid, name: &Option<String>, message: impl ToString) {
+        let word = kind.as_str().trim_end_matches('s');
+        let entity = named(word, name, id);
+        let error = CompileError { entity, of: Some((kind, id)), message: message.to_string() };
+        self.errors.borrow_mut().push(error);
     }
 
     /// Goes on after an error, so that all are found.
@@ -136,7 +158,7 @@ impl<'d> Compilation<'d> {
         let fail = |errors: Vec<RouteError>| {
             for error in errors {
                 let route = routes[error.index as usize];
-                self.fail(named("route", &route.name, route.id), error);
+                self.fail_of(EntityKind::Routes, route.id, &route.name, error);
             }
         };
         let routes: Vec<&entity::Route> = routes.iter().map(|route| &***route).collect();
@@ -212,7 +234,7 @@ impl<'d> Compilation<'d> {
                 caller,
             }),
             Err(error) => {
-                self.fail(named("plugin", &Some(entity.name.clone()), entity.id), error);
+                self.fail_of(EntityKind::Plugins, entity.id, &Some(entity.name.clone()), error);
                 None
             }
         }

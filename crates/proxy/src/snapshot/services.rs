@@ -1,6 +1,6 @@
 //! Services and upstreams: how to reach what a route leads to.
 
-use super::compile::{Compilation, named, text};
+use super::compile::{Compilation, text};
 use super::last::{Identities, same};
 use super::{CompiledService, Destination, EntityJson};
 use crate::tls::{self, Certificates, CertifiedKey, Verify};
@@ -12,7 +12,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use weir_model::entity::{self, Protocol};
+use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
 
 impl Compilation<'_> {
@@ -63,7 +63,8 @@ impl Compilation<'_> {
         let watches = Watches::new(upstream, &self.compiler.retained);
         let endpoints = targets.iter().filter_map(|target| {
             let Some((host, port)) = target.host_and_port() else {
-                self.fail(format!("target {}", target.target), "write it as host:port");
+                let name = Some(target.target.clone());
+                self.fail_of(EntityKind::Targets, target.id, &name, "write it as host:port");
                 return None;
             };
             let endpoint = self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls);
@@ -114,7 +115,7 @@ impl Compilation<'_> {
         match configs.get(&profile, make) {
             Ok(config) => Some(Some(ServiceTls { config, profile })),
             Err(error) => {
-                self.fail(named("service", &service.name, service.id), error);
+                self.fail_of(EntityKind::Services, service.id, &service.name, error);
                 None
             }
         }
@@ -139,7 +140,7 @@ impl Compilation<'_> {
         for pem in pems {
             match tls::ca_certificates(pem) {
                 Ok(certificates) => roots.extend(certificates),
-                Err(error) => self.fail(named("service", &service.name, service.id), error),
+                Err(error) => self.fail_of(EntityKind::Services, service.id, &service.name, error),
             }
         }
         if roots.is_empty() {

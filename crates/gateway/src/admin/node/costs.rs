@@ -1,5 +1,5 @@
 //! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
-use crate::admin::answer::json_answer;
+use crate::admin::answer::{Denied, json_answer};
 use crate::admin::call::Call;
 use crate::aside::aside;
 use crate::status::message;
@@ -9,31 +9,60 @@ use serde_json::{Map, Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use weir_model::Document;
 use weir_model::entity::{Plugin, Route, Service};
+use weir_model::schema::{did_you_mean, quoted};
 use weir_proxy::costs::{Cost, PhaseCost};
 use weir_proxy::plugins::PLUGINS;
 
-pub(super) async fn list(call: Call) -> Response {
-    let told = aside("weir-costs", move || told(&call)).await;
-    match told {
-        Ok(told) => json_answer(StatusCode::OK, &told),
-        Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
+/// What may be asked for.
+const ARGUMENTS: [&str; 3] = ["plugin", "route", "service"];
+
+pub(super) async fn list(call: Call) -> Result<Response, Denied> {
+    if let Some(unknown) = call.argument_beside(&ARGUMENTS) {
+        let (shown, known) = (quoted(unknown), ARGUMENTS.join(", "));
+        let hint = did_you_mean(unknown, ARGUMENTS);
+        return Err(Denied::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
+    }
+    match aside("weir-costs", move || told(&call)).await {
+        Ok(told) => Ok(json_answer(StatusCode::OK, &told?)),
+        Err(_) => Ok(message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred")),
     }
 }
 
-fn told(call: &Call) -> Value {
+/// Whether there is what is asked for: a plugin by its kind's name too, configured or not.
+fn is_there(call: &Call, document: &Document) -> bool {
+    let is_id = |asked: &str, id: weir_model::Uuid| id.to_string() == asked;
+    let is_named = |asked: &str, name: &Option<String>| name.as_deref() == Some(asked);
+    let plugin = call.argument("plugin").is_none_or(|asked| {
+        let mut plugins = document.plugins.iter();
+        PLUGINS.iter().any(|it| it.name == asked)
+            || plugins.any(|it| is_named(asked, &it.instance_name) || is_id(asked, it.id))
+    });
+    let route = call.argument("route").is_none_or(|asked| {
+        document.routes.iter().any(|it| is_named(asked, &it.name) || is_id(asked, it.id))
+    });
+    let service = call.argument("service").is_none_or(|asked| {
+        document.services.iter().any(|it| is_named(asked, &it.name) || is_id(asked, it.id))
+    });
+    plugin && route && service
+}
+
+fn told(call: &Call) -> Result<Value, Denied> {
     let control = &call.control;
     let configuration = control.registry().configuration();
+    if !is_there(call, &configuration.document) {
+        return Err(Denied::NotFound);
+    }
     let rows = control.costs().into_iter().filter_map(|cost| Row::of(cost, &configuration.document));
     let (mut plugins, mut routes): (Vec<_>, Vec<_>) =
         rows.filter(|row| row.is_asked_for(call)).partition(|row| row.plugin.is_some());
     plugins.sort_by(|a, b| b.cost.cpu_share().total_cmp(&a.cost.cpu_share()));
     routes.sort_by_key(|row| std::cmp::Reverse(row.cost.calls()));
-    json!({
+    Ok(json!({
         "data": plugins.iter().filter_map(Row::of_plugin).collect::<Vec<_>>(),
         "routes": routes.iter().map(Row::of_requests).collect::<Vec<_>>(),
         "sampling": control.settings().cost_sampling,
         "worker_cpu_seconds": control.worker_cpu().as_secs_f64(),
-    })
+    }))
 }
 
 /// What a plugin cost on a route, or what no plugin did, and who they are.

@@ -65,6 +65,12 @@ use weir_model::entity::HmacAuthCredential;
 
 /// How requests are to be signed.
 #[derive(Debug, Clone, Record)]
+#[record(instead(
+    "username",
+    "secret",
+    "a consumer has it: write `username` and `secret` in `hmacauth_credentials` of one of the `consumers`, or POST \
+     them to /consumers/NAME/hmac-auth"
+))]
 pub(super) struct Config {
     /// Removes the credentials from the request before it goes to the upstream.
     #[field(default = false)]

@@ -96,6 +96,13 @@ use token::Found;
 /// Where tokens are looked for, and what is asked of them.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
+#[record(instead(
+    "key",
+    "secret",
+    "algorithm",
+    "rsa_public_key",
+    "a consumer has it: write it in `jwt_secrets` of one of the `consumers`, or POST it to /consumers/NAME/jwt"
+))]
 pub(super) struct Config {
     /// The names of query arguments that may hold the token.
     #[field(set, default = ["jwt"])]

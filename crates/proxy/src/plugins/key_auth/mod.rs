@@ -50,6 +50,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where keys are looked for, and what becomes of requests without one.
 #[derive(Debug, Clone, Record)]
+#[record(instead(
+    "key",
+    "keys",
+    "api_key",
+    "apikey",
+    "ttl",
+    "a consumer has it: write `key` in `keyauth_credentials` of one of the `consumers`, or POST it to \
+     /consumers/NAME/key-auth"
+))]
 pub(super) struct Config {
     /// The names of headers, query arguments and body fields that may hold the key.
     #[field(default = ["apikey"], matches = header_name, len_min = 1)]

@@ -314,9 +314,9 @@ impl Ledgers {
     fn of_cluster(build: &Build<'_>) -> Result<Arc<Ledger>, String> {
         Self::of(Key::Cluster, Duration::ZERO, build, || {
             ClusterStore::of(build.retained).ok_or_else(|| {
-                "policy cluster counts in the PostgreSQL database that nodes share, and this node has none: start \
-                 it with database=postgres, or set `policy: redis`, or `policy: local`, which counts on each node \
-                 by itself"
+                "config.policy: policy cluster counts in the PostgreSQL database that nodes share, and this node has \
+                 none: start it with database=postgres, or set `policy: redis`, or `policy: local`, which counts on \
+                 each node by itself"
                     .to_owned()
             })
         })

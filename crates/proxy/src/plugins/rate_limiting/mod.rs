@@ -104,6 +104,25 @@ use std::sync::Arc;
 /// What is limited, and how clients are told.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations, old_names = Redis::OLD_NAMES)]
+#[record(instead(
+    "limit",
+    "window_size",
+    "this is Kong Enterprise's; write the limit under its period: `minute: 5` for a `limit` of 5 with a `window_size` \
+     of 60"
+))]
+#[record(instead("strategy", "this is Kong Enterprise's; write `policy`"))]
+#[record(instead("identifier", "this is Kong Enterprise's; write `limit_by`"))]
+#[record(instead(
+    "namespace",
+    "dictionary_name",
+    "lock_dictionary_name",
+    "disable_penalty",
+    "retry_after_jitter_max",
+    "throttling",
+    "consumer_groups",
+    "enforce_consumer_groups",
+    "this is Kong Enterprise's; leave it out"
+))]
 pub(super) struct Config {
     /// How many requests pass.
     #[field(flatten)]

@@ -5,6 +5,15 @@ use crate::plugin::{Record, Secret, Violation};
 /// A Redis or Valkey server, or several that are one.
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = violations)]
+#[record(instead("cluster_addresses", "write `cluster_nodes`, a list of `ip` and `port`"))]
+#[record(instead("sentinel_addresses", "write `sentinel_nodes`, a list of `host` and `port`"))]
+#[record(instead(
+    "connect_timeout",
+    "read_timeout",
+    "send_timeout",
+    "write `timeout`, which is for each of them"
+))]
+#[record(instead("db", "write `database`"))]
 pub(crate) struct Redis {
     /// The host name or address.
     #[field(matches = host)]

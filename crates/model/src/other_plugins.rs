@@ -1,0 +1,95 @@
+//! What is said of a plugin that there is not: whose it is, and what comes nearest.
+use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
+
+/// The plugins of Kong that are not here, each with what comes nearest; of `ai-` there are many more.
+const OF_KONG: &[(&str, &str)] = &[
+    ("acme", "have an ACME client renew the entities in `certificates`"),
+    ("aws-lambda", ""),
+    ("azure-functions", ""),
+    ("datadog", "`statsd` comes nearest, which Datadog's agent understands"),
+    ("grpc-gateway", ""),
+    ("grpc-web", ""),
+    ("ldap-auth", "`forward-auth` comes nearest, with a service that asks the directory"),
+    ("loggly", "`http-log` or `syslog` comes nearest"),
+    ("oauth2", "`jwt` comes nearest, for tokens that an OAuth server issues"),
+    ("post-function", "`response-transformer` comes nearest"),
+    ("pre-function", "`request-transformer` comes nearest, with templates"),
+    ("session", ""),
+    ("standard-webhooks", "`hmac-auth` comes nearest"),
+];
+
+/// The same of Kong Enterprise.
+const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
+    ("app-dynamics", "`opentelemetry` comes nearest"),
+    ("application-registration", ""),
+    ("canary", "targets of an upstream with a small `weight` come nearest"),
+    ("confluent", "`http-log` comes nearest"),
+    ("degraphql", ""),
+    ("exit-transformer", "`response-transformer` comes nearest"),
+    ("forward-proxy", ""),
+    ("graphql-proxy-cache-advanced", "`proxy-cache` comes nearest"),
+    ("graphql-rate-limiting-advanced", "`rate-limiting` comes nearest"),
+    ("header-cert-auth", "`mtls-auth` comes nearest"),
+    ("injection-protection", ""),
+    ("jq", "`response-transformer` comes nearest, and `request-transformer`"),
+    ("json-threat-protection", "`request-size-limiting` comes nearest"),
+    ("jwe-decrypt", ""),
+    ("jwt-signer", "`jwt` comes nearest, which verifies tokens and signs none"),
+    ("kafka-log", "`http-log` comes nearest"),
+    ("kafka-upstream", ""),
+    ("key-auth-enc", "`key-auth` does the same with the same fields"),
+    ("konnect-application-auth", ""),
+    ("ldap-auth-advanced", "`forward-auth` comes nearest, with a service that asks the directory"),
+    ("mocking", "`request-termination` comes nearest"),
+    ("oauth2-introspection", "`forward-auth` comes nearest, or `jwt` for tokens that are signed"),
+    ("oas-validation", ""),
+    ("opa", "`forward-auth` comes nearest"),
+    ("openid-connect", "`jwt` comes nearest, with the provider's keys in `jwks_uri`"),
+    ("proxy-cache-advanced", "`proxy-cache` comes nearest, with `strategy: memory`"),
+    (
+        "rate-limiting-advanced",
+        "`rate-limiting` comes nearest: write `minute: 5` for a `limit` of 5 with a `window_size` of 60, and `policy` \
+         for `strategy`",
+    ),
+    ("request-callout", "`forward-auth` comes nearest"),
+    ("request-transformer-advanced", "`request-transformer` comes nearest"),
+    ("request-validator", ""),
+    ("response-transformer-advanced", "`response-transformer` comes nearest"),
+    ("route-by-header", "routes with `headers` come nearest"),
+    ("route-transformer-advanced", "`request-transformer` comes nearest"),
+    ("saml", "`forward-auth` comes nearest"),
+    ("service-protection", "`rate-limiting` of the service comes nearest"),
+    ("statsd-advanced", "`statsd` comes nearest"),
+    ("tls-handshake-modifier", "`mtls-auth` comes nearest"),
+    ("tls-metadata-headers", "`mtls-auth` comes nearest"),
+    ("upstream-oauth", ""),
+    ("upstream-timeout", "`connect_timeout`, `write_timeout` and `read_timeout` of a service come nearest"),
+    ("vault-auth", "`key-auth` comes nearest"),
+    ("websocket-size-limit", ""),
+    ("websocket-validator", ""),
+    ("xml-threat-protection", "`request-size-limiting` comes nearest"),
+];
+
+/// The message for a plugin that no configuration may use. `is_early`: it may take time to look for a misspelt name.
+pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
+    let mut names: Vec<_> =
+        plugins.iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
+    names.sort_unstable();
+    let hint = if is_early { did_you_mean(written, names.iter().copied()) } else { String::new() };
+    let shown = quoted(written);
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    if find_plugin(plugins, written).is_some() {
+        return format!("plugin `{written}` is switched off: the setting `plugins` names only {names}");
+    }
+    let nearest = |rows: &[(&str, &'static str)]| {
+        rows.iter().find(|(name, _)| *name == written).map(|(_, nearest)| *nearest)
+    };
+    let unknown_ai = written.starts_with("ai-").then_some("");
+    let (whose, nearest) = match (nearest(OF_KONG).or(unknown_ai), nearest(OF_KONG_ENTERPRISE)) {
+        (Some(nearest), _) => ("Kong's plugin", nearest),
+        (None, Some(nearest)) => ("Kong Enterprise's plugin", nearest),
+        (None, None) => return format!("no such plugin `{shown}`; available: {names}{hint}"),
+    };
+    let nearest = if nearest.is_empty() { String::new() } else { format!("; {nearest}") };
+    format!("{whose} `{shown}` is not available yet{nearest}; available: {names}")
+}
