@@ -42,6 +42,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                     #names.to_owned(),
                     ::weir_model::schema::FieldType::to_json(&self.#idents),
                 );)*
+                ::weir_model::schema::tell_old_names(<Self as ::weir_model::schema::Record>::SCHEMA, &mut members);
                 ::weir_model::schema::Json::Object(members)
             }
         }
