@@ -2,7 +2,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::meta::ParseNestedMeta;
-use syn::{Attribute, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, UnOp};
+use syn::{Attribute, Expr, ExprBlock, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, Stmt, UnOp};
 
 /// The schema members that the attributes of one field set, as `name: value` tokens.
 #[derive(Default)]
@@ -104,9 +104,32 @@ fn literal(expression: &Expr) -> syn::Result<TokenStream> {
             let items = literals(expression)?;
             quote!(#of::List(&[#(#items),*]))
         }
-        Expr::Block(block) if block.block.stmts.is_empty() => quote!(#of::EmptyMap),
-        other => return Err(syn::Error::new_spanned(other, "expected a literal, [literals…] or {}")),
+        Expr::Block(block) => {
+            let members = members(block)?;
+            quote!(#of::Map(&[#(#members),*]))
+        }
+        other => {
+            return Err(syn::Error::new_spanned(
+                other,
+                "expected a literal, [literals…] or { name = literal; … }",
+            ));
+        }
     })
+}
+
+/// `{ name = "latency"; sample_rate = 1 }`, a mapping in the shape of a block.
+fn members(block: &ExprBlock) -> syn::Result<Vec<TokenStream>> {
+    let member = |statement: &Stmt| match statement {
+        Stmt::Expr(Expr::Assign(member), _) => match &*member.left {
+            Expr::Path(name) => {
+                let (name, value) = (name.path.require_ident()?.to_string(), literal(&member.right)?);
+                Ok(quote!((#name, #value)))
+            }
+            other => Err(syn::Error::new_spanned(other, "expected a name")),
+        },
+        other => Err(syn::Error::new_spanned(other, "expected name = literal")),
+    };
+    block.block.stmts.iter().map(member).collect()
 }
 
 fn literals(expression: &Expr) -> syn::Result<Vec<TokenStream>> {

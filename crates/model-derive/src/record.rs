@@ -43,6 +43,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             fn to_value(&self) -> ::weir_model::schema::Json {
                 let mut members = ::weir_model::schema::JsonMap::new();
                 #(#inserts)*
+                ::weir_model::schema::tell_old_names(<Self as ::weir_model::schema::Record>::SCHEMA, &mut members);
                 ::weir_model::schema::Json::Object(members)
             }
         }

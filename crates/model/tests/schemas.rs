@@ -95,6 +95,11 @@ fn a_plugin_schema_wraps_its_config() {
     assert_eq!(field(&config, "second")["gt"], json!(0));
     let password = field(&field(&config, "redis"), "password");
     assert_eq!((&password["encrypted"], &password["len_min"]), (&json!(true), &json!(3)));
+    let old = json!({
+        "type": "integer", "translate_backwards": ["redis", "port"],
+        "deprecation": { "replaced_with": [{ "path": ["redis", "port"] }] },
+    });
+    assert_eq!(config["shorthand_fields"][1]["redis_port"], old);
     field(&limits, "consumer");
     let keys = find_plugin(sample::PLUGINS, "key-auth").unwrap().to_json();
     assert_eq!(field(&keys, "consumer").get("eq"), Some(&Json::Null));
@@ -110,6 +115,7 @@ fn checked_configurations_hold_every_field() {
         json!({
             "second": null, "minute": 5, "limit_by": "consumer", "policy": "local", "error_code": 429,
             "fault_tolerant": true, "redis": { "host": null, "port": 6379, "password": null },
+            "redis_host": null, "redis_port": 6379,
         })
     );
     let violations = limits.check(&json!({ "minute": 0, "redis": { "port": "x" } })).unwrap_err();

@@ -78,12 +78,7 @@ fn type_members(schema: &RecordSchema, members: &mut JsonMap) {
 /// The field of a name, be it an old one.
 fn field(schema: &RecordSchema, name: &str) -> Option<&'static FieldSchema> {
     let old = schema.old_names.iter().find(|(old, _)| *old == name);
-    let mut path = old.map_or(name, |(_, path)| *path).split('.');
-    let first = schema.field(path.next()?)?;
-    path.try_fold(first, |field, name| match field.kind {
-        Kind::Record(inner) => inner.field(name),
-        _ => None,
-    })
+    old.map_or_else(|| schema.field(name), |(_, path)| schema.field_at(path))
 }
 
 fn typed_value(kind: &Kind, value: Json) -> Json {

@@ -154,6 +154,22 @@ pub(crate) fn with_defaults(client: Client, mut state: State) -> State {
     state
 }
 
+/// Leaves out what plugins tell under old names that the target does not use.
+pub(crate) fn without_old_names(client: Client, mut state: State, target: &State) -> State {
+    for (id, plugin) in state.entry("plugins").or_default() {
+        let name = plugin["name"].as_str().expect("a name");
+        let schema = client.get(&format!("/schemas/plugins/{name}"));
+        let config = field(&schema["fields"], "config").expect("a plugin has a config");
+        let wanted =
+            |name: &str| target["plugins"].get(id).is_some_and(|it| it["config"].get(name).is_some());
+        let old = config["shorthand_fields"].as_array().into_iter().flatten();
+        let old = old.flat_map(|field| field.as_object().expect("a field is an object").keys());
+        let members = plugin["config"].as_object_mut().expect("an object");
+        old.filter(|name| !wanted(name)).for_each(|name| drop(members.remove(name)));
+    }
+    state
+}
+
 fn field<'f>(fields: &'f Json, name: &str) -> Option<&'f Json> {
     fields.as_array().expect("fields are a list").iter().find_map(|field| field.get(name))
 }

@@ -1,11 +1,15 @@
 //! Schemas as Kong's Admin API shows them under `/schemas`.
-use super::{FieldSchema, Json, JsonMap, Kind, Literal, RecordSchema};
+use super::{FieldSchema, Json, JsonMap, Kind, Literal, RecordSchema, old_names};
 use serde_json::json;
 
 impl RecordSchema {
     /// What `/schemas/NAME` answers: an ordered array of single-member objects.
     pub fn to_json(&self) -> Json {
-        json!({ "fields": self.fields.iter().map(field).collect::<Vec<_>>() })
+        let mut described = json!({ "fields": self.fields.iter().map(field).collect::<Vec<_>>() });
+        if !self.old_names.is_empty() {
+            described["shorthand_fields"] = old_names::described(self).into();
+        }
+        described
     }
 }
 
@@ -18,9 +22,18 @@ impl Literal {
             Literal::Float(value) => number(*value),
             Literal::Str(value) => (*value).into(),
             Literal::List(items) => items.iter().map(Literal::to_json).collect(),
-            Literal::EmptyMap => Json::Object(JsonMap::new()),
+            Literal::Map(members) => members
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.to_json()))
+                .collect::<JsonMap>()
+                .into(),
         }
     }
+}
+
+/// The type of a field alone.
+pub(super) fn type_of(field: &FieldSchema) -> JsonMap {
+    JsonMap::from_iter([("type".to_owned(), kind(&field.kind)["type"].take())])
 }
 
 /// One field: `{"name": {"type": …}}`.
@@ -81,7 +94,7 @@ fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
     add("description", (!field.doc.is_empty()).then(|| field.doc.into()));
     // What fills itself in need not be given.
     add("required", (field.required && !field.auto).then_some(Json::Bool(true)));
-    add("default", field.default.map(|default| default.to_json()));
+    add("default", field.default.map(|default| default_of(field, &default)));
     add("auto", field.auto.then_some(Json::Bool(true)));
     add("unique", field.unique.then_some(Json::Bool(true)));
     add("encrypted", field.secret.then_some(Json::Bool(true)));
@@ -89,6 +102,21 @@ fn field_members(field: &FieldSchema) -> Vec<(&'static str, Json)> {
     add("len_min", field.len_min.map(Json::from));
     add("len_max", field.len_max.map(Json::from));
     members
+}
+
+/// The default, records in a list with every field: decK compares them as they are.
+fn default_of(field: &FieldSchema, default: &Literal) -> Json {
+    let mut shown = default.to_json();
+    if let (Kind::Array(Kind::Record(schema)), Some(records)) = (field.kind, shown.as_array_mut()) {
+        for record in records.iter_mut().filter_map(Json::as_object_mut) {
+            for field in schema.fields {
+                record
+                    .entry(field.name)
+                    .or_insert_with(|| field.default.map_or(Json::Null, |it| it.to_json()));
+            }
+        }
+    }
+    shown
 }
 
 /// What is said of its value, or of its elements.

@@ -25,6 +25,8 @@ fn rows(table: &mut String, record: &RecordSchema, prefix: &str) {
 
 fn default(field: &FieldSchema) -> String {
     match (&field.default, field.required) {
+        // A list of records is too long for a table; what is said of the field tells what it holds.
+        (Some(Literal::List([Literal::Map(_), ..])), _) => "`[…]`".to_owned(),
         (Some(default), _) => format!("`{}`", shown(default)),
         (None, _) if field.auto => "filled in".to_owned(),
         (None, true) => "required".to_owned(),
@@ -83,6 +85,9 @@ fn shown(literal: &Literal) -> String {
         Literal::Float(value) => value.to_string(),
         Literal::Str(text) => (*text).to_owned(),
         Literal::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(", ")),
-        Literal::EmptyMap => "{}".to_owned(),
+        Literal::Map(members) => {
+            let member = |(name, value): &(&str, Literal)| format!("{name}: {}", shown(value));
+            format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
+        }
     }
 }

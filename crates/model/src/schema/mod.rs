@@ -40,6 +40,7 @@ mod types;
 mod unknown;
 
 pub use json_schema::Side;
+pub use old_names::tell as tell_old_names;
 pub use plugin::{PluginSchema, Streams, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};
@@ -72,6 +73,16 @@ impl RecordSchema {
     /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&'static FieldSchema> {
         self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field at a path such as `redis.host`.
+    pub fn field_at(&self, path: &str) -> Option<&'static FieldSchema> {
+        let mut names = path.split('.');
+        let first = self.field(names.next()?)?;
+        names.try_fold(first, |field, name| match field.kind {
+            Kind::Record(inner) => inner.field(name),
+            _ => None,
+        })
     }
 }
 
@@ -205,8 +216,8 @@ pub enum Literal {
     Str(&'static str),
     /// A list.
     List(&'static [Literal]),
-    /// `{}`.
-    EmptyMap,
+    /// A mapping.
+    Map(&'static [(&'static str, Literal)]),
 }
 
 /// Something that breaks a rule: where, inside of what was checked, and what to do about it.

@@ -1,5 +1,5 @@
 //! Fields under the names that they had once.
-use super::RecordSchema;
+use super::{Json, JsonMap, RecordSchema, json};
 use crate::node::{Entry, Node, Value};
 
 /// The same record with each old name replaced by the path it has now; `None` when there is no old name. A value
@@ -41,4 +41,27 @@ fn place<'a>(path: &'static str, entry: Entry<'a>, members: &mut Vec<Entry<'a>>)
             members.push(Entry { key: name.into(), at, node: Node::new(Value::Map(inner), at) });
         }
     }
+}
+
+/// Tells the values under their old names too, as Kong does: decK compares what it was given, name by name.
+pub fn tell(schema: &RecordSchema, members: &mut JsonMap) {
+    for (old, path) in schema.old_names {
+        let mut steps = path.split('.');
+        let first = steps.next().and_then(|name| members.get(name));
+        let value = steps.fold(first, |value, name| value?.get(name)).cloned();
+        members.insert((*old).to_owned(), value.unwrap_or_default());
+    }
+}
+
+/// The old names as Kong's schemas have them, by which decK knows that two names are of one field.
+pub(super) fn described(schema: &RecordSchema) -> Vec<Json> {
+    let described = |(old, path): &(&str, &str)| {
+        let steps: Vec<_> = path.split('.').collect();
+        let mut field = schema.field_at(path).map_or_else(JsonMap::new, json::type_of);
+        field.insert("translate_backwards".to_owned(), steps.clone().into());
+        let replaced_with = serde_json::json!({ "replaced_with": [{ "path": steps }] });
+        field.insert("deprecation".to_owned(), replaced_with);
+        serde_json::json!({ *old: field })
+    };
+    schema.old_names.iter().map(described).collect()
 }

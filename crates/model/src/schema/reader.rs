@@ -372,7 +372,14 @@ fn literal_node(literal: &Literal, at: Position) -> Node<'static> {
         Literal::Float(value) => Value::Float(value),
         Literal::Str(text) => Value::Str(text.into(), Origin::Quoted),
         Literal::List(items) => Value::List(items.iter().map(|item| literal_node(item, at)).collect()),
-        Literal::EmptyMap => Value::Map(Vec::new()),
+        Literal::Map(members) => {
+            let entry = |(name, value): &(&'static str, Literal)| Entry {
+                key: (*name).into(),
+                at,
+                node: literal_node(value, at),
+            };
+            Value::Map(members.iter().map(entry).collect())
+        }
     };
     Node::new(value, at)
 }

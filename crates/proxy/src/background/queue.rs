@@ -49,6 +49,19 @@ pub struct QueueConfig {
     pub concurrency_limit: i32,
 }
 
+impl QueueConfig {
+    /// What it is with the fields that Kong's plugins had before there were queues: they win, as in Kong.
+    pub fn overridden(mut self, batch_size: Option<i64>, delay: Option<f64>) -> Self {
+        if let Some(size) = batch_size {
+            self.max_batch_size = size.clamp(1, 1_000_000) as u32;
+        }
+        if let Some(delay) = delay {
+            self.max_coalescing_delay = delay.clamp(0.0, 3600.0);
+        }
+        self
+    }
+}
+
 /// Why a batch was not delivered.
 #[derive(Debug)]
 pub enum Failed {

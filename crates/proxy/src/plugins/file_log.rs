@@ -86,7 +86,7 @@ pub(super) struct FileLog {
 impl Define for FileLog {
     const NAME: &'static str = "file-log";
     const PRIORITY: i32 = 9;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -33,10 +33,6 @@ use std::time::Duration;
 /// The server, and how it is told.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
-#[record(
-    old_name("queue_size", "queue.max_batch_size"),
-    old_name("flush_timeout", "queue.max_coalescing_delay")
-)]
 pub(super) struct Config {
     /// The URL that records are sent to.
     #[field(matches = url)]
@@ -53,17 +49,28 @@ pub(super) struct Config {
     /// Milliseconds that an idle connection is kept.
     #[field(default = 60_000)]
     pub keepalive: f64,
+    /// Nothing: `queue.max_retry_time` says how long it is tried.
+    pub retry_count: Option<i64>,
+    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    pub queue_size: Option<i64>,
+    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    pub flush_timeout: Option<f64>,
     /// Headers to send.
     #[field(secret, key_check = header)]
     pub headers: Option<BTreeMap<String, String>>,
     /// How records wait, and how failures are mended.
     #[field(default = {})]
     pub queue: QueueConfig,
-    /// Nothing: `queue.max_retry_time` says how long it is tried.
-    pub retry_count: Option<i64>,
     /// Fields to add to the record, to change or to remove: constants.
     #[field(check = constant)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        let (size, delay) = (self.queue_size, self.flush_timeout);
+        self.queue.clone().overridden(size.filter(|size| *size != 1), delay.filter(|delay| *delay != 2.0))
+    }
 }
 
 fn header(name: &str) -> Result<(), String> {
@@ -102,7 +109,7 @@ pub(super) struct HttpLog {
 impl Define for HttpLog {
     const NAME: &'static str = "http-log";
     const PRIORITY: i32 = 12;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
@@ -118,7 +125,7 @@ impl Define for HttpLog {
             let endpoint = endpoint.clone();
             async move { endpoint.send(&batch).await }
         };
-        Ok(Self { record, queue: build.queue(config.queue, deliver) })
+        Ok(Self { record, queue: build.queue(config.queue(), deliver) })
     }
 }
 
@@ -164,7 +171,7 @@ impl Endpoint {
             uri: url.parse().map_err(unusable)?,
             headers: headers(config, user)?,
             timeout: milliseconds(config.timeout),
-            alone: config.queue.max_batch_size == 1,
+            alone: config.queue().max_batch_size == 1,
         })
     }
 

@@ -65,7 +65,7 @@ pub(super) struct Syslog {
 impl Define for Syslog {
     const NAME: &'static str = "syslog";
     const PRIORITY: i32 = 4;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

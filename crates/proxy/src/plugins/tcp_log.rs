@@ -63,7 +63,7 @@ pub(super) struct TcpLog {
 impl Define for TcpLog {
     const NAME: &'static str = "tcp-log";
     const PRIORITY: i32 = 7;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

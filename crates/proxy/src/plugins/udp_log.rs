@@ -43,7 +43,7 @@ pub(super) struct UdpLog {
 impl Define for UdpLog {
     const NAME: &'static str = "udp-log";
     const PRIORITY: i32 = 8;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -1,9 +1,7 @@
 //! Sending spans and logs to a collector, over HTTP or gRPC.
 
 use super::{Config, otlp};
-use crate::plugin::{
-    Build, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue, QueueConfig, Record,
-};
+use crate::plugin::{Build, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use prost::Message;
@@ -42,7 +40,7 @@ fn grpc(endpoint: &str) -> Option<(bool, &str)> {
 /// The queue to a collector of spans.
 pub(super) fn spans(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Queue<otlp::Span>, String> {
     let exporter = Arc::new(Exporter::new(config, ("traces_endpoint", endpoint), EXPORT_SPANS, build)?);
-    Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::Span]>| {
+    Ok(build.queue(config.queue(), move |batch: Arc<[otlp::Span]>| {
         let exporter = exporter.clone();
         async move {
             let message = otlp::export_spans(exporter.resource.clone(), batch.to_vec());
@@ -58,21 +56,13 @@ pub(super) fn logs(
     build: &Build<'_>,
 ) -> Result<Queue<otlp::LogRecord>, String> {
     let exporter = Arc::new(Exporter::new(config, ("logs_endpoint", endpoint), EXPORT_LOGS, build)?);
-    Ok(build.queue(queue(config)?, move |batch: Arc<[otlp::LogRecord]>| {
+    Ok(build.queue(config.queue(), move |batch: Arc<[otlp::LogRecord]>| {
         let exporter = exporter.clone();
         async move {
             let message = otlp::export_logs(exporter.resource.clone(), batch.to_vec());
             exporter.send(message.encode_to_vec()).await
         }
     }))
-}
-
-fn queue(config: &Config) -> Result<QueueConfig, String> {
-    let many = || QueueConfig::from_value(&serde_json::json!({ "max_batch_size": 200 }));
-    match &config.queue {
-        Some(queue) => Ok(queue.clone()),
-        None => many().map_err(|_| "the default of config.queue is not valid".to_owned()),
-    }
 }
 
 enum Client {

@@ -18,8 +18,9 @@
 //! `tracing_sampling_rate`, which is no setting here.
 //!
 //! `propagation` says which formats are understood (`extract`), which headers the upstream does not get (`clear`), and
-//! which formats it is told in (`inject`: `preserve` is that of the client, or `default_format`). Without any of these,
-//! `header_type` decides: `preserve`, `ignore` (whatever clients say), or a format to use beside that of the client.
+//! which formats it is told in (`inject`: `preserve` is that of the client, or `default_format`, which must be
+//! there where `propagation` is). Without any of these, `header_type` decides: `preserve`, `ignore` (whatever clients say),
+//! or a format to use beside that of the client. Kong 3.9 has all of this but for `instana`.
 //!
 //! ## Spans
 //!
@@ -69,11 +70,7 @@ use std::sync::Arc;
 /// The collector, and how traces are passed on.
 #[derive(Debug, Clone, Record)]
 #[record(check = an_endpoint)]
-#[record(
-    old_name("endpoint", "traces_endpoint"),
-    old_name("batch_span_count", "queue.max_batch_size"),
-    old_name("batch_flush_delay", "queue.max_coalescing_delay")
-)]
+#[record(old_name("endpoint", "traces_endpoint"))]
 pub(super) struct Config {
     /// The URL that spans are sent to; of a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
     #[field(check = exporter::endpoint)]
@@ -87,7 +84,12 @@ pub(super) struct Config {
     /// What is said of this node.
     pub resource_attributes: Option<BTreeMap<String, String>>,
     /// How spans wait, and how failures are mended; without it, 200 are sent at once.
-    pub queue: Option<QueueConfig>,
+    #[field(default = { max_batch_size = 200 })]
+    pub queue: QueueConfig,
+    /// `queue.max_batch_size` as it was once called: unless it is 200, it wins.
+    pub batch_span_count: Option<i64>,
+    /// `queue.max_coalescing_delay` as it was once called: unless it is 3, it wins.
+    pub batch_flush_delay: Option<i64>,
     /// Milliseconds that connecting may take.
     #[field(default = 1000, between = [0, 2147483646])]
     pub connect_timeout: u32,
@@ -109,8 +111,16 @@ pub(super) struct Config {
     #[field(between = [0, 1])]
     pub sampling_rate: Option<f64>,
     /// How traces are passed on.
-    #[field(default = {})]
+    #[field(default = { default_format = "w3c" })]
     pub propagation: Propagation,
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        let size = self.batch_span_count.filter(|count| *count != 200);
+        let delay = self.batch_flush_delay.filter(|delay| *delay != 3);
+        self.queue.clone().overridden(size, delay.map(|delay| delay as f64))
+    }
 }
 
 fn header(name: &str) -> Result<(), String> {

@@ -48,12 +48,13 @@ fn propagation_says_what_is_read_cleared_and_written() {
     let read = |config: Json| met(config, &both).1.onward.trace;
     assert_eq!(read(json!({})), 0x00f067aa0ba902b7, "B3 comes first");
     assert_eq!(
-        read(json!({ "propagation": { "extract": ["w3c", "b3"] } })),
+        read(json!({ "propagation": { "extract": ["w3c", "b3"], "default_format": "w3c" } })),
         0x4bf92f3577b34da6a3ce929d0e0e4736
     );
     assert_ne!(read(json!({ "header_type": "ignore" })) >> 64, 0);
-    let config =
-        json!({ "propagation": { "extract": ["w3c"], "clear": ["b3"], "inject": ["b3", "jaeger"] } });
+    let config = json!({ "propagation": {
+        "extract": ["w3c"], "clear": ["b3"], "inject": ["b3", "jaeger"], "default_format": "w3c",
+    } });
     let (exchange, _) = met(config, &both);
     assert_eq!((told(&exchange, "b3"), told(&exchange, "X-B3-TraceId")), (None, Some(TRACE)));
     assert!(told(&exchange, "traceparent").unwrap().contains(SPAN), "it was not to be written");

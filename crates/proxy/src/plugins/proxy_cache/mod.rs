@@ -132,7 +132,7 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, Record)]
 pub(super) struct ResponseHeaders {
     /// Whether `Age` is told.
-    #[field(name = "Age", default = true)]
+    #[field(default = true)]
     pub age: bool,
     /// Whether `X-Cache-Status` is told.
     #[field(name = "X-Cache-Status", default = true)]

@@ -5,23 +5,6 @@ use crate::plugin::Exchange;
 use crate::plugin::json_text::integer;
 use std::time::Duration;
 
-/// What is sent where nothing is said: names, types and rates.
-const DEFAULTS: [(&str, &str, Option<f64>); 13] = [
-    ("request_count", "counter", Some(1.0)),
-    ("latency", "timer", None),
-    ("request_size", "counter", Some(1.0)),
-    ("status_count", "counter", Some(1.0)),
-    ("response_size", "counter", Some(1.0)),
-    ("unique_users", "set", None),
-    ("request_per_user", "counter", Some(1.0)),
-    ("upstream_latency", "timer", None),
-    ("kong_latency", "timer", None),
-    ("status_count_per_user", "counter", Some(1.0)),
-    ("status_count_per_workspace", "counter", Some(1.0)),
-    ("status_count_per_user_per_route", "counter", Some(1.0)),
-    ("shdict_usage", "gauge", Some(1.0)),
-];
-
 const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
 
 /// What is sent, and how it is written.
@@ -65,8 +48,8 @@ impl Scope {
             true => format!("{}.node.{node}", config.prefix),
             false => config.prefix.clone(),
         };
-        let metrics = config.metrics.clone().unwrap_or_else(defaults);
-        Self { metrics: metrics.into_iter().map(Prepared::new).collect(), prefix, tags, node, config }
+        let metrics = config.metrics.iter().cloned().map(Prepared::new).collect();
+        Self { metrics, prefix, tags, node, config }
     }
 
     /// A line for each metric.
@@ -84,18 +67,6 @@ impl Scope {
         }
         out
     }
-}
-
-fn defaults() -> Vec<Metric> {
-    let metric = |(name, stat_type, sample_rate): &(&str, &str, Option<f64>)| Metric {
-        name: (*name).to_owned(),
-        stat_type: (*stat_type).to_owned(),
-        sample_rate: *sample_rate,
-        consumer_identifier: None,
-        service_identifier: None,
-        workspace_identifier: None,
-    };
-    DEFAULTS.iter().map(metric).collect()
 }
 
 impl Prepared {

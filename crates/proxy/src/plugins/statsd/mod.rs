@@ -49,10 +49,6 @@ use tokio::time::timeout;
 
 /// The server, and what it is told.
 #[derive(Debug, Clone, Record)]
-#[record(
-    old_name("queue_size", "queue.max_batch_size"),
-    old_name("flush_timeout", "queue.max_coalescing_delay")
-)]
 pub(super) struct Config {
     /// The server's name or address.
     #[field(default = "localhost", matches = host)]
@@ -63,8 +59,23 @@ pub(super) struct Config {
     /// What all names begin with.
     #[field(default = "kong")]
     pub prefix: String,
-    /// What is sent; without it, everything.
-    pub metrics: Option<Vec<Metric>>,
+    /// What is sent; by default, all that there is.
+    #[field(default = [
+        { name = "request_count"; stat_type = "counter"; sample_rate = 1 },
+        { name = "latency"; stat_type = "timer" },
+        { name = "request_size"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count"; stat_type = "counter"; sample_rate = 1 },
+        { name = "response_size"; stat_type = "counter"; sample_rate = 1 },
+        { name = "unique_users"; stat_type = "set" },
+        { name = "request_per_user"; stat_type = "counter"; sample_rate = 1 },
+        { name = "upstream_latency"; stat_type = "timer" },
+        { name = "kong_latency"; stat_type = "timer" },
+        { name = "status_count_per_user"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count_per_workspace"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count_per_user_per_route"; stat_type = "counter"; sample_rate = 1 },
+        { name = "shdict_usage"; stat_type = "gauge"; sample_rate = 1 }
+    ])]
+    pub metrics: Vec<Metric>,
     /// The ranges of statuses, such as 200-299, whose requests are told of; all if there are none.
     #[field(check = status_range)]
     pub allow_status_codes: Option<Vec<String>>,
@@ -88,12 +99,23 @@ pub(super) struct Config {
     pub workspace_identifier_default: String,
     /// Nothing: `queue.max_retry_time` says how long it is tried.
     pub retry_count: Option<i64>,
+    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    pub queue_size: Option<i64>,
+    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    pub flush_timeout: Option<f64>,
     /// How tags are written; without it there are none.
     #[field(one_of = ["dogstatsd", "influxdb", "librato", "signalfx"])]
     pub tag_style: Option<String>,
     /// How metrics wait, and how failures are mended.
     #[field(default = {})]
     pub queue: QueueConfig,
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        let (size, delay) = (self.queue_size, self.flush_timeout);
+        self.queue.clone().overridden(size.filter(|size| *size != 1), delay.filter(|delay| *delay != 2.0))
+    }
 }
 
 /// One metric.
@@ -166,7 +188,7 @@ impl Define for Statsd {
         let ranges = config.allow_status_codes.as_ref();
         let allowed = ranges.map(|ranges| ranges.iter().filter_map(|text| range(text)).collect());
         let server = Arc::new(Server::new(&config));
-        let queue = build.queue(config.queue.clone(), move |batch: Arc<[Vec<u8>]>| {
+        let queue = build.queue(config.queue(), move |batch: Arc<[Vec<u8>]>| {
             let server = server.clone();
             async move { server.send(&batch).await.map_err(|error| format!("{}: {error}", server.name)) }
         });

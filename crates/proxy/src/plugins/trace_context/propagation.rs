@@ -17,7 +17,7 @@ pub(in crate::plugins) struct Propagation {
     #[field(one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
     pub inject: Option<Vec<String>>,
     /// The format where the client's is to be preserved and there is none.
-    #[field(default = "w3c", one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    #[field(one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
     pub default_format: String,
 }
 

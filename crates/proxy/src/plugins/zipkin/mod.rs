@@ -102,7 +102,7 @@ pub(super) struct Config {
     #[field(default = {})]
     pub queue: QueueConfig,
     /// How traces are passed on.
-    #[field(default = {})]
+    #[field(default = { default_format = "b3" })]
     pub propagation: Propagation,
 }
 
@@ -189,7 +189,7 @@ pub(super) struct Zipkin {
 impl Define for Zipkin {
     const NAME: &'static str = "zipkin";
     const PRIORITY: i32 = 100_000;
-    const STREAMS: Streams = Streams::ByDefault;
+    const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
