@@ -53,6 +53,7 @@ async fn take<C: Client>(
             return Err(Failure::NoRoomForRequest);
         }
         if has_room {
+            exchange.request_passes(data)?;
             client.consume(n);
         }
         if limit > 0 && held.len() as u64 > limit {
@@ -62,6 +63,7 @@ async fn take<C: Client>(
             exchange.bytes_in += held.len() as u64;
             exchange.body_is_whole = client.body_is_done();
             exchange.body = Some(held);
+            exchange.is_collected();
             return Ok(());
         }
         if n == 0 {

@@ -24,6 +24,15 @@ pub trait Observer: 'static {
 /// Sees a request's body as it passes, and may refuse it.
 type RequestObserver = Box<dyn FnMut(&[u8]) -> Result<(), Answer>>;
 
+/// Shows them some of the body, until one refuses it.
+fn show<'o>(
+    mut observers: impl Iterator<Item = &'o mut RequestObserver>,
+    data: &[u8],
+) -> Result<(), Failure> {
+    let refusal = observers.find_map(|observer| observer(data).err());
+    refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
+}
+
 /// An attempt to reach the upstream that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct FailedTry {
@@ -51,6 +60,8 @@ pub(crate) struct Rare {
     path: Option<String>,
     host: Option<String>,
     request: Vec<RequestObserver>,
+    /// So many of them have seen what was collected, as it came.
+    seen: usize,
     response: Vec<Box<dyn Observer>>,
     upstream: Vec<Box<dyn Observer>>,
     hold_response: bool,
@@ -116,7 +127,7 @@ impl Exchange {
     }
 
     /// Has the request's body seen by the observer on its way to the upstream, whichever way it goes and however long
-    /// it is. Once it is refused, the client is answered instead, if the upstream has not answered yet.
+    /// it is: as it comes from the client, or as it is where it was collected already. Once it is refused, the client is answered instead, if the upstream has not answered yet.
     pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), Answer> + 'static) {
         self.rare().request.push(Box::new(observer));
     }
@@ -243,19 +254,20 @@ impl Exchange {
     #[inline]
     pub(crate) fn request_passes(&mut self, data: &[u8]) -> Result<(), Failure> {
         let Some(rare) = &mut self.rare else { return Ok(()) };
-        let refusal = rare.request.iter_mut().find_map(|observer| observer(data).err());
-        refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
+        show(rare.request.iter_mut(), data)
     }
 
-    /// What was collected of the request's body is on its way.
-    pub(crate) fn collected_passes(&mut self) -> Result<(), Failure> {
-        if self.rare.is_none() {
-            return Ok(());
+    /// The request's body is collected, and was seen as it came.
+    pub(crate) fn is_collected(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.seen = rare.request.len();
         }
-        let body = self.body.take();
-        let passed = body.as_deref().map_or(Ok(()), |body| self.request_passes(body));
-        self.body = body;
-        passed
+    }
+
+    /// What was collected of the request's body is on its way: those see it who came later.
+    pub(crate) fn collected_passes(&mut self) -> Result<(), Failure> {
+        let Some((rare, body)) = self.rare.as_mut().zip(self.body.as_deref()) else { return Ok(()) };
+        show(rare.request.iter_mut().skip(rare.seen), body)
     }
 
     /// Some of the response's body is on its way.
