@@ -254,11 +254,83 @@ fn a_key_of_a_set_is_for_what_it_says_it_is_for() {
         (json!({ "alg": "ES384" }), false),
         (json!({ "crv": "P-384" }), false),
         (json!({ "kty": "oct" }), false),
+        (json!({ "kty": "OKP", "x": BASE64.encode(point) }), false),
         (json!({ "x": y, "y": x }), false),
         (json!({ "y": "AA" }), false),
         (json!({ "x": "no base64!" }), false),
     ] {
         assert_eq!(found(more.clone()), usable, "{more}");
+    }
+}
+
+/// 65537 to the power of 128, which is what a modulus of that generator is modulo its primes.
+fn roca() -> Vec<u8> {
+    (0..128).fold(vec![1], |number: Vec<u8>, _| {
+        let shifted = [&*number, &[0, 0]].concat();
+        let mut carry = 0;
+        let added = shifted.iter().rev().enumerate().map(|(place, byte)| {
+            let own = number.iter().rev().nth(place).copied().unwrap_or_default();
+            let sum = u16::from(*byte) + u16::from(own) + carry;
+            carry = sum >> 8;
+            sum as u8
+        });
+        let mut bytes: Vec<u8> = added.collect();
+        bytes.extend((carry > 0).then_some(carry as u8));
+        bytes.reverse();
+        bytes
+    })
+}
+
+#[test]
+fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
+    let modulus = |size| {
+        let pair = rsa::KeyPair::generate(size).unwrap();
+        BASE64.encode(&pair.public_key().as_ref()[9..][..pair.public_modulus_len()])
+    };
+    let sound = modulus(rsa::KeySize::Rsa2048);
+    let short = BASE64.encode([0xc5; 255]);
+    let padded = BASE64.encode([&[0][..], &[0xc5; 255]].concat());
+    let rsa = |n: &str| json!({ "kty": "RSA", "kid": "k", "n": n, "e": "AQAB" });
+    let mut published = rsa(&sound);
+    published["d"] = json!("AQAB");
+    for (key, refused) in [
+        (rsa(&sound), None),
+        (rsa(&short), Some("its modulus has less than 2048 bits")),
+        (rsa(&padded), Some("its modulus has less than 2048 bits")),
+        (
+            rsa(&BASE64.encode(roca())),
+            Some("its generator made keys that can be factored (ROCA, CVE-2017-15361)"),
+        ),
+        (published, Some("its private part is published with it")),
+        (
+            json!({ "kty": "oct", "kid": "k", "k": "c2VjcmV0", "alg": "HS256" }),
+            Some("it is a secret, and whoever reads the set could sign with it"),
+        ),
+    ] {
+        let keys = Keys::read(Bytes::from(json!({ "keys": [key] }).to_string())).unwrap();
+        assert_eq!(keys.find("k").is_some(), refused.is_none(), "{key}");
+        let told: Vec<_> = keys.refused.iter().map(|(id, why)| (&**id, *why)).collect();
+        assert_eq!(told, refused.map(|why| ("k", why)).into_iter().collect::<Vec<_>>(), "{key}");
+    }
+}
+
+/// RFC 7517, 4.5: such keys stand for each other.
+#[test]
+fn keys_of_one_id_are_told_apart_by_algorithm_and_all_tried() {
+    let pairs = [(); 2].map(|()| EcdsaKeyPair::generate(&sign::ECDSA_P256_SHA256_FIXED_SIGNING).unwrap());
+    let key = |pair: &EcdsaKeyPair| {
+        let point = pair.public_key().as_ref();
+        json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": BASE64.encode(&point[1..33]), "y": BASE64.encode(&point[33..]) })
+    };
+    let edwards = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": "WDR0xz3cvSJRwMjV652UH8OMR_-8jcKMy9ewIrWQnxg" });
+    let set = json!({ "keys": [key(&pairs[0]), edwards, key(&pairs[1])] }).to_string();
+    let keys = Keys::read(Bytes::from(set)).unwrap();
+    let found = keys.find("k").unwrap();
+    assert_eq!(found.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["ES256", "EdDSA", "ES256"]);
+    for pair in &pairs {
+        let signature = pair.sign(&aws_lc_rs::rand::SystemRandom::new(), b"message").unwrap();
+        let verify = |(_, verifier): &&(_, key::Verifier)| verifier.verifies(b"message", signature.as_ref());
+        assert_eq!(found.iter().filter(verify).count(), 1);
     }
 }
 

@@ -1,10 +1,12 @@
 //! Keys as JSON (RFC 7517), and sets of them.
 
 use super::key::{self, Verifier};
+use super::roca;
 use crate::plugin::Bytes;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,6 +24,7 @@ pub(super) struct Jwk {
     e: Option<String>,
     x: Option<String>,
     y: Option<String>,
+    d: Option<IgnoredAny>,
 }
 
 fn number(text: Option<&String>) -> Option<Vec<u8>> {
@@ -40,7 +43,7 @@ impl Jwk {
         (self.crv.as_deref() == Some(curve)).then_some(())?;
         let x = number(self.x.as_ref())?;
         match self.kty.as_str() {
-            "OKP" => Some(x),
+            "OKP" if curve == "Ed25519" => Some(x),
             "EC" => {
                 let y = number(self.y.as_ref()).filter(|y| y.len() == x.len())?;
                 Some([&[4], &*x, &*y].concat())
@@ -54,6 +57,24 @@ impl Jwk {
         let verifies = |operations: &Vec<String>| operations.iter().any(|operation| operation == "verify");
         self.purpose.as_deref().is_some_and(|purpose| purpose != "sig")
             || self.key_ops.as_ref().is_some_and(|operations| !verifies(operations))
+    }
+
+    /// Why nobody should trust it, if so.
+    fn weakness(&self) -> Option<&'static str> {
+        let modulus = self.rsa().map(|(modulus, _)| modulus);
+        let bits = |modulus: &[u8]| {
+            let digits = modulus.iter().skip_while(|byte| **byte == 0);
+            digits.clone().count() * 8
+                - digits.take(1).map(|byte| byte.leading_zeros() as usize).sum::<usize>()
+        };
+        match (self.kty.as_str(), modulus) {
+            ("oct", _) => Some("it is a secret, and whoever reads the set could sign with it"),
+            (_, Some(modulus)) if bits(&modulus) < 2048 => Some("its modulus has less than 2048 bits"),
+            (_, Some(modulus)) if roca::is_weak(&modulus) => {
+                Some("its generator made keys that can be factored (ROCA, CVE-2017-15361)")
+            }
+            _ => self.d.map(|_| "its private part is published with it"),
+        }
     }
 
     /// What verifies signatures with it, for each algorithm that it may be used with.
@@ -73,13 +94,16 @@ pub(super) struct Keys {
     pub(super) version: u64,
     text: Bytes,
     by_id: HashMap<String, Vec<(&'static str, Verifier)>>,
+    /// The ids of keys that are not to be trusted, and why.
+    pub(super) refused: Vec<(String, &'static str)>,
 }
 
 /// More keys than any issuer has in use.
 const MOST: usize = 256;
 
 impl Keys {
-    /// Reads a set. A key without an id, or of a kind that is not known, is left out.
+    /// Reads a set. A key without an id, or of a kind that is not known, is left out. Keys of one id stand for each
+    /// other (RFC 7517, 4.5): each is tried that fits a token's algorithm.
     pub(super) fn read(text: Bytes) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
@@ -88,13 +112,16 @@ impl Keys {
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let set: Set =
             serde_json::from_slice(&text).map_err(|error| format!("it is no set of keys: {error}"))?;
-        let mut by_id = HashMap::<_, Vec<_>>::new();
+        let (mut by_id, mut refused) = (HashMap::<_, Vec<_>>::new(), Vec::new());
         let keys = set.keys.into_iter().take(MOST).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
         for (id, key) in keys.filter_map(|key| Some((key.kid.clone()?, key))) {
-            by_id.entry(id).or_default().extend(key.verifiers());
+            match key.weakness() {
+                Some(why) => refused.push((id, why)),
+                None => by_id.entry(id).or_default().extend(key.verifiers()),
+            }
         }
         by_id.retain(|_, verifiers| !verifiers.is_empty());
-        Ok(Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), text, by_id })
+        Ok(Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), text, by_id, refused })
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {

@@ -116,6 +116,9 @@ impl KeySet {
                 let is_new = !self.keys.load().is_same_as(&keys);
                 if is_new {
                     tracing::info!("{} has {} keys for signatures", self.uri, keys.len());
+                    for (id, why) in &keys.refused {
+                        tracing::warn!("the key {id:?} at {} is not used: {why}", self.uri);
+                    }
                     self.keys.store(Arc::new(keys));
                 }
                 (if is_new { Duration::ZERO } else { PAUSE }, FRESH)

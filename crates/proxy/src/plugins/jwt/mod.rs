@@ -31,7 +31,9 @@
 //! when they are first needed and every five minutes from then on. A token with an unknown `kid` waits while they are
 //! fetched anew; if that brought nothing new, not again within ten seconds. While the issuer cannot be reached, the keys
 //! that are known stay in use. Keys that say in `use`, `key_ops` or `alg` that they are for something else are left
-//! out. `aud` is not looked at: let an issuer that serves others too name consumers of yours alone.
+//! out, and so are, with a line in the log, those that others could sign with: secrets (`oct`), keys whose private part is
+//! there too, RSA keys of less than 2048 bits, and those with the ROCA weakness. Where several keys have one `kid`, a token
+//! may be signed with any of them that is for its algorithm. `aud` is not looked at: let an issuer that serves others too name consumers of yours alone.
 //!
 //! ```yaml
 //! plugins:
@@ -76,6 +78,7 @@ mod claims;
 mod jwk;
 mod jwks;
 mod key;
+mod roca;
 mod secrets;
 mod token;
 mod verify;
