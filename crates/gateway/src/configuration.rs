@@ -7,7 +7,9 @@ use std::fmt::{self, Display};
 use std::hash::Hasher;
 use std::io;
 use std::path::{Path, PathBuf};
+use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
+use weir_model::node::Node;
 use weir_model::{Document, Format, Place, Places, PluginSchema, Problem, Uuid};
 use weir_proxy::CompileError;
 use weir_proxy::plugin::Definition;
@@ -56,6 +58,11 @@ impl Origin {
             Origin::Nowhere => Ok(Cow::Borrowed("_format_version: '3.0'")),
             Origin::File(path) => read_text(path).map(Cow::Owned).map_err(|error| unreadable(path, &error)),
         }
+    }
+
+    /// The same, to look for places in; the standard input is read once.
+    fn text_again(&self) -> Option<Cow<'_, str>> {
+        if self.path() == Some(Path::new("-")) { None } else { self.text().ok() }
     }
 
     fn path(&self) -> Option<&Path> {
@@ -150,22 +157,29 @@ impl Configuration {
     /// Everything that the data plane refuses.
     pub(crate) fn refusals(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
         let places = self.places.iter().map(|(of, place)| (*of, place)).collect();
-        errors.iter().map(|error| self.refusal(origin, error, &places)).collect()
+        let text = origin.text_again();
+        let root = text.as_deref().and_then(|text| parse(text, origin.format()).ok());
+        errors.iter().map(|error| self.refusal(origin, error, &places, root.as_ref())).collect()
     }
 
     /// What the data plane refuses, with its place where that is known.
-    fn refusal(&self, origin: &Origin, error: &CompileError, places: &ByEntity<'_>) -> String {
+    fn refusal(
+        &self,
+        origin: &Origin,
+        error: &CompileError,
+        places: &ByEntity<'_>,
+        root: Option<&Node<'_>>,
+    ) -> String {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
         let named = || self.document.certificates.iter().find(|certificate| names(certificate.id));
         let of = error.of.or_else(|| named().map(|certificate| (EntityKind::Certificates, certificate.id)));
         let Some(Place { at, path }) = of.and_then(|of| places.get(&of)) else {
             return format!("{origin}: {error}");
         };
-        let (line, column) = (at.line, at.column);
-        match error.field() {
-            ("", message) => format!("{origin}:{line}:{column}: {path}: {message}"),
-            (field, message) => format!("{origin}:{line}:{column}: {path}.{field}: {message}"),
-        }
+        let (field, message) = error.field();
+        let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
+        let at = root.map(|root| root.position_of(&path)).filter(|_| !field.is_empty()).unwrap_or(*at);
+        format!("{origin}:{}:{}: {path}: {message}", at.line, at.column)
     }
 
     /// One warning that names every kind of field that has no effect, however often it is given.

@@ -138,6 +138,16 @@ impl<'i> EntityReader<'i> {
     }
 
     fn plugin(&mut self, item: Written<'_, '_>) -> Option<Arc<Plugin>> {
+        let mut written = item.node.entries().iter();
+        let nameless = item.node.get("name").is_none();
+        if let Some(entry) = written.find(|entry| nameless && find_plugin(self.plugins, &entry.key).is_some())
+        {
+            let key = &entry.key;
+            let message =
+                format!("unknown field `{key}`; write `name: {key}`, and its fields below `config`");
+            self.reader.report(entry.at, message);
+            return None;
+        }
         let config = self.plugin_config(item);
         let plugin: Option<Plugin> = self.owned(item);
         if let Some(ordering) = item.node.get("ordering") {

@@ -85,11 +85,11 @@ pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: 
         rows.iter().find(|(name, _)| *name == written).map(|(_, nearest)| *nearest)
     };
     let unknown_ai = written.starts_with("ai-").then_some("");
-    let (whose, nearest) = match (nearest(OF_KONG).or(unknown_ai), nearest(OF_KONG_ENTERPRISE)) {
-        (Some(nearest), _) => ("Kong's plugin", nearest),
-        (None, Some(nearest)) => ("Kong Enterprise's plugin", nearest),
+    let (what, nearest) = match (nearest(OF_KONG).or(unknown_ai), nearest(OF_KONG_ENTERPRISE)) {
+        (Some(nearest), _) => (format!("Kong's plugin `{shown}` is not available yet"), nearest),
+        (None, Some(nearest)) => (format!("Kong Enterprise's plugin `{shown}` is not available"), nearest),
         (None, None) => return format!("no such plugin `{shown}`; available: {names}{hint}"),
     };
-    let nearest = if nearest.is_empty() { String::new() } else { format!("; {nearest}") };
-    format!("{whose} `{shown}` is not available yet{nearest}; available: {names}")
+    let otherwise = if nearest.is_empty() { format!("available: {names}") } else { nearest.to_owned() };
+    format!("{what}; {otherwise}")
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = named)]
 #[record(instead("key", "apikey", "api_key", "write it in a list: `keyauth_credentials: [{key: …}]`"))]
+#[record(instead("name", "user", "write `username`"))]
 #[record(instead("password", "write it in a list: `basicauth_credentials: [{username: …, password: …}]`"))]
 #[record(instead("secret", "write it in a list: `jwt_secrets: [{key: …, secret: …}]`"))]
 #[record(instead("group", "write `acls: [{group: …}]` for the plugin acl, or `groups: [{name: …}]`"))]

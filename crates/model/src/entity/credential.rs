@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 /// A key of a consumer, for key-auth.
 #[derive(Clone, PartialEq, Record)]
+#[record(instead("apikey", "api_key", "write `key`"))]
 pub struct KeyAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -33,6 +34,8 @@ impl KeyAuthCredential {
 /// A name and a password, for basic-auth. `password` is always Kong's stored form here: hex(sha1(password ..
 /// consumer id)).
 #[derive(Clone, PartialEq, Record)]
+#[record(instead("user", "name", "write `username`"))]
+#[record(instead("pass", "secret", "write `password`"))]
 pub struct BasicAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -50,6 +53,8 @@ pub struct BasicAuthCredential {
 
 /// A name and a secret, for hmac-auth.
 #[derive(Clone, PartialEq, Record)]
+#[record(instead("user", "name", "write `username`"))]
+#[record(instead("key", "password", "write `secret`"))]
 pub struct HmacAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -69,6 +74,9 @@ pub struct HmacAuthCredential {
 /// A key that tokens are signed with, for jwt.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = public_key_fits)]
+#[record(instead("iss", "issuer", "write `key`"))]
+#[record(instead("alg", "algo", "write `algorithm`"))]
+#[record(instead("public_key", "write `rsa_public_key`, for keys of other algorithms too"))]
 pub struct JwtSecret {
     #[field(auto)]
     pub id: Uuid,
@@ -106,6 +114,7 @@ fn public_key_fits(secret: &JwtSecret) -> Vec<Violation> {
 
 /// A group that a consumer is in, for acl.
 #[derive(Clone, PartialEq, Record)]
+#[record(instead("name", "group_name", "write `group`"))]
 pub struct Acl {
     #[field(auto)]
     pub id: Uuid,

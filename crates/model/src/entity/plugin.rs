@@ -6,6 +6,8 @@ use uuid::Uuid;
 /// One configuration of one plugin, at one scope. Its `Debug` leaves out the configuration, which may hold secrets.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = one_kind_of_caller)]
+#[record(instead("priority", "plugins run in Kong's order, which is fixed; leave it out"))]
+#[record(instead("run_on", "Kong has it no more; leave it out"))]
 pub struct Plugin {
     #[field(auto)]
     pub id: Uuid,

@@ -1,6 +1,6 @@
 //! What to write in the place of a value that is of another type.
 use super::reader::shown;
-use super::{FieldSchema, RecordSchema, did_you_mean, quoted};
+use super::{FieldSchema, RecordSchema, Surroundings, did_you_mean, quoted};
 use crate::node::{Node, Origin, Value};
 
 /// The text that stands there, if messages may repeat it.
@@ -79,9 +79,14 @@ pub(super) fn mapping(node: &Node<'_>) -> &'static str {
     }
 }
 
+/// Fields that hardly anybody writes.
+const SELDOM: [&str; 3] = ["id", "created_at", "updated_at"];
+
 /// Where the fields of a record are expected.
-pub(super) fn record(node: &Node<'_>, schema: &RecordSchema) -> String {
-    let mut fields: Vec<_> = schema.fields.iter().filter(|field| !field.auto).collect();
+pub(super) fn record(node: &Node<'_>, schema: &RecordSchema, around: &Surroundings<'_>) -> String {
+    let is_given = |name: &str| around.given.iter().any(|(given, _)| *given == name);
+    let is_shown = |field: &&FieldSchema| !SELDOM.contains(&field.name) && !is_given(field.name);
+    let mut fields: Vec<_> = schema.fields.iter().filter(is_shown).collect();
     fields.sort_by_key(|field| !field.required || field.default.is_some());
     let more = if fields.len() > 5 { ", …" } else { "" };
     let names = fields.iter().take(5).map(|field| field.name).collect::<Vec<_>>().join(", ");

@@ -304,7 +304,7 @@ pub fn read_record<T: Record>(
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     if !matches!(node.value, Value::Map(_)) {
-        let (got, hint) = (node.kind(), advice::record(node, T::SCHEMA));
+        let (got, hint) = (node.kind(), advice::record(node, T::SCHEMA, around));
         reader.report(node.at, format!("expected a mapping of fields, got {got}{hint}"));
         return None;
     }

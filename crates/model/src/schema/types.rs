@@ -318,7 +318,9 @@ fn read_reference(kind: &str, node: &Node<'_>, field: &FieldSchema, reader: &mut
         _ => Some(node),
     };
     let Some((named, name)) = named.and_then(|node| Some((node, node.as_str()?))) else {
-        let message = format!("expected the name or the id of one of the {kind}, got {}", shown(node, field));
+        let hint = if matches!(node.value, Value::List(_)) { "; write one entity for each" } else { "" };
+        let got = shown(node, field);
+        let message = format!("expected the name or the id of one of the {kind}, got {got}{hint}");
         reader.report(node.at, message);
         return None;
     };

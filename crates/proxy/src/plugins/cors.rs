@@ -23,7 +23,8 @@
 //! | anything else | the request's, without a default port, if an entry matches; otherwise none, not even the upstream's |
 //!
 //! An entry with any character that is not a letter, a digit or one of `. : / -` is a regex, which must match the whole
-//! origin; without a colon in it, the whole host. `Vary: Origin` is there wherever the answer depends on the origin.
+//! origin; without a colon in it, the whole host. So is `https://*.example.com`, which allows nothing and is warned of:
+//! write `https://[^.]+\.example\.com`. `Vary: Origin` is there wherever the answer depends on the origin.
 
 use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Method, Record, Violation};
 use regex::bytes::Regex;

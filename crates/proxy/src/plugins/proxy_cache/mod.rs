@@ -84,6 +84,7 @@ const DICTIONARY: &str = "kong_db_cache";
 
 /// Which responses are kept, and for whom.
 #[derive(Debug, Clone, Record)]
+#[record(instead("redis", "responses are kept in memory alone; leave it out"))]
 pub(super) struct Config {
     /// Statuses of responses that are kept.
     #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
