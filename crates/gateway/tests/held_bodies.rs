@@ -34,8 +34,10 @@ fn configuration(upstream: &Upstream) -> String {
             "name: proxy-cache, config: {strategy: memory, request_method: [GET], content_type: [application/json]}",
         ),
         ("/both", "name: response-transformer, config: {remove: {json: [secret]}}"),
+        ("/guarded", "name: key-auth"),
+        ("/guarded", "name: request-transformer, config: {remove: {body: [secret]}}"),
     ];
-    let paths = ["/plain", "/changed", "/signed", "/keyed", "/cached", "/answers", "/both"];
+    let paths = ["/plain", "/changed", "/signed", "/keyed", "/cached", "/answers", "/both", "/guarded"];
     let services = paths.map(|path| service(path, upstream.address, "", ""));
     let plugins: String = plugins.iter().map(|(path, plugin)| on_route(path, plugin)).collect();
     document(&services, &format!("plugins:\n{plugins}"))
@@ -178,6 +180,15 @@ fn a_body_that_comes_in_drops_is_not_held_for_ever() {
     is_over.store(1, Relaxed);
     drops.join().unwrap();
     eventually("its memory is given back", || held(&gateway) == 0);
+}
+
+#[test]
+fn strangers_are_refused_before_their_bodies_are_held() {
+    let upstream = upstream(&Arc::default());
+    let gateway = start_gateway(&upstream, "1m", &[]);
+    // Nothing of the body is ever sent.
+    assert_eq!(gateway.connect().send(post("/guarded", 100_000)).response().status, 401);
+    assert_eq!(gateway.get("/changed").status, 200, "where there is no body, none is waited for");
 }
 
 /// Numbers that are the same in each run (SplitMix64).

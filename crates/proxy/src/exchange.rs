@@ -384,6 +384,12 @@ impl Exchange {
         self.body.as_deref().filter(|_| self.body_is_whole)
     }
 
+    /// There is no body to be collected.
+    pub(crate) fn has_empty_body(&mut self) {
+        self.body.get_or_insert_default();
+        self.body_is_whole = true;
+    }
+
     /// Memory for a body, which a plugin can do without or not.
     pub(crate) fn room(&self, is_spare: bool) -> Room {
         Room::new(self.snapshot.bodies.clone(), is_spare)

@@ -202,10 +202,14 @@ async fn through_plugins<C: Client>(
             Flow::Continue if at < until => (flow, at, plugin) = route.chain.access(exchange, at, until),
             Flow::Continue => {
                 let Some((_, wants)) = reader.take() else { return Ok(()) };
-                // Boxed, so that a connection has no room for what few routes need.
+                until = all;
+                if client.framing() == Framing::None {
+                    exchange.has_empty_body();
+                    continue;
+                }
+                // Boxed, so that a connection has no room for what few requests need.
                 let collected = Box::pin(request_body::collect(worker, client, exchange, wants)).await;
                 collected.map_err(|failure| failure.answer())?;
-                until = all;
             }
             Flow::Respond(answer) => {
                 costs::answered(exchange, plugin, &answer);

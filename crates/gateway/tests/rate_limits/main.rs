@@ -4,6 +4,7 @@
 mod failures;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod limit_count;
 mod postgres;
 mod redis;
 mod servers;

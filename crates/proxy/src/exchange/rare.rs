@@ -118,7 +118,7 @@ impl Exchange {
     pub fn set_body(&mut self, body: Vec<u8>) -> bool {
         let replaced = self.body_is_whole || self.request.framing == Framing::None;
         if replaced {
-            let mut held = self.body.take().unwrap_or_else(|| HeldBody::within(self.room(false)));
+            let mut held = HeldBody::within(self.room(false));
             held.replace(|_| body);
             self.body = Some(held);
             self.body_is_whole = true;

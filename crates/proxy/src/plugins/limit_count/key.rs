@@ -145,20 +145,24 @@ impl Key {
         }
     }
 
-    /// What this request is counted by: its address where it has nothing else.
+    /// What this request is counted by; none, if by its client's address.
+    pub(super) fn value<'e>(&'e self, exchange: &'e Exchange) -> Option<Cow<'e, [u8]>> {
+        match self {
+            Key::Variable(Variable::RemoteAddr) => None,
+            Key::Variable(variable) => variable.value(exchange),
+            Key::Combination(parts) => combined(parts, exchange),
+            Key::Constant(text) => Some(text.as_slice().into()),
+        }
+    }
+
+    /// The same for a table, with the address where there is nothing else.
     pub(super) fn of(
         &self,
         exchange: &Exchange,
         keys: &Fingerprinter,
         addresses: &Fingerprinter,
     ) -> Fingerprint {
-        let value = match self {
-            Key::Variable(Variable::RemoteAddr) => None,
-            Key::Variable(variable) => variable.value(exchange),
-            Key::Combination(parts) => combined(parts, exchange),
-            Key::Constant(text) => Some(text.as_slice().into()),
-        };
-        match (value, exchange.client_ip) {
+        match (self.value(exchange), exchange.client_ip) {
             (Some(value), _) => keys.of(&value),
             (None, IpAddr::V4(address)) => addresses.of(&address.octets()),
             (None, IpAddr::V6(address)) => addresses.of(&address.octets()),

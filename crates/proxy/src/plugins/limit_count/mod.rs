@@ -34,15 +34,50 @@
 //!
 //! `show_limit_quota_header` leaves them out. A refused request is answered with `rejected_code` (503) and, if there is
 //! a `rejected_msg`, the body `{"error_msg":"…"}`.
+//!
+//! ## Policies
+//!
+//! | policy | where counts are | how many pass |
+//! |---|---|---|
+//! | `local` | in this node's memory | exactly `count`, on each node by itself |
+//! | `redis` | in Redis or Valkey, named by `redis_host` | exactly `count`, on all nodes together |
+//! | `redis-cluster` | in a cluster of them, named by `redis_cluster_nodes` | the same |
+//!
+//! ```yaml
+//! plugins:
+//!   - name: limit-count
+//!     config:
+//!       count: 100
+//!       time_window: 60
+//!       policy: redis
+//!       redis_host: redis.example.com
+//!       redis_password: secret
+//! ```
+//!
+//! With Redis a request waits for one answer of the server. The questions of all requests that wait at the same time travel
+//! together, over one connection to each server; `redis_keepalive_timeout` and `redis_keepalive_pool` have no effect.
+//! Certificates are verified by the node's `lua_ssl_trusted_certificate`. A key in Redis is
+//! `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…` without a group, and ends in
+//! `address:ADDRESS` where the client's address counts; it lasts as long as the window. Nodes of APISIX have keys of their
+//! own, which name a version of the configuration, and count apart. A user of Redis with rights of its own needs `EVAL`,
+//! `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY`, `EXPIRE` and `PTTL` on the keys `limit-count:*` and `ratelimit:probe`.
+//!
+//! The first request that gets no answer within `redis_timeout` has the server left alone until it answers again, which is
+//! tried every second. Meanwhile requests are answered 500 and `{"error_msg":"failed to limit count"}`; with
+//! `allow_degradation` they are counted by this node, which lets up to `count` of each window pass. APISIX lets all of them
+//! pass.
 
 mod key;
+mod shared;
 mod window;
 
 use super::counters::Table;
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Record, Uuid, Violation,
+    Answer, Build, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Record, Resume, Secret, Uuid,
+    Violation,
 };
 use key::Key;
+use shared::Shared;
 use std::sync::Arc;
 use window::{Limit, Usage, Window, wall_clock};
 
@@ -69,40 +104,73 @@ pub(super) struct Config {
     pub rejected_code: u16,
     /// What refused requests are told.
     pub rejected_msg: Option<String>,
-    /// Where counts are kept; `local` is what works.
+    /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "redis", "redis-cluster"])]
     pub policy: String,
-    /// Lets requests pass when counts cannot be read. Counts of policy `local` always can.
+    /// Counts requests on this node while Redis is away; otherwise they are answered 500.
     #[field(default = false)]
     pub allow_degradation: bool,
     /// Tells clients of the limit.
     #[field(default = true)]
     pub show_limit_quota_header: bool,
+    /// With `policy: redis`: the host name or address of the server.
+    #[field(matches = host)]
+    pub redis_host: Option<String>,
+    /// With `policy: redis`: the port; without one, 6379.
+    #[field(between = [1, 65535])]
+    pub redis_port: Option<u16>,
+    /// With `policy: redis`: the user; without one, the password alone is sent.
+    #[field(len_min = 1)]
+    pub redis_username: Option<String>,
+    /// The password of the server, or of those of the cluster.
+    #[field(secret)]
+    pub redis_password: Option<Secret>,
+    /// With `policy: redis`: the number of the database; without one, 0.
+    pub redis_database: Option<u32>,
+    /// Milliseconds to connect and to answer; without a number, 1000.
+    #[field(between = [1, 2147483646])]
+    pub redis_timeout: Option<u32>,
+    /// With `policy: redis`: whether to connect over TLS.
+    pub redis_ssl: Option<bool>,
+    /// With `policy: redis`: whether to verify the server's certificate.
+    pub redis_ssl_verify: Option<bool>,
+    /// Milliseconds that idle connections are kept.
+    #[field(between = [1000, 2147483646])]
+    pub redis_keepalive_timeout: Option<u32>,
+    /// How many idle connections are kept.
+    #[field(between = [1, 2147483646])]
+    pub redis_keepalive_pool: Option<u32>,
+    /// With `policy: redis-cluster`: servers of it, `host:port`; one of them is asked which there are.
+    #[field(len_min = 1)]
+    pub redis_cluster_nodes: Option<Vec<String>>,
+    /// With `policy: redis-cluster`: what APISIX calls the cluster.
+    pub redis_cluster_name: Option<String>,
+    /// With `policy: redis-cluster`: whether to connect over TLS.
+    pub redis_cluster_ssl: Option<bool>,
+    /// With `policy: redis-cluster`: whether to verify the servers' certificates.
+    pub redis_cluster_ssl_verify: Option<bool>,
 }
 
 fn violations(config: &Config) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let mut found = shared::violations(config);
     if let Err(message) = Key::read(&config.key_type, &config.key) {
         found.push(Violation::new("key", message));
-    }
-    if config.policy != "local" {
-        let message = format!(
-            "policy {} is not available; `policy: local` is, which counts on each node by itself",
-            config.policy
-        );
-        found.push(Violation::new("policy", message));
     }
     found
 }
 
 /// One configured instance.
-pub(super) struct LimitCount {
+pub(super) struct LimitCount(Arc<Instance>);
+
+struct Instance {
     limit: Limit,
     key: Key,
     /// Fingerprints of this scope's keys, and of addresses where the key has no value.
     keys: Fingerprinter,
     addresses: Fingerprinter,
     table: Arc<Table<Window>>,
+    /// Where all nodes count together.
+    shared: Option<Shared>,
     rejected: Answer,
     show_limit_quota_header: bool,
 }
@@ -113,6 +181,12 @@ impl Define for LimitCount {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
+    fn not_in_force(config: &Json) -> Vec<Violation> {
+        let fields = ["redis_keepalive_timeout", "redis_keepalive_pool"];
+        let given = fields.into_iter().filter(|field| !config[field].is_null());
+        given.map(|field| Violation::new(field, "one connection to each server is kept")).collect()
+    }
+
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let table = build.retained.get::<Table<Window>>();
         let limit = Limit {
@@ -121,7 +195,9 @@ impl Define for LimitCount {
         };
         let scope = scope(&table.key, &config, build.entity);
         let scope = scope.with(&limit.count.to_be_bytes()).with(&limit.milliseconds.to_be_bytes());
-        Ok(Self {
+        let is_shared = config.policy != "local";
+        Ok(Self(Arc::new(Instance {
+            shared: if is_shared { Some(Shared::new(&config, limit, build)?) } else { None },
             keys: scope.clone().with(b"key"),
             addresses: scope.with(b"address"),
             limit,
@@ -129,7 +205,7 @@ impl Define for LimitCount {
             table,
             rejected: rejection(&config),
             show_limit_quota_header: config.show_limit_quota_header,
-        })
+        })))
     }
 }
 
@@ -153,13 +229,10 @@ fn rejection(config: &Config) -> Answer {
 
 impl Hooks for LimitCount {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let whose = self.key.of(exchange, &self.keys, &self.addresses);
-        let seconds = || wall_clock() / 1_000;
-        let usage = self.table.with(whose, seconds, |window| window.take(self.limit, wall_clock));
-        if self.show_limit_quota_header {
-            exchange.keep(Told { limit: self.limit.count, usage });
+        match &self.0.shared {
+            None => self.0.count_here(exchange),
+            Some(shared) => self.0.ask(shared, exchange),
         }
-        if usage.admitted { Flow::Continue } else { Flow::Respond(self.rejected.clone()) }
     }
 
     fn response(&self, exchange: &mut Exchange) {
@@ -172,6 +245,46 @@ impl Hooks for LimitCount {
         ] {
             exchange.response.headers.set(name, number.format(value).as_bytes());
         }
+    }
+}
+
+impl Instance {
+    fn count_here(&self, exchange: &mut Exchange) -> Flow {
+        let whose = self.key.of(exchange, &self.keys, &self.addresses);
+        let seconds = || wall_clock() / 1_000;
+        let usage = self.table.with(whose, seconds, |window| window.take(self.limit, wall_clock));
+        self.decide(exchange, usage)
+    }
+
+    fn decide(&self, exchange: &mut Exchange, usage: Usage) -> Flow {
+        if self.show_limit_quota_header {
+            exchange.keep(Told { limit: self.limit.count, usage });
+        }
+        if usage.admitted { Flow::Continue } else { Flow::Respond(self.rejected.clone()) }
+    }
+
+    /// Decides when the store has answered, or else as the configuration says.
+    fn ask(self: &Arc<Self>, shared: &Shared, exchange: &mut Exchange) -> Flow {
+        let asked = shared.ask(exchange, self.key.value(exchange));
+        let Ok(answer) = asked else { return self.decide_alone(shared, exchange) };
+        let instance = self.clone();
+        Flow::Wait(Box::pin(async move {
+            let answered = answer.await.ok();
+            let resume: Resume = Box::new(move |exchange| match (&instance.shared, answered) {
+                (Some(shared), Some(usage)) => instance.decide(exchange, shared.usage(usage)),
+                (Some(shared), None) => instance.decide_alone(shared, exchange),
+                (None, _) => instance.count_here(exchange),
+            });
+            resume
+        }))
+    }
+
+    fn decide_alone(&self, shared: &Shared, exchange: &mut Exchange) -> Flow {
+        if shared.allow_degradation {
+            return self.count_here(exchange);
+        }
+        let body = "{\"error_msg\":\"failed to limit count\"}";
+        Flow::Respond(Answer::raw(500, Some("application/json"), body))
     }
 }
 

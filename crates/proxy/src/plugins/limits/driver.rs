@@ -8,16 +8,13 @@ use super::window::{Period, wall_clock};
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry as Slot, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Release;
 use tokio::sync::{Semaphore, mpsc};
 
 /// Questions, and entries of which there is news, that are carried at a time.
-const BATCH: usize = 1024;
+pub(super) const BATCH: usize = 1024;
 /// Batches of questions that are under way at a time.
-const UNDER_WAY: usize = 4;
-/// How long a store that failed is left alone.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const UNDER_WAY: usize = 4;
 
 /// Answers questions until nobody can ask any more.
 pub(super) async fn answer(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
@@ -87,12 +84,12 @@ fn grouped(waiting: &mut Vec<Ask>) -> Vec<Group> {
 
 /// Asks the store and tells those who wait. Who is told nothing goes on by what is known.
 async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
-    if !shared.answers.load(Acquire) {
+    if !shared.breaker.answers() {
         return;
     }
     let (takes, groups): (Vec<_>, Vec<_>) =
         groups.into_iter().map(|group| (group.take, (group.limits, group.asks))).unzip();
-    match shared.store.take(&takes).await {
+    match shared.breaker.store.take(&takes).await {
         Ok(taken) => {
             for ((take, taken), (limits, asks)) in takes.iter().zip(taken).zip(groups) {
                 if let Some(taken) = taken {
@@ -100,7 +97,7 @@ async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
                 }
             }
         }
-        Err(error) => fail(shared, &error),
+        Err(error) => shared.breaker.fail(&error),
     }
 }
 
@@ -138,37 +135,15 @@ fn wait(take: &Take, taken: &Taken, limits: &[Limit]) -> u32 {
     spent.filter_map(wait).max().unwrap_or(0)
 }
 
-/// Nobody waits for the store until it answers again, which is tried now and then.
-fn fail(shared: &Arc<Shared>, error: &Unavailable) {
-    if !shared.answers.swap(false, AcqRel) {
-        return;
-    }
-    tracing::warn!(
-        "rate limits: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant is false"
-    );
-    tokio::spawn(recover(shared.clone()));
-}
-
-async fn recover(shared: Arc<Shared>) {
-    while !shared.closed.load(Relaxed) {
-        tokio::time::sleep(PAUSE).await;
-        if shared.store.reach().await.is_ok() {
-            shared.answers.store(true, Release);
-            tracing::info!("rate limits: {} answers again", shared.store.place());
-            return shared.news.notify_one();
-        }
-    }
-}
-
 /// Tells the store what is counted here, until nobody counts any more.
 pub(super) async fn tell(shared: Arc<Shared>) {
-    while !shared.closed.load(Relaxed) {
-        shared.news.notified().await;
+    while !shared.breaker.is_closed() {
+        shared.breaker.news.notified().await;
         tokio::select! {
             () = tokio::time::sleep(shared.interval) => {}
             () = shared.background.ending() => {}
         }
-        match shared.answers.load(Acquire) {
+        match shared.breaker.answers() {
             true => tell_news(&shared).await,
             false => shared.told_but(std::iter::empty()),
         }
@@ -183,7 +158,7 @@ async fn tell_news(shared: &Arc<Shared>) {
             return shared.told_but(std::iter::empty());
         }
         if let Err(error) = tell_of(shared, &batch).await {
-            fail(shared, &error);
+            shared.breaker.fail(&error);
             // They are told when the store answers again.
             return shared.told_but(batch.into_iter().chain(news));
         }
@@ -206,7 +181,7 @@ async fn tell_of(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> 
     if adds.is_empty() {
         return Ok(());
     }
-    let counts = shared.store.add(&adds).await?;
+    let counts = shared.breaker.store.add(&adds).await?;
     for ((add, entry), count) in adds.iter().zip(whose).zip(counts) {
         if let Some(count) = count {
             entry.tell(add, count);

@@ -4,18 +4,19 @@
 //! the answer. Tasks on the plugins' thread carry both, many at a time.
 
 use super::super::counters::Table;
+use super::breaker::Breaker;
 use super::counter::{Limit, Usage};
 use super::driver;
 use super::entry::Entry;
 use super::store::{CounterStore, Unavailable};
 use crate::plugin::Background;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// So many questions may wait to be carried; with more, requests go on by what is known.
-const QUEUE: usize = 16 * 1024;
+pub(super) const QUEUE: usize = 16 * 1024;
 /// Of so many entries there may be news; those that are more are told of when they change again.
 const MOST_NEWS: usize = 256 * 1024;
 
@@ -40,15 +41,11 @@ pub(crate) struct Ledger {
 
 /// What the tasks share with requests.
 pub(super) struct Shared {
-    pub(super) store: Arc<dyn CounterStore>,
+    pub(super) breaker: Arc<Breaker>,
     /// How long counts are gathered before the store is told.
     pub(super) interval: Duration,
-    /// Whether the store answered the last time. If not, nobody waits for it.
-    pub(super) answers: AtomicBool,
     pub(super) background: Arc<Background>,
     changed: Mutex<News>,
-    pub(super) news: Notify,
-    pub(super) closed: AtomicBool,
 }
 
 /// An entry that has changed, and whether its windows slide.
@@ -74,8 +71,8 @@ impl Shared {
         }
         news.entries.push((entry.clone(), slides));
         if news.entries.len() == 1 {
-            self.news.notify_one();
-            if self.answers.load(Relaxed) && !std::mem::replace(&mut news.awaited, true) {
+            self.breaker.news.notify_one();
+            if self.breaker.answers() && !std::mem::replace(&mut news.awaited, true) {
                 self.background.begin();
             }
         }
@@ -97,7 +94,7 @@ impl Shared {
                 news.entries.push((entry, slides));
             }
         }
-        let is_done = was_empty || !self.answers.load(Relaxed);
+        let is_done = was_empty || !self.breaker.answers();
         if is_done && std::mem::replace(&mut news.awaited, false) {
             self.background.end();
         }
@@ -108,13 +105,10 @@ impl Ledger {
     /// Of a store that is told after each interval of what was counted. Nothing runs until a request comes.
     pub(super) fn new(store: Arc<dyn CounterStore>, interval: Duration, background: Arc<Background>) -> Self {
         let shared = Shared {
-            store,
+            breaker: Arc::new(Breaker::new(store)),
             interval,
-            answers: AtomicBool::new(true),
             background,
             changed: Mutex::default(),
-            news: Notify::new(),
-            closed: AtomicBool::new(false),
         };
         Self { table: Table::default(), shared: Arc::new(shared), asks: OnceLock::new() }
     }
@@ -125,8 +119,8 @@ impl Ledger {
         ask: impl FnOnce(oneshot::Sender<Usage>) -> Ask,
     ) -> Result<oneshot::Receiver<Usage>, Unavailable> {
         let asks = self.started();
-        if !self.shared.answers.load(Relaxed) {
-            return Err(Unavailable(format!("{} does not answer", self.shared.store.place())));
+        if !self.shared.breaker.answers() {
+            return Err(self.shared.breaker.refusal());
         }
         let (sender, receiver) = oneshot::channel();
         let sent = asks.try_send(ask(sender));
@@ -155,7 +149,6 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        self.shared.closed.store(true, Relaxed);
-        self.shared.news.notify_one();
+        self.shared.breaker.close();
     }
 }

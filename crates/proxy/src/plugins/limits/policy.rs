@@ -3,15 +3,16 @@
 use super::super::counters::Table;
 use super::counter::{Counters, Limit, Usage, nothing};
 use super::entry::Entry;
+use super::in_use::InUse;
 use super::ledger::{Ask, Ledger};
 use super::redis::{Redis, RedisStore};
-use super::store::{ClusterStore, CounterStore, Unavailable, Whose};
+use super::store::{ClusterStore, Unavailable, Whose};
 use super::window::{wall_clock, wall_clock_in_milliseconds};
 use crate::plugin::{Build, Fingerprint, Fingerprinter, Uuid, Violation};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -75,7 +76,7 @@ impl Identifier<'_> {
     }
 
     /// As stores get it. What is long or no text is named by its hash, for keys of a store have bounds.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Id(id) => id.to_string(),
             Self::Address(address) => address.to_string(),
@@ -150,10 +151,10 @@ impl Limiter {
         let slides = policy.slides();
         let counting = match policy.name {
             "redis" => {
-                let ledger = Ledgers::of_redis(&policy, build)?;
+                let ledger = ledger_of_redis(&policy, build)?;
                 if policy.interval().is_some() { Counting::Told(ledger) } else { Counting::Asked(ledger) }
             }
-            "cluster" => Counting::Asked(Ledgers::of_cluster(build)?),
+            "cluster" => Counting::Asked(ledger_of_cluster(build)?),
             _ if slides => Counting::Sliding(build.retained.get()),
             _ => Counting::Fixed(build.retained.get()),
         };
@@ -293,9 +294,8 @@ impl Limiter {
     }
 }
 
-/// The ledgers in use, over configurations: plugins that name the same store share one.
-#[derive(Default)]
-struct Ledgers(Mutex<Vec<(Key, Weak<Ledger>)>>);
+/// Plugins that name the same store share a ledger.
+type Ledgers = InUse<Key, Ledger>;
 
 #[derive(PartialEq)]
 enum Key {
@@ -303,40 +303,24 @@ enum Key {
     Cluster,
 }
 
-impl Ledgers {
-    fn of_redis(policy: &Policy<'_>, build: &Build<'_>) -> Result<Arc<Ledger>, String> {
-        let key = Key::Redis(Box::new(policy.redis.clone()), policy.interval());
-        Self::of(key, policy.interval().unwrap_or_default(), build, || {
-            Ok(Arc::new(RedisStore::new(policy.redis.clone(), build)?))
-        })
-    }
+/// Counts in Redis.
+fn ledger_of_redis(policy: &Policy<'_>, build: &Build<'_>) -> Result<Arc<Ledger>, String> {
+    let key = Key::Redis(Box::new(policy.redis.clone()), policy.interval());
+    build.retained.get::<Ledgers>().of(key, || {
+        let store = RedisStore::new(policy.redis.clone(), build)?;
+        Ok(Ledger::new(Arc::new(store), policy.interval().unwrap_or_default(), build.background()))
+    })
+}
 
-    fn of_cluster(build: &Build<'_>) -> Result<Arc<Ledger>, String> {
-        Self::of(Key::Cluster, Duration::ZERO, build, || {
-            ClusterStore::of(build.retained).ok_or_else(|| {
-                "config.policy: policy cluster counts in the PostgreSQL database that nodes share, and this node has \
-                 none: start it with database=postgres, or set `policy: redis`, or `policy: local`, which counts on \
-                 each node by itself"
-                    .to_owned()
-            })
-        })
-    }
-
-    fn of(
-        key: Key,
-        interval: Duration,
-        build: &Build<'_>,
-        store: impl FnOnce() -> Result<Arc<dyn CounterStore>, String>,
-    ) -> Result<Arc<Ledger>, String> {
-        let ledgers = build.retained.get::<Ledgers>();
-        let mut ledgers = ledgers.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ledgers.retain(|(_, ledger)| ledger.strong_count() > 0);
-        let known = ledgers.iter().find(|(known, _)| *known == key);
-        if let Some(known) = known.and_then(|(_, ledger)| ledger.upgrade()) {
-            return Ok(known);
-        }
-        let made = Arc::new(Ledger::new(store()?, interval, build.background()));
-        ledgers.push((key, Arc::downgrade(&made)));
-        Ok(made)
-    }
+/// Counts in the database of the nodes.
+fn ledger_of_cluster(build: &Build<'_>) -> Result<Arc<Ledger>, String> {
+    build.retained.get::<Ledgers>().of(Key::Cluster, || {
+        let store = ClusterStore::of(build.retained).ok_or_else(|| {
+            "config.policy: policy cluster counts in the PostgreSQL database that nodes share, and this node has none: start \
+             it with database=postgres, or set `policy: redis`, or `policy: local`, which counts on each node \
+             by itself"
+                .to_owned()
+        })?;
+        Ok(Ledger::new(store, Duration::ZERO, build.background()))
+    })
 }

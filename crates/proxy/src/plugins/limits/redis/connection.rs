@@ -23,16 +23,18 @@ pub(super) struct Connector {
     searches: AtomicUsize,
 }
 
-/// A connection on which the script is known. Clones share it.
+/// A connection on which the scripts are known. Clones share it.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
-    /// The script's name there.
+    /// The names of the scripts there.
     pub(super) take: Arc<str>,
+    pub(super) quota: Arc<str>,
 }
 
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const TAKE: &str = include_str!("take.lua");
+const QUOTA: &str = include_str!("quota.lua");
 
 const MEND_LOGIN: &str = ": mend redis.username and redis.password, or those of the sentinels";
 
@@ -42,8 +44,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
         "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
         "NOPERM" => {
-            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY and EXPIRE on the keys ratelimit:* and \
-             response-ratelimit:*"
+            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY, EXPIRE and PTTL on the keys ratelimit:*, \
+             response-ratelimit:* and limit-count:*"
         }
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
@@ -71,9 +73,10 @@ impl Connector {
         let mut info = login(self.config.username.as_deref(), self.config.password.as_ref());
         info = info.set_db(self.config.database.into());
         let mut connection = self.connect(server, &info).await?;
-        let load = cmd("SCRIPT").arg("LOAD").arg(TAKE).to_owned();
-        let take: String = ask(&mut connection, &load).await?;
-        Ok(Link { connection, take: take.into() })
+        let load = |script| cmd("SCRIPT").arg("LOAD").arg(script).to_owned();
+        let take: String = ask(&mut connection, &load(TAKE)).await?;
+        let quota: String = ask(&mut connection, &load(QUOTA)).await?;
+        Ok(Link { connection, take: take.into(), quota: quota.into() })
     }
 
     /// Asks the sentinels for the master, and connects to it.

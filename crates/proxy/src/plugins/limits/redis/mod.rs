@@ -6,8 +6,9 @@ mod cluster;
 mod config;
 mod connection;
 
-pub(crate) use config::Redis;
+pub(crate) use config::{ClusterNode, Redis};
 
+use super::quota::{QuotaTake, QuotaTaken};
 use super::store::{Add, CounterStore, Pending, Take, Taken, Unavailable, Whose};
 use super::window::Period;
 use crate::plugin::Build;
@@ -59,8 +60,8 @@ impl Linked {
 /// Commands that are about one key, or keys beside it.
 struct Commands {
     key: String,
-    /// Made for the script's name on the server that has the key.
-    make: Box<dyn Fn(&str) -> Cmd + Send + Sync>,
+    /// Made for the server that has the key.
+    make: Box<dyn Fn(&Link) -> Cmd + Send + Sync>,
 }
 
 impl RedisStore {
@@ -145,6 +146,15 @@ impl RedisStore {
         }
     }
 
+    /// Takes of quotas, each of its own key, one after another, whoever else takes at the same time.
+    pub(super) async fn take_of_quotas(
+        &self,
+        takes: &[QuotaTake],
+    ) -> Result<Vec<Option<QuotaTaken>>, Unavailable> {
+        let commands: Vec<_> = takes.iter().map(command_to_take_of_quota).collect();
+        self.in_time(async { self.run(&commands).await?.iter().map(read_quota).collect() }).await
+    }
+
     /// Asks for what has no answer yet; returns why some still have none.
     async fn run_on(
         &self,
@@ -157,7 +167,7 @@ impl RedisStore {
         for (at, command) in commands.iter().enumerate().filter(|(at, _)| answers[*at].is_none()) {
             let server = linked.of(&command.key)?;
             let (pipeline, places) = &mut by_server[server];
-            pipeline.add_command((command.make)(&linked.all()[server].take));
+            pipeline.add_command((command.make)(&linked.all()[server]));
             places.push(at);
         }
         let mut under_way = JoinSet::new();
@@ -284,19 +294,26 @@ fn command_to_take(take: &Take, tagged: bool) -> Commands {
         numbers.extend([bound.admits, bound.window.kept, left, length]);
     }
     let key = keys.first().cloned().unwrap_or_default();
-    let make =
-        move |script: &str| cmd("EVALSHA").arg(script).arg(keys.len()).arg(&keys).arg(&numbers).to_owned();
+    let make = move |link: &Link| {
+        cmd("EVALSHA").arg(&*link.take).arg(keys.len()).arg(&keys).arg(&numbers).to_owned()
+    };
     Commands { key, make: Box::new(make) }
 }
 
 fn command_to_add(add: &Add, tagged: bool) -> Commands {
     let key = key(&add.whose, add.window.period, add.window.starts, tagged);
     let (amount, kept, counted) = (add.amount, add.window.kept, key.clone());
-    let make = move |_: &str| match amount {
+    let make = move |_: &Link| match amount {
         0 => cmd("GET").arg(&counted).to_owned(),
         _ => cmd("EVAL").arg(ADD).arg(1).arg(&counted).arg(amount).arg(kept).to_owned(),
     };
     Commands { key, make: Box::new(make) }
+}
+
+fn command_to_take_of_quota(take: &QuotaTake) -> Commands {
+    let (key, numbers) = (take.key.clone(), [take.wanted, take.quota.count, take.quota.seconds]);
+    let make = move |link: &Link| cmd("EVALSHA").arg(&*link.quota).arg(1).arg(&*key).arg(&numbers).to_owned();
+    Commands { key: take.key.to_string(), make: Box::new(make) }
 }
 
 fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
@@ -325,4 +342,17 @@ fn read_taken(value: &Value) -> Result<Option<Taken>, Unavailable> {
         counts: counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
     });
     Ok(taken)
+}
+
+fn read_quota(value: &Value) -> Result<Option<QuotaTaken>, Unavailable> {
+    if refusal(value).is_some() {
+        return Ok(None);
+    }
+    let numbers: Option<(i64, i64, i64)> = read(value)?;
+    let number = |number: i64| number.max(0).cast_unsigned();
+    Ok(numbers.map(|(taken, used, left)| QuotaTaken {
+        taken: number(taken),
+        used: number(used),
+        milliseconds_left: number(left),
+    }))
 }

@@ -1,0 +1,69 @@
+//! A store that failed is left alone until it answers again, which is tried now and then.
+
+use super::store::{CounterStore, Unavailable};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long a store that failed is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether a store is asked.
+pub(super) struct Breaker {
+    pub(super) store: Arc<dyn CounterStore>,
+    /// Whether the store answered the last time. If not, nobody waits for it.
+    answers: AtomicBool,
+    /// Nobody asks any more.
+    closed: AtomicBool,
+    /// There is something to tell the store, or it answers again, or nobody asks any more.
+    pub(super) news: Notify,
+}
+
+impl Breaker {
+    pub(super) fn new(store: Arc<dyn CounterStore>) -> Self {
+        Self { store, answers: AtomicBool::new(true), closed: AtomicBool::new(false), news: Notify::new() }
+    }
+
+    pub(super) fn answers(&self) -> bool {
+        self.answers.load(Acquire)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.news.notify_one();
+    }
+
+    /// Why nobody waits for it.
+    pub(super) fn refusal(&self) -> Unavailable {
+        Unavailable(format!("{} does not answer", self.store.place()))
+    }
+
+    /// Nobody waits for the store until it answers again.
+    pub(super) fn fail(self: &Arc<Self>, error: &Unavailable) {
+        if !self.answers.swap(false, AcqRel) {
+            return;
+        }
+        tracing::warn!(
+            "rate limits: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant or \
+             allow_degradation is false"
+        );
+        tokio::spawn(self.clone().recover());
+    }
+
+    async fn recover(self: Arc<Self>) {
+        while !self.is_closed() {
+            tokio::time::sleep(PAUSE).await;
+            if self.store.reach().await.is_ok() {
+                self.answers.store(true, Release);
+                tracing::info!("rate limits: {} answers again", self.store.place());
+                return self.news.notify_one();
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What plugins share as long as one of them lives, over configurations.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Values by what tells them apart.
+pub(super) struct InUse<K, V>(Mutex<Vec<(K, Weak<V>)>>);
+
+impl<K, V> Default for InUse<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: PartialEq, V> InUse<K, V> {
+    /// The value of this key, which is made if nobody has it.
+    pub(super) fn of(&self, key: K, make: impl FnOnce() -> Result<V, String>) -> Result<Arc<V>, String> {
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        values.retain(|(_, value)| value.strong_count() > 0);
+        let known = values.iter().find(|(known, _)| *known == key);
+        if let Some(known) = known.and_then(|(_, value)| value.upgrade()) {
+            return Ok(known);
+        }
+        let made = Arc::new(make()?);
+        values.push((key, Arc::downgrade(&made)));
+        Ok(made)
+    }
+}
