@@ -32,11 +32,7 @@ use std::time::Duration;
 
 /// The server, and how it is told.
 #[derive(Debug, Clone, Record)]
-#[record(check = violations)]
-#[record(
-    old_name("queue_size", "queue.max_batch_size"),
-    old_name("flush_timeout", "queue.max_coalescing_delay")
-)]
+#[record(check = violations, old_names = QueueConfig::OLD_NAMES)]
 pub(super) struct Config {
     /// The URL that records are sent to.
     #[field(matches = url)]
@@ -106,9 +102,7 @@ impl Define for HttpLog {
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
-        let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
-        let message = "use queue.max_retry_time";
-        is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
+        QueueConfig::unheeded(config)
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

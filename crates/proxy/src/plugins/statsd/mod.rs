@@ -49,10 +49,7 @@ use tokio::time::timeout;
 
 /// The server, and what it is told.
 #[derive(Debug, Clone, Record)]
-#[record(
-    old_name("queue_size", "queue.max_batch_size"),
-    old_name("flush_timeout", "queue.max_coalescing_delay")
-)]
+#[record(old_names = QueueConfig::OLD_NAMES)]
 pub(super) struct Config {
     /// The server's name or address.
     #[field(default = "localhost", matches = host)]
@@ -157,9 +154,7 @@ impl Define for Statsd {
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
-        let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
-        let message = "use queue.max_retry_time";
-        is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
+        QueueConfig::unheeded(config)
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
