@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use crate::fields::{Headers, is_token_byte, refusal};
+use crate::fields::Headers;
 use crate::framing::Framing;
 use crate::reject::Reject;
+use crate::syntax::{is_token_byte, refusal};
 use crate::trailers::{MOST_BYTES, MOST_FIELDS};
 
 /// The most bytes of one chunk's extensions.

@@ -3,8 +3,9 @@
 //! A head is a start line, fields and [`end`]. A chunk is [`chunk_header`], its data and [`CRLF`]; a chunked body ends
 //! with [`LAST_CHUNK`] or [`trailers`].
 
-use crate::fields::{Headers, write_line};
+use crate::fields::Headers;
 use crate::known::KnownSet;
+use crate::syntax::write_line;
 
 /// What ends every line, and the data of every chunk.
 pub const CRLF: &[u8] = b"\r\n";

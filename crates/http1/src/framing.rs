@@ -1,9 +1,10 @@
 //! Where a message ends, and whether its connection goes on (RFC 9112, 6 and 9).
 
-use crate::fields::{Headers, is_token, list};
+use crate::fields::Headers;
 use crate::known::Known;
 use crate::message::Version;
 use crate::reject::Reject;
+use crate::syntax::{is_token, list};
 
 /// How a message's body is delimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -42,6 +42,7 @@ mod reject;
 mod request;
 mod response;
 mod scan;
+mod syntax;
 mod target;
 mod trailers;
 

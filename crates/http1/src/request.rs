@@ -4,12 +4,13 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::fields::{Headers, KEPT_BYTES, refusal};
+use crate::fields::{Headers, KEPT_BYTES};
 use crate::framing::{Facts, Framing, one};
 use crate::known::Known;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
+use crate::syntax::refusal;
 use crate::target::{Target, is_authority};
 
 /// The head of a request. Keep it and parse into it again: each [`RequestHead::parse`] replaces what it holds.

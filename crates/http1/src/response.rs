@@ -2,12 +2,13 @@
 
 use std::mem::MaybeUninit;
 
-use crate::fields::{Headers, refusal};
+use crate::fields::Headers;
 use crate::framing::{Facts, Framing};
 use crate::known::Known;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
+use crate::syntax::refusal;
 
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]

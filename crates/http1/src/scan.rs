@@ -1,8 +1,8 @@
 //! Finding the end of a head while its bytes trickle in.
 
-use crate::fields::is_token_byte;
 use crate::message::Limits;
 use crate::reject::Reject;
+use crate::syntax::is_token_byte;
 
 /// Empty lines tolerated before a request line (RFC 9112, 2.2).
 const MOST_EMPTY_LINES: usize = 4;

@@ -97,12 +97,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         time: SystemTime::now(),
         method: exchange.request.method_str().as_bytes(),
         target: logged_target(worker, exchange).as_bytes(),
-        version: match exchange.request.version {
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
-            Version::Http2 => "HTTP/2.0",
-            Version::Http3 => "HTTP/3.0",
-        },
+        version: version(exchange.request.version),
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),
         tls: tls.map(|tls| access_log::Tls { version: tls.version, cipher: &tls.cipher }),
@@ -130,10 +125,23 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
             username: c.entity.username.as_deref(),
             custom_id: c.entity.custom_id.as_deref(),
         }),
-        source: match exchange.source {
-            Source::Service => "upstream",
-            Source::Kong if exchange.failed => "error",
-            Source::Kong => "exit",
-        },
+        source: source(exchange),
     });
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+        Version::Http2 => "HTTP/2.0",
+        Version::Http3 => "HTTP/3.0",
+    }
+}
+
+fn source(exchange: &Exchange) -> &'static str {
+    match exchange.source {
+        Source::Service => "upstream",
+        Source::Kong if exchange.failed => "error",
+        Source::Kong => "exit",
+    }
 }

@@ -84,6 +84,13 @@ pub struct ActiveUnhealthy {
     pub interval: f64,
     #[field(set, default = [429, 404, 500, 501, 502, 503, 504, 505], between = [100, 999])]
     pub http_statuses: Vec<u16>,
+    #[field(flatten)]
+    pub most: Failures,
+}
+
+/// How many failures in a row are enough; 0 for any number.
+#[derive(Debug, Clone, Copy, PartialEq, Record)]
+pub struct Failures {
     #[field(default = 0, between = [0, 255])]
     pub tcp_failures: u16,
     #[field(default = 0, between = [0, 255])]
@@ -117,10 +124,6 @@ pub struct PassiveHealthy {
 pub struct PassiveUnhealthy {
     #[field(set, default = [429, 500, 503], between = [100, 999])]
     pub http_statuses: Vec<u16>,
-    #[field(default = 0, between = [0, 255])]
-    pub tcp_failures: u16,
-    #[field(default = 0, between = [0, 255])]
-    pub timeouts: u16,
-    #[field(default = 0, between = [0, 255])]
-    pub http_failures: u16,
+    #[field(flatten)]
+    pub most: Failures,
 }

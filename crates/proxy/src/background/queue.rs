@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use weir_model::schema::Record;
+use weir_model::schema::{Json, Record, Violation};
 
 /// How long the task of an empty queue stays, so that traffic need not wake it for every entry.
 const LINGER: Duration = Duration::from_millis(10);
@@ -59,6 +59,13 @@ impl QueueConfig {
             self.max_coalescing_delay = delay.clamp(0.0, 3600.0);
         }
         self
+    }
+
+    /// What is told by a `retry_count` that stands beside the queue, and has no effect.
+    pub(crate) fn unheeded(config: &Json) -> Vec<Violation> {
+        let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
+        let message = "use queue.max_retry_time";
+        is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
     }
 }
 

@@ -69,12 +69,6 @@ impl Target {
         !self.file.command.is_empty()
     }
 
-    /// Whether its program is this one.
-    #[must_use]
-    pub fn is_built_in(&self) -> bool {
-        self.file.built_in
-    }
-
     /// Why its figures were not taken in development, if so.
     #[must_use]
     pub fn unmeasured(&self) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! The same counts under APISIX's names.
 
-use super::exposition::{KONG_BOUNDS, Labels, Names, NodeFacts, Text, Totals, UPSTREAM_BOUNDS, escaped};
+use super::exposition::{KONG_BOUNDS, Labels, Names, Text, Totals, UPSTREAM_BOUNDS, escaped};
+use super::facts::NodeFacts;
 use super::series::Registry;
 use crate::plugin::{Retained, Uuid};
 use std::collections::HashMap;

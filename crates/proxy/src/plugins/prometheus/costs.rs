@@ -1,6 +1,7 @@
 //! What plugins cost, by plugin, service and route.
 
-use super::exposition::{Names, NodeFacts, Text, escaped};
+use super::exposition::{Names, Text, escaped};
+use super::facts::NodeFacts;
 use crate::plugin::{BOUNDS, Cost, Phase, Spread, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -56,12 +56,14 @@
 mod apisix;
 mod costs;
 mod exposition;
+mod facts;
 mod process;
 mod series;
 mod sessions;
 
 pub use apisix::apisix_exposition;
-pub use exposition::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+pub use exposition::exposition;
+pub use facts::{Connections, NodeFacts, TargetHealth, TargetState};
 pub use process::Process;
 
 use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};

@@ -82,10 +82,10 @@ pub(super) struct Config {
     pub replace: Replace,
     /// What is added where it is not there: `name:value`.
     #[field(default = {})]
-    pub add: Add,
+    pub add: Set,
     /// What is added to what is there: `name:value`.
     #[field(default = {})]
-    pub append: Add,
+    pub append: Set,
 }
 
 /// Names.
@@ -116,18 +116,12 @@ pub(super) struct Rename {
     pub querystring: Vec<String>,
 }
 
-/// Names and values.
+/// Names and values, and a path.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Replace {
-    /// Fields of the body: `name:value`.
-    #[field(default = [], check = templated)]
-    pub body: Vec<String>,
-    /// Headers: `name:value`.
-    #[field(default = [], check = templated_header)]
-    pub headers: Vec<String>,
-    /// Arguments: `name:value`.
-    #[field(default = [], check = templated)]
-    pub querystring: Vec<String>,
+    /// Names and values.
+    #[field(flatten)]
+    pub values: Set,
     /// The path that the upstream is asked for, whole.
     #[field(check = template)]
     pub uri: Option<String>,
@@ -135,7 +129,7 @@ pub(super) struct Replace {
 
 /// Names and values.
 #[derive(Debug, Clone, Record)]
-pub(super) struct Add {
+pub(super) struct Set {
     /// Fields of the body: `name:value`.
     #[field(default = [], check = templated)]
     pub body: Vec<String>,
@@ -194,7 +188,8 @@ impl Define for RequestTransformer {
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
         let mut values = Values::default();
         let Config { http_method, remove, rename, replace, add, append } = config;
-        let uri = replace.uri.as_deref().filter(|uri| !uri.is_empty());
+        let Replace { values: replace, uri } = replace;
+        let uri = uri.as_deref().filter(|uri| !uri.is_empty());
         let uri = uri.map(|uri| values.prepare(uri)).transpose()?;
         let headers = [&rename.headers, &replace.headers, &add.headers, &append.headers];
         let headers = HeaderOperations::new(&remove.headers, headers, &mut values)?;

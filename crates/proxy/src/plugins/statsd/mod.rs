@@ -179,9 +179,7 @@ impl Define for Statsd {
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {
-        let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
-        let message = "use queue.max_retry_time";
-        is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
+        QueueConfig::unheeded(config)
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -1,7 +1,7 @@
 //! What speaks for a target and what against it, and how much of it makes a change: `healthchecks`, compiled.
 
 use super::tally::Counter;
-use weir_model::entity::{ActiveChecks, PassiveChecks, Upstream};
+use weir_model::entity::{ActiveChecks, Failures, PassiveChecks, Upstream};
 
 /// What came of asking a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Checks {
 
 /// Whether anything is asked of the targets: Kong's condition for keeping their health.
 pub fn are_used(upstream: &Upstream) -> bool {
-    let (active, against) = (&upstream.healthchecks.active, &upstream.healthchecks.passive.unhealthy);
+    let (active, against) = (&upstream.healthchecks.active, upstream.healthchecks.passive.unhealthy.most);
     active.healthy.interval > 0.0
         || active.unhealthy.interval > 0.0
         || against.tcp_failures > 0
@@ -50,34 +50,22 @@ pub(crate) struct Limits {
     healthy: Statuses,
     unhealthy: Statuses,
     successes: u16,
-    http_failures: u16,
-    tcp_failures: u16,
-    timeouts: u16,
+    failures: Failures,
 }
 
 impl Limits {
-    fn passive(checks: &PassiveChecks) -> Limits {
-        let PassiveChecks { healthy, unhealthy, .. } = checks;
-        Limits {
-            healthy: Statuses::of(&healthy.http_statuses),
-            unhealthy: Statuses::of(&unhealthy.http_statuses),
-            successes: healthy.successes,
-            http_failures: unhealthy.http_failures,
-            tcp_failures: unhealthy.tcp_failures,
-            timeouts: unhealthy.timeouts,
-        }
+    fn passive(PassiveChecks { healthy, unhealthy, .. }: &PassiveChecks) -> Limits {
+        let statuses = [&healthy.http_statuses, &unhealthy.http_statuses];
+        Limits::of(statuses, healthy.successes, unhealthy.most)
     }
 
-    fn active(checks: &ActiveChecks) -> Limits {
-        let ActiveChecks { healthy, unhealthy, .. } = checks;
-        Limits {
-            healthy: Statuses::of(&healthy.http_statuses),
-            unhealthy: Statuses::of(&unhealthy.http_statuses),
-            successes: healthy.successes,
-            http_failures: unhealthy.http_failures,
-            tcp_failures: unhealthy.tcp_failures,
-            timeouts: unhealthy.timeouts,
-        }
+    fn active(ActiveChecks { healthy, unhealthy, .. }: &ActiveChecks) -> Limits {
+        let statuses = [&healthy.http_statuses, &unhealthy.http_statuses];
+        Limits::of(statuses, healthy.successes, unhealthy.most)
+    }
+
+    fn of([healthy, unhealthy]: [&Vec<u16>; 2], successes: u16, failures: Failures) -> Limits {
+        Limits { healthy: Statuses::of(healthy), unhealthy: Statuses::of(unhealthy), successes, failures }
     }
 
     /// What an outcome counts as, and how many of it are enough; a status that is in neither list says nothing.
@@ -85,12 +73,12 @@ impl Limits {
         Some(match outcome {
             Outcome::Status(status) if self.healthy.contains(status) => (Counter::Successes, self.successes),
             Outcome::Status(status) if status == 0 || self.unhealthy.contains(status) => {
-                (Counter::HttpFailures, self.http_failures)
+                (Counter::HttpFailures, self.failures.http_failures)
             }
             Outcome::Status(_) => return None,
             Outcome::Connected => (Counter::Successes, self.successes),
-            Outcome::TcpFailure => (Counter::TcpFailures, self.tcp_failures),
-            Outcome::Timeout => (Counter::Timeouts, self.timeouts),
+            Outcome::TcpFailure => (Counter::TcpFailures, self.failures.tcp_failures),
+            Outcome::Timeout => (Counter::Timeouts, self.failures.timeouts),
         })
     }
 }
