@@ -152,25 +152,21 @@ pub(crate) fn are_plain(lines: &[u8]) -> bool {
 /// Whether some byte is such a one. The last bytes are looked at together, with some before them.
 #[inline(always)]
 fn has(value: &[u8], such: impl Fn(u8) -> bool + Copy) -> bool {
-    if let Some(last) = value.last_chunk::<16>() {
-        any_block(value.as_chunks().0, last, such)
-    } else if let (Some(_), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
-        any_block(value.as_chunks().0, last, such)
+    if let Some(last) = value.last_chunk::<32>() {
+        value.as_chunks::<32>().0.iter().any(|block| block_has(block, such)) || block_has(last, such)
+    } else if let (Some(first), Some(last)) = (value.first_chunk::<16>(), value.last_chunk::<16>()) {
+        block_has(first, such) || block_has(last, such)
+    } else if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        block_has(first, such) || block_has(last, such)
     } else {
         value.iter().any(|byte| such(*byte))
     }
 }
 
-/// The compiler compares all bytes of a block at once.
+/// The compiler compares all bytes of a block at once, as long as it has to decide after each.
 #[inline(always)]
-fn any_block<const N: usize>(blocks: &[[u8; N]], last: &[u8; N], such: impl Fn(u8) -> bool + Copy) -> bool {
-    let mut found = last.map(|byte| u8::from(such(byte)));
-    for block in blocks {
-        for at in 0..N {
-            found[at] |= u8::from(such(block[at]));
-        }
-    }
-    found != [0; N]
+fn block_has<const N: usize>(block: &[u8; N], such: impl Fn(u8) -> bool) -> bool {
+    block.iter().fold(false, |found, byte| found | such(*byte))
 }
 
 #[inline]

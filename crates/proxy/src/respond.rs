@@ -57,13 +57,13 @@ pub(crate) fn decorate_proxied(worker: &Worker, exchange: &mut Exchange) {
         headers.append_unchecked(Known::Via, "Via", via);
     }
     if added.upstream_status {
-        append_number(headers, "X-Kong-Upstream-Status", status.into());
+        append_number(headers, Known::Other, "X-Kong-Upstream-Status", status.into());
     }
     if added.upstream_latency {
-        append_number(headers, "X-Kong-Upstream-Latency", millis(start, head));
+        append_number(headers, Known::XKongUpstreamLatency, "X-Kong-Upstream-Latency", millis(start, head));
     }
     if added.proxy_latency {
-        append_number(headers, "X-Kong-Proxy-Latency", millis(timing.start, start));
+        append_number(headers, Known::XKongProxyLatency, "X-Kong-Proxy-Latency", millis(timing.start, start));
     }
     append_common(worker, exchange);
 }
@@ -80,7 +80,12 @@ pub(crate) fn decorate_own(worker: &Worker, exchange: &mut Exchange) {
         headers.append("Server", SERVER);
     }
     if added.response_latency {
-        append_number(headers, "X-Kong-Response-Latency", millis(start, Instant::now()));
+        append_number(
+            headers,
+            Known::XKongResponseLatency,
+            "X-Kong-Response-Latency",
+            millis(start, Instant::now()),
+        );
     }
     append_common(worker, exchange);
 }
@@ -132,8 +137,8 @@ fn append_debug(exchange: &mut Exchange) {
     }
 }
 
-fn append_number(headers: &mut Headers, name: &'static str, number: u64) {
-    headers.append_unchecked(Known::Other, name, itoa::Buffer::new().format(number).as_bytes());
+fn append_number(headers: &mut Headers, known: Known, name: &'static str, number: u64) {
+    headers.append_unchecked(known, name, itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn millis(from: Instant, to: Instant) -> u64 {

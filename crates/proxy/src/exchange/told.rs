@@ -3,8 +3,9 @@
 use super::{Exchange, Source};
 use crate::head;
 use crate::route::push_encoded;
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Every entity is in the one workspace, which has this id where Kong has no database.
 pub const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
@@ -20,6 +21,28 @@ pub struct Latencies {
     pub proxy: Option<Duration>,
     /// From there to the response's last byte.
     pub receive: Option<Duration>,
+}
+
+thread_local! {
+    /// A moment by both clocks.
+    static CLOCKS: Cell<(Instant, SystemTime)> = Cell::new((Instant::now(), SystemTime::now()));
+}
+
+/// How long what is known of the clocks holds: within it they do not part by what is worth telling, and when the wall
+/// clock is set, it is known soon after.
+const KNOWN: Duration = Duration::from_millis(500);
+
+/// The wall clock at a moment just past. It is asked now and then: that costs as much as dozens of additions.
+fn wall_clock(moment: Instant) -> SystemTime {
+    let (known, wall) = CLOCKS.get();
+    match moment.checked_duration_since(known).filter(|since| *since < KNOWN) {
+        Some(since) => wall + since,
+        None => {
+            let (instant, wall) = (Instant::now(), SystemTime::now());
+            CLOCKS.set((instant, wall));
+            wall.checked_sub(instant.saturating_duration_since(moment)).unwrap_or(UNIX_EPOCH)
+        }
+    }
 }
 
 impl Exchange {
@@ -38,11 +61,8 @@ impl Exchange {
 
     /// When the request's head was complete, by the wall clock.
     pub fn started_at(&self) -> SystemTime {
-        let start = self.timing.start;
-        // Log hooks run right after the end: the clock need not be asked again.
-        let since =
-            self.timing.end.map_or_else(|| start.elapsed(), |end| end.saturating_duration_since(start));
-        SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)
+        let end = self.timing.end.unwrap_or_else(Instant::now);
+        wall_clock(end).checked_sub(end.saturating_duration_since(self.timing.start)).unwrap_or(UNIX_EPOCH)
     }
 
     /// The client's address as text, where it is the peer's: that is written once for the connection.

@@ -66,9 +66,7 @@ impl TraceIds {
 
 /// What stands between the values is written out: so it is put there in a few moves.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
-    let latencies = exchange.latencies();
-    // Log hooks run right after the end.
-    let started = SystemTime::now().checked_sub(latencies.request).unwrap_or(SystemTime::UNIX_EPOCH);
+    let started = exchange.started_at();
     request(out, exchange);
     raw(out, r#","upstream_uri":"#);
     json_text::string_with(out, |out| exchange.write_upstream_uri(out));
@@ -81,7 +79,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_out);
     raw(out, r#"},"latencies":"#);
-    self::latencies(out, latencies);
+    latencies(out, exchange.latencies());
     entities(out, exchange, started);
     raw(out, r#","client_ip":""#);
     match exchange.client_ip_text() {
