@@ -140,7 +140,7 @@ plugins:
     latency_metrics: true
     bandwidth_metrics: true
     upstream_health_metrics: true
-- {{ name: file-log, config: {{ path: /nowhere/to/be/found }} }}
+- {{ name: file-log, protocols: [http, tcp], config: {{ path: /nowhere/to/be/found }} }}
 ",
         answers = answers.address,
         slow = slow.address,
