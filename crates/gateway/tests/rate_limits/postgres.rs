@@ -1,27 +1,11 @@
 //! In the database of the nodes.
-use super::harness::{Gateway, Message, Peer, PostgresServer, Upstream, eventually, weir};
+use super::harness::{Gateway, Message, PostgresServer, Upstream, eventually, weir};
 use super::{HELLO, left, passed};
 use serde_json::{Value, json};
 
-/// Nodes on one schema, whose tables are there.
-fn nodes<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
-    let settings = PostgresServer::settings(port, schema);
-    let mut bootstrap = weir();
-    bootstrap.args(["migrations", "bootstrap"]);
-    bootstrap.args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
-    assert!(bootstrap.status().unwrap().success());
-    let builder = || settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
-    [(); COUNT].map(|()| builder().start())
-}
-
-/// Asks a node's Admin API.
+/// Has a node take over an entity.
 fn put(node: &Gateway, path: &str, body: &Value) -> Message {
-    let body = body.to_string();
-    let request = format!(
-        "PUT {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    Peer::connect(node.admin_addresses()[0]).send(request).response()
+    node.ask_admin("PUT", &format!("{path}?wait=true"), &body.to_string())
 }
 
 /// Has all nodes limit requests to an upstream.
@@ -37,10 +21,7 @@ fn limit(nodes: &[Gateway], upstream: &Upstream, plugin: &str, config: &Value) {
     for node in nodes {
         // Each look would count where there is a limit; this one is asked for no upstream.
         eventually("it is in force", || {
-            let asked = Peer::connect(node.admin_addresses()[0])
-                .send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .response();
-            asked.json()["revision"]["in_force"].as_u64() >= Some(3)
+            node.admin("/status").json()["revision"]["in_force"].as_u64() >= Some(3)
         });
     }
 }
@@ -53,7 +34,7 @@ fn a_limit_is_kept_exactly_over_three_nodes() {
         ("limits", json!({ "month": 43, "year": 500 }), 43),
         ("sliding", json!({ "month": 43, "year": 43, "window_type": "sliding" }), 43),
     ] {
-        let nodes: [Gateway; 3] = nodes(port, schema);
+        let nodes: [Gateway; 3] = Gateway::sharing(port, schema);
         let mut config = limits.clone();
         config["policy"] = json!("cluster");
         super::postgres::limit(&nodes, &upstream, "rate-limiting", &config);
@@ -88,7 +69,7 @@ fn files_that_count_in_the_database_are_for_nodes_that_have_one() {
 #[test]
 fn rows_that_kong_wrote_count() {
     let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
-    let nodes: [Gateway; 1] = nodes(port, "with_kong");
+    let nodes: [Gateway; 1] = Gateway::sharing(port, "with_kong");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 10 }));
     assert_eq!(left(&nodes[0].get("/")), 9);
     PostgresServer::execute(port, "UPDATE with_kong.ratelimiting_metrics SET value = value + 8");
@@ -101,7 +82,7 @@ fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
     let port = PostgresServer::shared_port();
     let upstream =
         Upstream::answering("HTTP/1.1 200 OK\r\nX-Kong-Limit: video=2\r\nContent-Length: 5\r\n\r\nhello");
-    let nodes: [Gateway; 2] = nodes(port, "used");
+    let nodes: [Gateway; 2] = Gateway::sharing(port, "used");
     let config = json!({ "policy": "cluster", "limits": { "video": { "year": 500 } } });
     limit(&nodes, &upstream, "response-ratelimiting", &config);
     assert_eq!(nodes[0].get("/").header("x-ratelimit-remaining-video-year"), Some("498"));
@@ -116,7 +97,7 @@ fn an_amount_beyond_all_numbers_is_the_greatest_there_is() {
     let port = PostgresServer::shared_port();
     let used = "HTTP/1.1 200 OK\r\nX-Kong-Limit: bytes=3000000000, video=2\r\nContent-Length: 5\r\n\r\nhello";
     let upstream = Upstream::answering(used);
-    let nodes: [Gateway; 1] = nodes(port, "too_much");
+    let nodes: [Gateway; 1] = Gateway::sharing(port, "too_much");
     let limits = json!({ "bytes": { "year": 9_000_000_000_u64 }, "video": { "year": 500 } });
     let config = json!({ "policy": "cluster", "limits": limits });
     limit(&nodes, &upstream, "response-ratelimiting", &config);
@@ -134,7 +115,7 @@ fn an_amount_beyond_all_numbers_is_the_greatest_there_is() {
 #[test]
 fn nodes_count_by_themselves_while_the_database_is_away() {
     let (mut server, upstream) = (PostgresServer::start(), Upstream::answering(HELLO));
-    let nodes: [Gateway; 1] = nodes(server.port, "away");
+    let nodes: [Gateway; 1] = Gateway::sharing(server.port, "away");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 100 }));
     assert_eq!(left(&nodes[0].get("/")), 99);
     server.stop();
