@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
-use harness::{Gateway, Message, Peer, Upstream};
+use harness::{Gateway, Upstream};
 use serde_json::json;
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -116,23 +116,12 @@ fn who_is_in_a_group_changes_with_the_file() {
     assert_eq!(applied(&gateway, "ann", "/a"), "global", "what was in force stays");
 }
 
-/// Asks the Admin API, and waits until it is in force.
-fn ask(gateway: &Gateway, method: &str, path: &str, body: &serde_json::Value) -> Message {
-    let body = body.to_string();
-    let request = format!(
-        "{method} {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
-         {}\r\n\r\n{body}",
-        body.len()
-    );
-    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
-}
-
 #[test]
 fn who_is_in_a_group_changes_over_the_admin_api() {
     let upstream = Upstream::answering(HELLO);
     let gateway = Gateway::empty().start();
     let done = |method: &str, path: &str, body: serde_json::Value| {
-        let answer = ask(&gateway, method, path, &body);
+        let answer = gateway.ask_admin(method, &format!("{path}?wait=true"), &body.to_string());
         assert!(answer.status < 300, "{method} {path}: {}", answer.text());
     };
     let header = |value: &str| {

@@ -2,18 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, Message, Peer, weir};
+use harness::{Gateway, weir};
 
 const EXPIRED: &str = r#"{"key": "spent", "ttl": 60, "created_at": 1700000000}"#;
-
-fn ask(gateway: &Gateway, method: &str, path: &str, body: &str) -> Message {
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
-         {length}\r\n\r\n{body}"
-    );
-    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
-}
 
 fn shows_no_key(gateway: &Gateway, id: &str) {
     for list in ["/key-auths", "/consumers/jane/key-auth", "/tags/spent"] {
@@ -31,8 +22,8 @@ fn shows_no_key(gateway: &Gateway, id: &str) {
 #[test]
 fn a_stored_key_that_has_expired_is_gone() {
     let gateway = Gateway::empty().start();
-    assert_eq!(ask(&gateway, "POST", "/consumers", r#"{"username": "jane"}"#).status, 201);
-    let created = ask(&gateway, "POST", "/consumers/jane/key-auth", EXPIRED);
+    assert_eq!(gateway.ask_admin("POST", "/consumers", r#"{"username": "jane"}"#).status, 201);
+    let created = gateway.ask_admin("POST", "/consumers/jane/key-auth", EXPIRED);
     assert_eq!(created.status, 201, "{}", created.text());
     shows_no_key(&gateway, created.json()["id"].as_str().unwrap());
     let export = || {
@@ -42,7 +33,7 @@ fn a_stored_key_that_has_expired_is_gone() {
     let exported = export();
     assert!(exported.contains("username: jane") && !exported.contains("key: spent"), "{exported}");
     // Its key is free.
-    let again = ask(&gateway, "POST", "/consumers/jane/key-auth", r#"{"key": "spent", "ttl": 6000}"#);
+    let again = gateway.ask_admin("POST", "/consumers/jane/key-auth", r#"{"key": "spent", "ttl": 6000}"#);
     assert_eq!(again.status, 201, "{}", again.text());
     assert_eq!(gateway.admin("/key-auths/spent").json()["id"], again.json()["id"]);
     assert!(export().contains("key: spent"));
@@ -51,12 +42,12 @@ fn a_stored_key_that_has_expired_is_gone() {
 #[test]
 fn a_time_that_is_given_to_an_old_key_begins_with_that() {
     let gateway = Gateway::empty().start();
-    assert_eq!(ask(&gateway, "POST", "/consumers", r#"{"username": "jane"}"#).status, 201);
+    assert_eq!(gateway.ask_admin("POST", "/consumers", r#"{"username": "jane"}"#).status, 201);
     let old = r#"{"key": "old", "created_at": 1700000000}"#;
-    assert_eq!(ask(&gateway, "POST", "/consumers/jane/key-auth", old).status, 201);
-    let tagged = ask(&gateway, "PATCH", "/key-auths/old", r#"{"tags": ["a"]}"#);
+    assert_eq!(gateway.ask_admin("POST", "/consumers/jane/key-auth", old).status, 201);
+    let tagged = gateway.ask_admin("PATCH", "/key-auths/old", r#"{"tags": ["a"]}"#);
     assert_eq!(tagged.json()["created_at"], 1_700_000_000);
-    let changed = ask(&gateway, "PATCH", "/key-auths/old", r#"{"ttl": 6000}"#);
+    let changed = gateway.ask_admin("PATCH", "/key-auths/old", r#"{"ttl": 6000}"#);
     assert_eq!(changed.status, 200, "{}", changed.text());
     assert_eq!(gateway.admin("/key-auths/old").json()["ttl"], 6000);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, Message, Peer, Upstream, document, service, weir};
+use harness::{Gateway, Peer, Upstream, document, service, weir};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::process::Output;
@@ -12,14 +12,6 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Runs the binary in the workspace's folder, as the documentation does.
 fn run(arguments: &[&str]) -> Output {
     weir().current_dir(ROOT).args(arguments).output().expect("the binary runs")
-}
-
-fn ask(gateway: &Gateway, body: &str) -> Message {
-    let request = format!(
-        "POST /explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
 }
 
 /// Each `$ weir …` of the page and the lines below it, up to the end of the block. `WEIR_BLESS=1` writes what is printed.
@@ -78,8 +70,11 @@ fn what_is_explained_is_what_happens() {
     ));
     for (path, headers) in [("/a/x?q=1", json!({})), ("/a/b/c", json!({})), ("/key", json!({"apikey": "k"}))]
     {
-        let told =
-            ask(&gateway, &json!({ "host": "localhost", "path": path, "headers": headers }).to_string());
+        let told = gateway.ask_admin(
+            "POST",
+            "/explain",
+            &json!({ "host": "localhost", "path": path, "headers": headers }).to_string(),
+        );
         assert_eq!(told.status, 200, "{}", told.text());
         let told = told.json();
         assert_eq!(told["answer"], Json::Null, "{told}");
@@ -96,7 +91,9 @@ fn what_is_explained_is_what_happens() {
         );
     }
     for path in ["/none", "/key"] {
-        let told = ask(&gateway, &json!({ "host": "localhost", "path": path }).to_string()).json();
+        let told = gateway
+            .ask_admin("POST", "/explain", &json!({ "host": "localhost", "path": path }).to_string())
+            .json();
         let got = gateway.get(path);
         assert_eq!(told["answer"]["status"], got.status, "{told}");
         assert_eq!(told["answer"]["message"], got.json()["message"], "{told}");
@@ -112,7 +109,7 @@ fn the_health_of_targets_is_known() {
          upstreams: [{{name: some, targets: [{{target: '{at}'}}, {{target: '127.0.0.1:1', weight: 0}}], \
          healthchecks: {{passive: {{unhealthy: {{tcp_failures: 1}}}}}}}}]\n"
     ));
-    let told = || ask(&gateway, r#"{"host": "localhost"}"#).json()["answer"].clone();
+    let told = || gateway.ask_admin("POST", "/explain", r#"{"host": "localhost"}"#).json()["answer"].clone();
     assert_eq!(gateway.get("/").status, 200);
     assert_eq!(told(), Json::Null);
     let mark = format!("PUT /upstreams/some/targets/{at}/unhealthy HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -133,14 +130,14 @@ fn bad_questions_name_the_field() {
         (r#"{"host": "a", "headers": {"x": [1]}}"#, 400, "headers"),
         (r#"{"host": "a", "path": "//\u0000"}"#, 400, "path"),
     ] {
-        let answer = ask(&gateway, body);
+        let answer = gateway.ask_admin("POST", "/explain", body);
         assert_eq!(answer.status, status, "{body}: {}", answer.text());
         let answer = answer.json();
         assert_eq!((&answer["code"], &answer["name"]), (&json!(2), &json!("schema violation")), "{body}");
         assert!(!answer["fields"][field].is_null(), "{body}: {answer}");
     }
     for body in ["{", "[]", "1"] {
-        assert_eq!(ask(&gateway, body).status, 400, "{body}");
+        assert_eq!(gateway.ask_admin("POST", "/explain", body).status, 400, "{body}");
     }
 }
 
@@ -156,7 +153,7 @@ fn json_is_the_same_on_the_command_line() {
     let question = json!({
         "scheme": "https", "host": "a.test:8443", "path": "/key?x=1", "headers": { "apikey": "demo-key" },
     });
-    assert_eq!(told, ask(&gateway, &question.to_string()).json());
+    assert_eq!(told, gateway.ask_admin("POST", "/explain", &question.to_string()).json());
     assert_eq!(told["consumer"]["name"], "demo");
 }
 

@@ -185,13 +185,7 @@ fn what_is_known_outlives_writes_and_ends_with_the_target() {
     let (one, two) = (switch(200), switch(200));
     let gateway = Gateway::empty().start();
     let write = |method: &str, path: &str, body: Value| {
-        let body = body.to_string();
-        let head = format!(
-            "{method} {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        let answer = Peer::connect(gateway.admin_addresses()[0]).send(head + &body).response();
+        let answer = gateway.ask_admin(method, &format!("{path}?wait=true"), &body.to_string());
         assert!((200..300).contains(&answer.status), "{method} {path}: {}", answer.text());
     };
     let checks = json!({ "passive": { "unhealthy": { "tcp_failures": 1 } } });

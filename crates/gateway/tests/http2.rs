@@ -182,19 +182,11 @@ fn a_client_that_waits_is_invited() {
 
 #[test]
 fn a_hundred_requests_share_a_connection() {
-    let (arrived, all) = mpsc::channel::<mpsc::Sender<()>>();
-    let upstream = Upstream::start(move |mut peer, _| {
-        while peer.request().is_some() {
-            // Answered once all have come: none waits for another.
-            let (go, wait) = mpsc::channel();
-            arrived.send(go).unwrap();
-            let () = wait.recv().unwrap();
-            peer.send(OK);
-        }
-    });
+    let (upstream, all) = Upstream::holding(OK);
     let gateway = gateway(&one_route(upstream.address)).start();
+    // Answered once all have come: none waits for another.
     let answering = std::thread::spawn(move || {
-        let all: Vec<mpsc::Sender<()>> = all.iter().take(100).collect();
+        let all: Vec<_> = all.iter().take(100).collect();
         all.iter().for_each(|go| go.send(()).unwrap());
     });
     block_on(async {
@@ -298,15 +290,7 @@ fn the_last_request_of_a_connection_is_told_so() {
 
 #[test]
 fn an_idle_connection_is_closed_and_one_with_requests_is_not() {
-    let (asked, release) = mpsc::channel::<mpsc::Sender<()>>();
-    let upstream = Upstream::start(move |mut peer, _| {
-        while peer.request().is_some() {
-            let (go, wait) = mpsc::channel();
-            asked.send(go).unwrap();
-            let () = wait.recv().unwrap();
-            peer.send(OK);
-        }
-    });
+    let (upstream, release) = Upstream::holding(OK);
     let settings =
         [("keepalive_timeout", "1s"), ("client_header_timeout", "1s"), ("http2_ping_interval", "1s")];
     let builder = gateway(&one_route(upstream.address));
@@ -341,15 +325,7 @@ fn a_client_that_answers_no_ping_is_dropped() {
 
 #[test]
 fn a_drain_lets_requests_end() {
-    let (asked, release) = mpsc::channel::<mpsc::Sender<()>>();
-    let upstream = Upstream::start(move |mut peer, _| {
-        while peer.request().is_some() {
-            let (go, wait) = mpsc::channel();
-            asked.send(go).unwrap();
-            let () = wait.recv().unwrap();
-            peer.send(OK);
-        }
-    });
+    let (upstream, release) = Upstream::holding(OK);
     let mut gateway = gateway(&one_route(upstream.address)).start();
     block_on(async {
         let (_idle, idle) = connect(gateway.proxy()).await;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, Identity, Message, Peer, TlsPeer, Upstream, document, handshake, service};
+use harness::{Gateway, Identity, Message, TlsPeer, Upstream, document, handshake, service};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -202,11 +202,7 @@ fn only_clients_of_the_names_that_want_one_are_asked() {
 }
 
 fn explain(gateway: &Gateway, body: &str) -> Message {
-    let request = format!(
-        "POST /explain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    Peer::connect(gateway.admin_addresses()[0]).send(request).response()
+    gateway.ask_admin("POST", "/explain", body)
 }
 
 /// A client that shows a certificate and remembers its sessions.

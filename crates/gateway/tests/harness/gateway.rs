@@ -1,6 +1,6 @@
 //! The gateway under test: the real binary, in a folder of its own, on free ports.
 use super::http::{Message, Peer};
-use super::{PATIENCE, eventually};
+use super::{PATIENCE, PostgresServer, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use std::fs::{self, File};
@@ -179,6 +179,23 @@ impl Gateway {
         Gateway::builder(configuration).start()
     }
 
+    /// Nodes on one schema of a PostgreSQL server, which get it ready.
+    pub fn sharing<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
+        Self::sharing_by(&PostgresServer::settings(port, schema))
+    }
+
+    /// The same by these settings of a node.
+    pub fn sharing_by<const COUNT: usize>(settings: &[(String, String)]) -> [Gateway; COUNT] {
+        let mut bootstrap = weir();
+        bootstrap.args(["migrations", "bootstrap"]);
+        bootstrap
+            .args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
+        assert!(bootstrap.status().unwrap().success());
+        let builder =
+            || settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
+        [(); COUNT].map(|()| builder().start())
+    }
+
     /// Asks the proxy for a path.
     #[track_caller]
     pub fn get(&self, path: &str) -> Message {
@@ -213,6 +230,17 @@ impl Gateway {
     #[track_caller]
     pub fn admin(&self, path: &str) -> Message {
         ask(self.start.admin[0].address(), path)
+    }
+
+    /// Sends JSON to the Admin API.
+    #[track_caller]
+    pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> Message {
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
+             {length}\r\n\r\n"
+        );
+        Peer::connect(self.start.admin[0].address()).send(head + body).response_to(method)
     }
 
     /// Where the proxy listens.

@@ -2,8 +2,8 @@
 use super::http::Peer;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 /// Runs a closure on a thread of its own for each connection, until dropped.
@@ -38,6 +38,20 @@ impl Upstream {
                 peer.send(&response);
             }
         })
+    }
+
+    /// Answers every request with the same bytes, once who asks is let go: each is told of by what lets it go.
+    pub fn holding(response: &str) -> (Upstream, mpsc::Receiver<mpsc::Sender<()>>) {
+        let (response, (asked, all)) = (response.to_owned(), mpsc::channel());
+        let upstream = Upstream::start(move |mut peer, _| {
+            while peer.request().is_some() {
+                let (go, wait) = mpsc::channel();
+                asked.send(go).unwrap();
+                let () = wait.recv().unwrap();
+                peer.send(&response);
+            }
+        });
+        (upstream, all)
     }
 
     /// Answers every request with its own head and body, as text.

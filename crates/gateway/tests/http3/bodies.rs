@@ -97,19 +97,11 @@ fn a_client_that_waits_is_invited() {
 
 #[test]
 fn a_hundred_requests_share_a_connection() {
-    let (arrived, all) = mpsc::channel::<mpsc::Sender<()>>();
-    let upstream = Upstream::start(move |mut peer, _| {
-        while peer.request().is_some() {
-            // Answered once all have come: none waits for another.
-            let (go, wait) = mpsc::channel();
-            arrived.send(go).unwrap();
-            let () = wait.recv().unwrap();
-            peer.send(OK);
-        }
-    });
+    let (upstream, all) = Upstream::holding(OK);
     let gateway = gateway(&one_route(upstream.address)).start();
+    // Answered once all have come: none waits for another.
     let answering = std::thread::spawn(move || {
-        let all: Vec<mpsc::Sender<()>> = all.iter().take(100).collect();
+        let all: Vec<_> = all.iter().take(100).collect();
         all.iter().for_each(|go| go.send(()).unwrap());
     });
     let mut client = Client::connect(gateway.proxy_quic());

@@ -1,30 +1,11 @@
 //! In the database of the nodes.
-use super::harness::{Gateway, Message, Peer, PostgresServer, Upstream, eventually, weir};
+use super::harness::{Gateway, Message, PostgresServer, Upstream, eventually, weir};
 use super::{HELLO, left, passed};
 use serde_json::{Value, json};
 
-/// Nodes on one schema, whose tables are there.
-fn nodes<const COUNT: usize>(port: u16, schema: &str) -> [Gateway; COUNT] {
-    nodes_with(&PostgresServer::settings(port, schema))
-}
-
-fn nodes_with<const COUNT: usize>(settings: &[(String, String)]) -> [Gateway; COUNT] {
-    let mut bootstrap = weir();
-    bootstrap.args(["migrations", "bootstrap"]);
-    bootstrap.args(settings.iter().flat_map(|(key, value)| ["--set".to_owned(), format!("{key}={value}")]));
-    assert!(bootstrap.status().unwrap().success());
-    let builder = || settings.iter().fold(Gateway::empty(), |builder, (key, value)| builder.set(key, value));
-    [(); COUNT].map(|()| builder().start())
-}
-
-/// Asks a node's Admin API.
+/// Has a node take over an entity.
 fn put(node: &Gateway, path: &str, body: &Value) -> Message {
-    let body = body.to_string();
-    let request = format!(
-        "PUT {path}?wait=true HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    Peer::connect(node.admin_addresses()[0]).send(request).response()
+    node.ask_admin("PUT", &format!("{path}?wait=true"), &body.to_string())
 }
 
 /// Has all nodes limit requests to an upstream.
@@ -40,10 +21,7 @@ fn limit(nodes: &[Gateway], upstream: &Upstream, plugin: &str, config: &Value) {
     for node in nodes {
         // Each look would count where there is a limit; this one is asked for no upstream.
         eventually("it is in force", || {
-            let asked = Peer::connect(node.admin_addresses()[0])
-                .send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                .response();
-            asked.json()["revision"]["in_force"].as_u64() >= Some(3)
+            node.admin("/status").json()["revision"]["in_force"].as_u64() >= Some(3)
         });
     }
 }
@@ -56,7 +34,7 @@ fn a_limit_is_kept_exactly_over_three_nodes() {
         ("limits", json!({ "month": 43, "year": 500 }), 43),
         ("sliding", json!({ "month": 43, "year": 43, "window_type": "sliding" }), 43),
     ] {
-        let nodes: [Gateway; 3] = nodes(port, schema);
+        let nodes: [Gateway; 3] = Gateway::sharing(port, schema);
         let mut config = limits.clone();
         config["policy"] = json!("cluster");
         super::postgres::limit(&nodes, &upstream, "rate-limiting", &config);
@@ -91,7 +69,7 @@ fn files_that_count_in_the_database_are_for_nodes_that_have_one() {
 #[test]
 fn rows_that_kong_wrote_count() {
     let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
-    let nodes: [Gateway; 1] = nodes(port, "with_kong");
+    let nodes: [Gateway; 1] = Gateway::sharing(port, "with_kong");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 10 }));
     assert_eq!(left(&nodes[0].get("/")), 9);
     PostgresServer::execute(port, "UPDATE with_kong.ratelimiting_metrics SET value = value + 8");
@@ -104,7 +82,7 @@ fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
     let port = PostgresServer::shared_port();
     let upstream =
         Upstream::answering("HTTP/1.1 200 OK\r\nX-Kong-Limit: video=2\r\nContent-Length: 5\r\n\r\nhello");
-    let nodes: [Gateway; 2] = nodes(port, "used");
+    let nodes: [Gateway; 2] = Gateway::sharing(port, "used");
     let config = json!({ "policy": "cluster", "limits": { "video": { "year": 500 } } });
     limit(&nodes, &upstream, "response-ratelimiting", &config);
     assert_eq!(nodes[0].get("/").header("x-ratelimit-remaining-video-year"), Some("498"));
@@ -119,7 +97,7 @@ fn an_amount_beyond_all_numbers_is_the_greatest_there_is() {
     let port = PostgresServer::shared_port();
     let used = "HTTP/1.1 200 OK\r\nX-Kong-Limit: bytes=3000000000, video=2\r\nContent-Length: 5\r\n\r\nhello";
     let upstream = Upstream::answering(used);
-    let nodes: [Gateway; 1] = nodes(port, "too_much");
+    let nodes: [Gateway; 1] = Gateway::sharing(port, "too_much");
     let limits = json!({ "bytes": { "year": 9_000_000_000_u64 }, "video": { "year": 500 } });
     let config = json!({ "policy": "cluster", "limits": limits });
     limit(&nodes, &upstream, "response-ratelimiting", &config);
@@ -137,7 +115,7 @@ fn an_amount_beyond_all_numbers_is_the_greatest_there_is() {
 #[test]
 fn nodes_count_by_themselves_while_the_database_is_away() {
     let (mut server, upstream) = (PostgresServer::start(), Upstream::answering(HELLO));
-    let nodes: [Gateway; 1] = nodes(server.port, "away");
+    let nodes: [Gateway; 1] = Gateway::sharing(server.port, "away");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 100 }));
     assert_eq!(left(&nodes[0].get("/")), 99);
     server.stop();
@@ -152,7 +130,7 @@ fn nodes_count_by_themselves_while_the_database_is_away() {
 #[test]
 fn counts_that_are_over_are_removed_and_no_others() {
     let (port, upstream) = (PostgresServer::shared_port(), Upstream::answering(HELLO));
-    let nodes: [Gateway; 1] = nodes(port, "swept");
+    let nodes: [Gateway; 1] = Gateway::sharing(port, "swept");
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 10 }));
     let tables = ["ratelimiting_metrics", "response_ratelimiting_metrics"];
     let id = "00000000-0000-0000-0000-000000000000";
@@ -188,7 +166,7 @@ fn a_database_that_has_not_every_text_is_refused() {
     let mut settings = PostgresServer::settings(port, "public");
     settings.retain(|(key, _)| key != "pg_database");
     settings.push(("pg_database".to_owned(), "latin1".to_owned()));
-    let nodes: [Gateway; 1] = nodes_with(&settings);
+    let nodes: [Gateway; 1] = Gateway::sharing_by(&settings);
     limit(&nodes, &upstream, "rate-limiting", &json!({ "policy": "cluster", "year": 2 }));
     let [node] = &nodes;
     assert_eq!([(); 3].map(|()| node.get("/").status), [200, 200, 429], "the node counts by itself");
