@@ -16,7 +16,7 @@ const BUFFERS: usize = 16;
 
 /// Who delivers looks for lines on its own, as often as so many bytes come: a worker that had to wake it would spend on
 /// that what some lines cost.
-const WORTHWHILE: usize = 128 * 1024;
+const WORTHWHILE: usize = 64 * 1024;
 
 /// A buffer of this size is delivered at once all the same.
 const FULL: usize = 512 * 1024;
