@@ -7,22 +7,28 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Workers beyond share a buffer with others.
 const BUFFERS: usize = 16;
 
-/// A buffer of this size is delivered at once. To wake who does it costs as much as some lines; twice the size saves no
-/// more, and two such buffers stay in a processor's cache.
-const FULL: usize = 128 * 1024;
+/// Who delivers looks for lines on its own, as often as so many bytes come: a worker that had to wake it would spend on
+/// that what some lines cost.
+const WORTHWHILE: usize = 64 * 1024;
+
+/// A buffer of this size is delivered at once all the same.
+const FULL: usize = 512 * 1024;
 
 /// What waits at most in one buffer; beyond, lines are dropped.
 const MOST: usize = 2 * 1024 * 1024;
 
 /// How old a line gets before it is delivered.
-const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How soon is looked for lines again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// What became of lines, and their buffer, to be used again.
 pub type Delivered = (Vec<u8>, Result<(), Undelivered>);
@@ -131,8 +137,8 @@ impl Inner {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.buffers.iter().all(|buffer| buffer.lock().is_empty())
+    fn largest(&self) -> usize {
+        self.buffers.iter().map(|buffer| buffer.lock().len()).max().unwrap_or_default()
     }
 
     /// Delivers what waits, buffer by buffer, and returns the last of them for use.
@@ -154,20 +160,42 @@ impl Inner {
     }
 }
 
+/// How long until there is again what is worth a delivery, if as much comes as did.
+fn pause(delivered: usize, since: Duration) -> Duration {
+    since.mul_f64(WORTHWHILE as f64 / delivered.max(1) as f64).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}
+
 /// Delivers until nothing comes any more.
 async fn serve(inner: Arc<Inner>) {
     let spare = || inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
     let mut room = std::mem::take(&mut *spare());
+    let mut since = LONGEST_PAUSE;
     loop {
+        let (began, largest) = (Instant::now(), inner.largest());
         room = inner.deliver_all(room).await;
-        let _ = timeout(PAUSE, inner.full.notified()).await;
-        if inner.is_empty() {
+        let _ = timeout(pause(largest, since), inner.full.notified()).await;
+        since = began.elapsed();
+        if inner.largest() == 0 {
             inner.served.store(false, Ordering::Relaxed);
             // A line that was written before that may have relied on this task. The buffers' locks order the two.
-            if inner.is_empty() || inner.served.swap(true, Ordering::Relaxed) {
+            if inner.largest() == 0 || inner.served.swap(true, Ordering::Relaxed) {
                 *spare() = room;
                 return inner.sender.background.end();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_looked_for_as_often_as_enough_of_them_come() {
+        let millis = Duration::from_millis;
+        assert_eq!(pause(2 * WORTHWHILE, millis(20)), millis(10));
+        assert_eq!(pause(64 * WORTHWHILE, millis(20)), SHORTEST_PAUSE);
+        assert_eq!(pause(100, millis(20)), LONGEST_PAUSE);
+        assert_eq!(pause(0, millis(1)), LONGEST_PAUSE);
     }
 }

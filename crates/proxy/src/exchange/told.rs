@@ -49,13 +49,14 @@ impl Exchange {
     /// Where the time went. Complete once the log hooks run.
     pub fn latencies(&self) -> Latencies {
         let timing = self.timing;
-        let end = timing.end.unwrap_or_else(Instant::now);
-        let asked = timing.upstream_start;
+        let since = |moment: Instant| moment.saturating_duration_since(timing.start);
+        let request = since(timing.end.unwrap_or_else(Instant::now));
+        let (asked, head) = (timing.upstream_start.map(since), timing.upstream_head.map(since));
         Latencies {
-            request: end.saturating_duration_since(timing.start),
-            kong: asked.unwrap_or(end).saturating_duration_since(timing.start),
-            proxy: asked.zip(timing.upstream_head).map(|(asked, head)| head.saturating_duration_since(asked)),
-            receive: timing.upstream_head.map(|head| end.saturating_duration_since(head)),
+            request,
+            kong: asked.unwrap_or(request),
+            proxy: asked.zip(head).map(|(asked, head)| head.saturating_sub(asked)),
+            receive: head.map(|head| request.saturating_sub(head)),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The headers of a record: by name in small letters, without what proves who the client is.
 
-use super::{MOST, lowered, one_or_list};
+use super::{MOST, lower, one_or_list};
 use crate::plugin::json_text::{self, raw};
 use crate::plugin::{FieldRef, Headers, Known};
 
-/// What stands before the value of a known header, and room to copy it in one move whatever its length.
+/// What stands between the values of headers, the next of which is a known one, and room to copy it in one move whatever
+/// its length.
 struct Opening {
     text: [u8; ROOM],
     length: usize,
@@ -23,17 +24,28 @@ static OPENINGS: [Opening; Known::EVERY.len()] = {
     openings
 };
 
+/// What stands before a name, behind the value before it.
+const BETWEEN: &str = r#"",""#;
+
+/// What stands before the first name instead.
+const FIRST: &str = r#":{""#;
+
+/// What stands behind a name.
+const BEHIND: &str = r#"":""#;
+
 impl Opening {
     const fn of(name: &[u8]) -> Self {
-        let mut text = [0; ROOM];
-        let mut at = 0;
-        text[0] = b'"';
-        while at < name.len() {
-            text[at + 1] = name[at];
-            at += 1;
+        let parts = [BETWEEN.as_bytes(), name, BEHIND.as_bytes()];
+        let (mut text, mut length, mut part) = ([0; ROOM], 0, 0);
+        while part < parts.len() {
+            let mut at = 0;
+            while at < parts[part].len() {
+                text[length] = parts[part][at];
+                (length, at) = (length + 1, at + 1);
+            }
+            part += 1;
         }
-        (text[at + 1], text[at + 2], text[at + 3]) = (b'"', b':', b'"');
-        Self { text, length: at + 4 }
+        Self { text, length }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -42,7 +54,7 @@ impl Opening {
     }
 }
 
-/// Writes the headers as an object.
+/// Writes the headers as an object, behind a key.
 pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers) {
     let start = out.len();
     if !are_single(out, headers) {
@@ -53,12 +65,11 @@ pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers) {
 
 /// Writes headers as they nearly always are, no two of one name. Whether these are.
 fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
-    if headers.len() > MOST {
+    if headers.is_empty() || headers.len() > MOST {
         return false;
     }
     let plain = json_text::are_plain(headers.lines());
-    let mut traces = 0;
-    out.push(b'{');
+    let (start, mut traces) = (out.len(), 0);
     for field in headers.iter() {
         if field.known != Known::Other {
             if headers.may_repeat(field.known) {
@@ -71,35 +82,31 @@ fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
                 return false;
             }
             traces |= trace;
-            // Names need no escapes: they are tokens.
-            raw(out, "\"");
-            lowered(out, field.name);
-            raw(out, "\":\"");
+            raw(out, BETWEEN);
+            lower_name(out, field.name);
+            raw(out, BEHIND);
         }
         if plain {
             out.extend_from_slice(shown(&field));
         } else {
             json_text::text(out, shown(&field));
         }
-        raw(out, "\",");
     }
-    match out.last_mut() {
-        Some(comma @ b',') => *comma = b'}',
-        _ => out.push(b'}'),
-    }
+    raw(out, "\"}");
+    out[start..start + FIRST.len()].copy_from_slice(FIRST.as_bytes());
     true
 }
 
 /// Writes any headers: the values of one name are a list.
 fn any(out: &mut Vec<u8>, headers: &Headers) {
     let fields: Vec<_> = headers.iter().take(MOST).collect();
-    out.push(b'{');
+    raw(out, ":{");
     for (at, field) in fields.iter().enumerate() {
         if fields[..at].iter().any(|other| is_same(other, field)) {
             continue;
         }
         raw(out, if at > 0 { ",\"" } else { "\"" });
-        lowered(out, field.name);
+        lower_name(out, field.name);
         raw(out, "\":");
         if is_secret(field) {
             json_text::string(out, shown(field));
@@ -122,6 +129,13 @@ fn is_secret(field: &FieldRef<'_>) -> bool {
 
 fn is_same(one: &FieldRef<'_>, other: &FieldRef<'_>) -> bool {
     one.known == other.known && one.name.eq_ignore_ascii_case(other.name)
+}
+
+/// Names need no escapes: they are tokens.
+fn lower_name(out: &mut Vec<u8>, name: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(name);
+    lower(&mut out[start..]);
 }
 
 /// One bit for a name in any case, the same for few names.

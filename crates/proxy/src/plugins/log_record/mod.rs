@@ -69,12 +69,12 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     let started = exchange.started_at();
     request(out, exchange);
     raw(out, r#","upstream_uri":"#);
-    json_text::string_with(out, |out| exchange.write_upstream_uri(out));
+    upstream_uri(out, exchange);
     raw(out, r#","upstream_status":""#);
     exchange.upstream_status().into_iter().for_each(|status| integer(out, status.into()));
     raw(out, r#"","response":{"status":"#);
     integer(out, exchange.response.status.into());
-    raw(out, r#","headers":"#);
+    raw(out, r#","headers""#);
     headers(out, &exchange.response.headers);
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_out);
@@ -105,39 +105,47 @@ fn workspace(out: &mut Vec<u8>) {
     raw(out, r#"","workspace_name":"default""#);
 }
 
-/// Text in small letters: a few bytes at a time, the last with some before them.
-fn lowered(out: &mut Vec<u8>, text: &[u8]) {
-    let start = out.len();
-    out.extend_from_slice(text);
-    let written = &mut out[start..];
-    written.as_chunks_mut::<8>().0.iter_mut().for_each(|few| few.make_ascii_lowercase());
-    match written.last_chunk_mut::<8>() {
+/// Makes letters small: a few bytes at a time, the last with some before them.
+fn lower(text: &mut [u8]) {
+    text.as_chunks_mut::<8>().0.iter_mut().for_each(|few| few.make_ascii_lowercase());
+    match text.last_chunk_mut::<8>() {
         Some(last) => last.make_ascii_lowercase(),
-        None => written.make_ascii_lowercase(),
+        None => text.make_ascii_lowercase(),
     }
+}
+
+/// Paths are sent with all escaped that needed escapes here; what is in a query may not be.
+fn upstream_uri(out: &mut Vec<u8>, exchange: &Exchange) {
+    if exchange.query().is_some() {
+        return json_text::string_with(out, |out| exchange.write_upstream_uri(out));
+    }
+    out.push(b'"');
+    exchange.write_upstream_uri(out);
+    out.push(b'"');
 }
 
 fn request(out: &mut Vec<u8>, exchange: &Exchange) {
     let (request, target) = (&exchange.request, exchange.request.target().as_bytes());
     raw(out, r#"{"request":{"id":""#);
     out.extend_from_slice(&exchange.id);
-    raw(out, r#"","uri":"#);
-    json_text::string(out, target);
-    raw(out, r#","url":"#);
-    json_text::string_with(out, |out| {
-        raw(out, if exchange.tls { "https://" } else { "http://" });
-        let authority = exchange.header(Known::Host).unwrap_or_default();
-        lowered(out, &authority[..host_end(authority)]);
-        out.push(b':');
-        integer(out, exchange.local().port().into());
-        out.extend_from_slice(target);
-    });
-    raw(out, r#","querystring":"#);
+    raw(out, r#"","uri":""#);
+    let start = out.len();
+    json_text::text(out, target);
+    let uri = start..out.len();
+    raw(out, if exchange.tls { r#"","url":"https://"# } else { r#"","url":"http://"# });
+    let authority = exchange.header(Known::Host).unwrap_or_default();
+    let start = out.len();
+    json_text::text(out, &authority[..host_end(authority)]);
+    lower(&mut out[start..]);
+    out.push(b':');
+    integer(out, exchange.local().port().into());
+    out.extend_from_within(uri);
+    raw(out, r#"","querystring":"#);
     querystring(out, exchange.query().unwrap_or_default());
     // A method is a token, which needs no escapes.
     raw(out, r#","method":""#);
     out.extend_from_slice(request.method_str().as_bytes());
-    raw(out, r#"","headers":"#);
+    raw(out, r#"","headers""#);
     headers(out, &request.headers);
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_in);
