@@ -152,7 +152,7 @@ pub(crate) fn without_port(authority: &str) -> &str {
 
 /// Where an authority's port begins, or its end.
 pub(crate) fn host_end(authority: &[u8]) -> usize {
-    match memchr::memrchr2(b':', b']', authority) {
+    match authority.iter().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if authority[at] == b':' => at,
         _ => authority.len(),
     }

@@ -23,6 +23,13 @@ pub struct Latencies {
     pub receive: Option<Duration>,
 }
 
+impl Latencies {
+    /// When what ended then began.
+    pub fn began_before(&self, end: SystemTime) -> SystemTime {
+        end.checked_sub(self.request).unwrap_or(UNIX_EPOCH)
+    }
+}
+
 thread_local! {
     /// A moment by both clocks.
     static CLOCKS: Cell<(Instant, SystemTime)> = Cell::new((Instant::now(), SystemTime::now()));
@@ -62,8 +69,12 @@ impl Exchange {
 
     /// When the request's head was complete, by the wall clock.
     pub fn started_at(&self) -> SystemTime {
-        let end = self.timing.end.unwrap_or_else(Instant::now);
-        wall_clock(end).checked_sub(end.saturating_duration_since(self.timing.start)).unwrap_or(UNIX_EPOCH)
+        self.latencies().began_before(self.ended_at())
+    }
+
+    /// When the response's last byte was sent, likewise; now, where it was not yet.
+    pub fn ended_at(&self) -> SystemTime {
+        wall_clock(self.timing.end.unwrap_or_else(Instant::now))
     }
 
     /// The client's address as text, where it is the peer's: that is written once for the connection.

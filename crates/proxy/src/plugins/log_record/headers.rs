@@ -78,23 +78,35 @@ fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
             OPENINGS[field.known as usize].write(out);
         } else {
             let trace = trace(field.name);
-            if traces & trace != 0 && headers.iter().filter(|other| is_same(other, &field)).count() > 1 {
+            if traces & trace != 0 && is_repeated(headers, field.name) {
                 return false;
             }
             traces |= trace;
-            raw(out, BETWEEN);
-            lower_name(out, field.name);
-            raw(out, BEHIND);
+            open(out, field.name);
         }
+        let value = shown(field);
         if plain {
-            out.extend_from_slice(shown(&field));
+            out.extend_from_slice(value);
         } else {
-            json_text::text(out, shown(&field));
+            json_text::text(out, value);
         }
     }
     raw(out, "\"}");
     out[start..start + FIRST.len()].copy_from_slice(FIRST.as_bytes());
     true
+}
+
+/// What `Opening` is for a header of any name, kept out of the way of those.
+#[inline(never)]
+fn open(out: &mut Vec<u8>, name: &[u8]) {
+    raw(out, BETWEEN);
+    lower_name(out, name);
+    raw(out, BEHIND);
+}
+
+#[cold]
+fn is_repeated(headers: &Headers, name: &[u8]) -> bool {
+    headers.iter().filter(|other| other.name.eq_ignore_ascii_case(name)).count() > 1
 }
 
 /// Writes any headers: the values of one name are a list.
@@ -108,8 +120,8 @@ fn any(out: &mut Vec<u8>, headers: &Headers) {
         raw(out, if at > 0 { ",\"" } else { "\"" });
         lower_name(out, field.name);
         raw(out, "\":");
-        if is_secret(field) {
-            json_text::string(out, shown(field));
+        if is_secret(field.known) {
+            json_text::string(out, shown(*field));
         } else {
             let same = fields[at..].iter().filter(|other| is_same(other, field));
             one_or_list(out, same.map(|other| other.value), json_text::string);
@@ -119,12 +131,13 @@ fn any(out: &mut Vec<u8>, headers: &Headers) {
 }
 
 /// The value that is told.
-fn shown<'a>(field: &FieldRef<'a>) -> &'a [u8] {
-    if is_secret(field) { b"REDACTED" } else { field.value }
+#[inline(always)]
+fn shown(field: FieldRef<'_>) -> &[u8] {
+    if is_secret(field.known) { b"REDACTED" } else { field.value }
 }
 
-fn is_secret(field: &FieldRef<'_>) -> bool {
-    matches!(field.known, Known::Authorization | Known::ProxyAuthorization)
+fn is_secret(known: Known) -> bool {
+    matches!(known, Known::Authorization | Known::ProxyAuthorization)
 }
 
 fn is_same(one: &FieldRef<'_>, other: &FieldRef<'_>) -> bool {

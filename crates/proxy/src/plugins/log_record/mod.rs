@@ -66,7 +66,8 @@ impl TraceIds {
 
 /// What stands between the values is written out: so it is put there in a few moves.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
-    let started = exchange.started_at();
+    let latencies = exchange.latencies();
+    let started = latencies.began_before(exchange.ended_at());
     request(out, exchange);
     raw(out, r#","upstream_uri":"#);
     upstream_uri(out, exchange);
@@ -79,7 +80,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_out);
     raw(out, r#"},"latencies":"#);
-    latencies(out, exchange.latencies());
+    self::latencies(out, latencies);
     entities(out, exchange, started);
     raw(out, r#","client_ip":""#);
     match exchange.client_ip_text() {
