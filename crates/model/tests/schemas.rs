@@ -122,6 +122,15 @@ fn checked_configurations_hold_every_field() {
     let paths: Vec<_> = violations.iter().map(|violation| violation.path.as_str()).collect();
     assert_eq!(paths, ["minute", "redis.port"]);
     assert_eq!(limits.check(&config).unwrap(), config);
+    let differing =
+        limits.check(&json!({ "minute": 5, "redis_port": 2, "redis": { "port": 1 } })).unwrap_err();
+    assert_eq!(differing.len(), 1);
+    assert_eq!(differing[0].path, "redis_port");
+    assert!(differing[0].message.contains("leave out `redis_port`"), "{}", differing[0].message);
+    let same =
+        json!({ "minute": 5, "redis_port": 2, "redis_host": null, "redis": { "port": 2.0, "host": "h" } });
+    let same = limits.check(&same).unwrap();
+    assert_eq!((&same["redis_host"], &same["redis"]["port"]), (&json!("h"), &json!(2)));
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(super) fn merge(
 }
 
 fn merge_record(record: &mut JsonMap, change: JsonMap, schema: &RecordSchema) {
+    // What is told under old names follows what is changed.
+    record.retain(|name, _| schema.old_names.iter().all(|(old, _)| old != name));
     for (name, value) in change {
         let (name, value) = by_its_new_name(schema, name, value);
         let kind = schema.field(&name).map(|field| field.kind);
@@ -90,9 +92,8 @@ mod tests {
 
     #[test]
     fn configurations_are_merged_by_their_own_schema() {
-        let Json::Object(mut entity) = json!({ "config": { "redis": { "host": "a", "port": 1 } } }) else {
-            panic!()
-        };
+        let told = json!({ "config": { "redis_host": "a", "redis": { "host": "a", "port": 1 } } });
+        let Json::Object(mut entity) = told else { panic!() };
         let Json::Object(change) = json!({ "config": { "redis_host": "b" } }) else { panic!() };
         let plugin = PluginSchema::of::<Config>("sample");
         merge(&mut entity, change, EntityKind::Plugins.schema(), Some(&plugin));

@@ -2,9 +2,13 @@
 use super::{Json, JsonMap, RecordSchema, json};
 use crate::node::{Entry, Node, Value};
 
-/// The same record with each old name replaced by the path it has now; `None` when there is no old name. A value
-/// under the new path wins, and null says nothing.
-pub(super) fn replaced<'a>(schema: &RecordSchema, node: &Node<'a>) -> Option<Node<'a>> {
+/// The same record with each old name replaced by the path it has now; `None` when there is no old name. Null says
+/// nothing, under either. Old names whose value is another than that under the new path are told of, and have no effect.
+pub(super) fn replaced<'a>(
+    schema: &RecordSchema,
+    node: &Node<'a>,
+    mut differs: impl FnMut(&Entry<'a>, &'static str),
+) -> Option<Node<'a>> {
     let new_path = |key: &str| schema.old_names.iter().find(|(old, _)| *old == key).map(|(_, path)| *path);
     if !node.entries().iter().any(|entry| new_path(&entry.key).is_some()) {
         return None;
@@ -12,34 +16,49 @@ pub(super) fn replaced<'a>(schema: &RecordSchema, node: &Node<'a>) -> Option<Nod
     let (old, mut entries): (Vec<_>, Vec<_>) =
         node.entries().iter().cloned().partition(|entry| new_path(&entry.key).is_some());
     for entry in old.into_iter().filter(|entry| entry.node.value != Value::Null) {
-        if let Some(path) = new_path(&entry.key) {
-            place(path, entry, &mut entries);
+        if let Some(path) = new_path(&entry.key)
+            && let Some(entry) = place(path, entry, &mut entries)
+        {
+            differs(&entry, path);
         }
     }
     Some(Node::new(Value::Map(entries), node.at))
 }
 
-/// Puts an entry at a path below these members.
-fn place<'a>(path: &'static str, entry: Entry<'a>, members: &mut Vec<Entry<'a>>) {
+/// Puts an entry at a path below these members; gives it back if something else is there.
+fn place<'a>(path: &'static str, entry: Entry<'a>, members: &mut Vec<Entry<'a>>) -> Option<Entry<'a>> {
     let (name, below) = path.split_once('.').map_or((path, None), |(name, below)| (name, Some(below)));
     let found = members.iter().position(|member| member.key == name && member.node.value != Value::Null);
     match (below, found) {
         (None, None) => {
             members.retain(|member| member.key != name);
             members.push(Entry { key: name.into(), ..entry });
+            None
         }
-        (None, Some(_)) => {}
-        (Some(below), Some(found)) => {
-            if let Value::Map(inner) = &mut members[found].node.value {
-                place(below, entry, inner);
-            }
-        }
+        (None, Some(found)) => (!is_same(&members[found].node.value, &entry.node.value)).then_some(entry),
+        (Some(below), Some(found)) => match &mut members[found].node.value {
+            Value::Map(inner) => place(below, entry, inner),
+            // What is no record is told of when it is read.
+            _ => None,
+        },
         (Some(below), None) => {
             let (at, mut inner) = (entry.at, Vec::new());
             place(below, entry, &mut inner);
             members.retain(|member| member.key != name);
             members.push(Entry { key: name.into(), at, node: Node::new(Value::Map(inner), at) });
+            None
         }
+    }
+}
+
+/// Whether two values mean the same, however they are written.
+fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
+    match (one, other) {
+        (Value::Str(one, _), Value::Str(other, _)) => one == other,
+        (Value::Int(whole), Value::Float(number)) | (Value::Float(number), Value::Int(whole)) => {
+            *whole as f64 == *number
+        }
+        (one, other) => one == other,
     }
 }
 

@@ -308,7 +308,11 @@ pub fn read_record<T: Record>(
         reader.report(node.at, format!("expected a mapping of fields, got {got}{hint}"));
         return None;
     }
-    let renamed = old_names::replaced(T::SCHEMA, node);
+    let renamed = old_names::replaced(T::SCHEMA, node, |old, path| {
+        let name = &old.key;
+        let message = format!("was the name of `{path}`, which says something else; leave out `{name}`");
+        reader.report_below(name, old.at, message);
+    });
     let node = renamed.as_ref().unwrap_or(node);
     let before = reader.problems.len();
     let fields = Fields::of(T::SCHEMA, node, around, reader);

@@ -71,7 +71,7 @@
 //! ```
 //!
 //! The fields of `redis` are also understood, and told by the Admin API, under the names that Kong gave them up for:
-//! `redis_host` and the like. What stands below `redis` wins.
+//! `redis_host` and the like. Where both are written they must say the same.
 //!
 //! Sentinels are named by `sentinel_master` and `sentinel_nodes`, a cluster by `cluster_nodes`, as in the plugins of Kong
 //! Enterprise. `ssl_verify` verifies by the node's `lua_ssl_trusted_certificate`.
