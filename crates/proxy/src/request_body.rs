@@ -29,7 +29,8 @@ pub(crate) async fn collect<C: Client>(
         return Ok(());
     }
     let room = exchange.room(wants != WantsBody::Yes);
-    take(worker, client, exchange, HeldBody::within(room), COLLECTED).await
+    take(worker, client, exchange, HeldBody::within(room), COLLECTED).await?;
+    exchange.collected_passes()
 }
 
 /// Takes the body from the client into the exchange, until its end or until `most` bytes are here.

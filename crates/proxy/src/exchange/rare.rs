@@ -51,6 +51,8 @@ pub(crate) struct Rare {
     path: Option<String>,
     host: Option<String>,
     request: Vec<RequestObserver>,
+    /// How many of these have seen what was collected.
+    shown: usize,
     response: Vec<Box<dyn Observer>>,
     upstream: Vec<Box<dyn Observer>>,
     hold_response: bool,
@@ -247,15 +249,13 @@ impl Exchange {
         refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
     }
 
-    /// What was collected of the request's body is on its way.
+    /// What was collected of the request's body has come, or is on its way: each observer sees it once, as it is when that
+    /// one is first there.
     pub(crate) fn collected_passes(&mut self) -> Result<(), Failure> {
-        if self.rare.is_none() {
-            return Ok(());
-        }
-        let body = self.body.take();
-        let passed = body.as_deref().map_or(Ok(()), |body| self.request_passes(body));
-        self.body = body;
-        passed
+        let (Some(rare), Some(body)) = (&mut self.rare, &self.body) else { return Ok(()) };
+        let shown = std::mem::replace(&mut rare.shown, rare.request.len());
+        let refusal = rare.request.iter_mut().skip(shown).find_map(|observer| observer(body).err());
+        refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
     }
 
     /// Some of the response's body is on its way.
