@@ -6,8 +6,10 @@ mod harness;
 use bytes::Bytes;
 use harness::http2::{block_on, connect, start};
 use harness::{Gateway, Message, Peer, Upstream, document, eventually, service};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -169,15 +171,14 @@ fn a_body_that_comes_in_drops_is_not_held_for_ever() {
     client.send(post("/changed", MIB)).send(" ");
     eventually("its memory is taken", || held(&gateway) > 0);
     let mut dripping = client.socket().try_clone().unwrap();
-    let is_over = Arc::new(AtomicUsize::new(0));
-    let over = is_over.clone();
+    let (goes_on, is_over) = mpsc::channel::<()>();
     let drops = thread::spawn(move || {
-        while over.load(Relaxed) == 0 && std::io::Write::write_all(&mut dripping, b" ").is_ok() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        while is_over.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout)
+            && dripping.write_all(b" ").is_ok()
+        {}
     });
     assert_eq!(client.response().status, 408);
-    is_over.store(1, Relaxed);
+    drop(goes_on);
     drops.join().unwrap();
     eventually("its memory is given back", || held(&gateway) == 0);
 }

@@ -1,8 +1,14 @@
 //! The kinds of value a setting can have, each read from the text that kong.conf would hold.
+
+mod amounts;
+mod secrets;
+
+pub(crate) use amounts::{Bytes, CacheSize, Milliseconds};
+pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
 use weir_proxy::Network;
 
 /// A kind of value: how it is called in the documentation, and how it is read.
@@ -120,103 +126,6 @@ impl<T: Value> Value for Vec<T> {
     const KIND: &'static str = T::KIND;
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(T::parse).collect()
-    }
-}
-
-/// Splits `15ms` into its number and its unit.
-fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let rest = &text[digits..];
-    let unit = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-    Some((text[..digits].parse().ok()?, &rest[..unit], &rest[unit..]))
-}
-
-/// The longest time a setting can ask for: ten years. Any clock can still be that far ahead of now.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-
-/// nginx's time: `60`, `60s`, `500ms`, `1h30m`, and fractions of a second as `0.5`.
-impl Value for Duration {
-    const KIND: &'static str = "time (`60`, `60s`, `500ms`, `1h30m`)";
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.parse().map_or_else(|_| sum_of_units(text), |s| Duration::try_from_secs_f64(s).ok()) {
-            Some(time) if time <= LONGEST => Ok(time),
-            Some(_) => Err(format!("`{text}` is too long: write at most `3650d`, which is ten years")),
-            None => Err(format!(
-                "`{text}` is not a time: write seconds, or a unit as in `500ms`, `60s`, `1h30m`, `1d`, up to `3650d`"
-            )),
-        }
-    }
-}
-
-fn sum_of_units(text: &str) -> Option<Duration> {
-    let (mut rest, mut total) = (text, Duration::ZERO);
-    loop {
-        let (number, unit, after) = number_and_unit(rest)?;
-        let milliseconds = match unit {
-            "ms" => 1,
-            "" | "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return None,
-        };
-        let part = number.checked_mul(milliseconds)?;
-        total = total.checked_add(Duration::from_millis(part))?;
-        rest = after.trim_start();
-        if rest.is_empty() {
-            return Some(total);
-        }
-    }
-}
-
-/// A time that kong.conf counts in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Milliseconds(pub(crate) Duration);
-
-impl Value for Milliseconds {
-    const KIND: &'static str = "milliseconds";
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(count @ 1..=u32::MAX) => Ok(Milliseconds(Duration::from_millis(count.into()))),
-            _ => Err(format!("`{text}` is not a number of milliseconds: write `5000` for five seconds")),
-        }
-    }
-}
-
-/// A number of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl Value for Bytes {
-    const KIND: &'static str = "size (`8k`, `10m`, `1g`)";
-    fn parse(text: &str) -> Result<Self, String> {
-        let error = || format!("`{text}` is not a size: write bytes, or a unit as in `8k`, `10m`, `1g`");
-        let (number, unit, rest) = number_and_unit(text).ok_or_else(error)?;
-        let shift = match unit {
-            "" => 0,
-            "k" | "K" => 10,
-            "m" | "M" => 20,
-            "g" | "G" => 30,
-            _ => return Err(error()),
-        };
-        if !rest.is_empty() {
-            return Err(error());
-        }
-        number.checked_mul(1 << shift).map(Bytes).ok_or_else(error)
-    }
-}
-
-/// The memory of a cache that is laid out at the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CacheSize(pub(crate) u64);
-
-impl Value for CacheSize {
-    const KIND: &'static str = "size (`8k`, `10m`), up to `1g`";
-    fn parse(text: &str) -> Result<Self, String> {
-        match Bytes::parse(text)? {
-            Bytes(size @ 0..=0x4000_0000) => Ok(CacheSize(size)),
-            Bytes(_) => Err(format!("`{text}` is too much: write at most `1g`")),
-        }
     }
 }
 
@@ -362,128 +271,19 @@ impl Value for TlsVersions {
     }
 }
 
-/// The file of a private key. A value that names no file may be a key itself, so no message repeats it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct KeyFile(pub(crate) PathBuf);
-
-impl Value for KeyFile {
-    const KIND: &'static str = "path";
-    fn parse(text: &str) -> Result<Self, String> {
-        let path = PathBuf::from(text);
-        if path.is_file() {
-            Ok(KeyFile(path))
-        } else if text.starts_with(['/', '.']) {
-            Err(format!("{text}: no such file: name one that holds the private key as PEM"))
-        } else {
-            // What is no path may be the key itself.
-            Err("no such file: name one that holds the private key as PEM".to_owned())
-        }
-    }
-}
-
-impl fmt::Debug for KeyFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyFile(…)")
-    }
-}
-
-/// A password, which no message repeats.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Password(pub(crate) String);
-
-impl Value for Password {
-    const KIND: &'static str = "text";
-    fn parse(text: &str) -> Result<Self, String> {
-        Ok(Password(text.to_owned()))
-    }
-    /// Blanks may be part of it.
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text)
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(…)")
-    }
-}
-
-/// A declarative configuration. It may hold secrets, so Debug shows none of it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct DeclarativeText(pub(crate) String);
-
-impl Value for DeclarativeText {
-    const KIND: &'static str = "YAML or JSON";
-    fn parse(text: &str) -> Result<Self, String> {
-        Ok(DeclarativeText(text.to_owned()))
-    }
-    /// Lines and columns in messages count from the very start.
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text)
-    }
-}
-
-impl fmt::Debug for DeclarativeText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DeclarativeText(…)")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[track_caller]
-    fn reads<T: Value + fmt::Debug + PartialEq>(text: &str, expected: T) {
+    pub(super) fn reads<T: Value + fmt::Debug + PartialEq>(text: &str, expected: T) {
         assert_eq!(T::parse(text), Ok(expected), "{text}");
     }
 
     #[track_caller]
-    fn refuses<T: Value + fmt::Debug>(text: &str) {
+    pub(super) fn refuses<T: Value + fmt::Debug>(text: &str) {
         assert!(T::parse(text).is_err(), "{text} gave {:?}", T::parse(text));
-    }
-
-    #[test]
-    fn times() {
-        for (text, milliseconds) in [
-            ("60", 60_000),
-            ("0.5", 500),
-            ("500ms", 500),
-            ("1h30m", 5_400_000),
-            ("1m 30s", 90_000),
-            ("1d", 86_400_000),
-            ("0", 0),
-            ("3650d", 315_360_000_000),
-            ("315360000", 315_360_000_000),
-        ] {
-            reads(text, Duration::from_millis(milliseconds));
-        }
-        for text in
-            ["", "-1", "s", "1x", "1 h x", "99999999999999999999", "18446744073709551615d", "NaN", "inf"]
-        {
-            refuses::<Duration>(text);
-        }
-    }
-
-    #[test]
-    fn times_that_no_clock_can_be_ahead_by() {
-        for text in ["18000000000000000000", "315360001", "3650d 1ms", "1e15", "213503982334d"] {
-            let error = Duration::parse(text).unwrap_err();
-            assert!(error.contains("at most `3650d`"), "{error}");
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in [("0", 0), ("8k", 8192), ("10M", 10 << 20), ("1g", 1 << 30)] {
-            reads(text, Bytes(bytes));
-        }
-        for text in ["", "k", "8kb", "8 k", "-1", "99999999999999999g"] {
-            refuses::<Bytes>(text);
-        }
-        reads("1g", CacheSize(1 << 30));
-        assert!(CacheSize::parse("100g").unwrap_err().contains("at most `1g`"));
-        refuses::<CacheSize>("x");
     }
 
     #[test]
@@ -530,10 +330,5 @@ mod tests {
             let expected = Network { address, prefix: bits };
             proptest::prop_assert_eq!(Network::parse(&format!("{address}/{bits}")), Ok(expected));
         }
-    }
-
-    #[test]
-    fn a_private_key_in_place_of_its_file_is_not_repeated() {
-        assert!(!KeyFile::parse("hunter2").unwrap_err().contains("hunter2"));
     }
 }
