@@ -35,6 +35,9 @@ pub(crate) async fn hold<C: Client, U: Upstream>(
     if relay.exchange.drops_response() {
         let mut body = HeldBody::default();
         let is_whole = poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
+        if !is_whole {
+            relay.exchange.upstream_is_cut();
+        }
         return Ok(Held { body: HeldBody::default(), framing: Framing::Length(0), is_cut: !is_whole });
     }
     let mut body = HeldBody::within(relay.exchange.room(false));

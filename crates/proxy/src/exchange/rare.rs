@@ -250,6 +250,13 @@ impl Exchange {
         }
     }
 
+    /// The rest of the upstream's response stays with it: nobody has seen all of it.
+    pub(crate) fn upstream_is_cut(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.upstream.clear();
+        }
+    }
+
     /// Some of the request's body is on its way.
     #[inline]
     pub(crate) fn request_passes(&mut self, data: &[u8]) -> Result<(), Failure> {

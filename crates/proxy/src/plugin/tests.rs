@@ -342,6 +342,11 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
         Bench::new(plugin, answer).send(&format!("GET {path} HTTP/1.1\r\n\r\n"));
         assert_eq!(witnessed.recv_timeout(PATIENCE).unwrap(), expected, "{path} {answer}");
     }
+    let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
+    let dropped = Scripted { access, response: |exchange| exchange.drop_response_body(), ..idle() };
+    Bench::new(dropped, Box::leak(long.into())).send("GET / HTTP/1.1\r\n\r\n");
+    let seen = witnessed.recv_timeout(PATIENCE).unwrap();
+    assert!(seen.starts_with("false "), "{} bytes are not all of it", seen.len());
 }
 
 #[test]
