@@ -48,8 +48,9 @@ impl Span {
         self.start as usize + self.len as usize
     }
 
+    /// Spans lie within their arena. That it cannot panic lets the compiler leave out what nobody looks at.
     fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..self.end()]
+        bytes.get(self.start as usize..self.end()).unwrap_or_default()
     }
 }
 
@@ -62,6 +63,25 @@ pub struct FieldRef<'a> {
     pub value: &'a [u8],
     /// The name, recognised.
     pub known: Known,
+    /// The arena from the value on.
+    rest: &'a [u8],
+}
+
+/// How long a value is that is copied in one move.
+const SHORT: usize = 32;
+
+impl FieldRef<'_> {
+    /// Appends the value: a short one in a move of fixed length, what lies behind it is taken along and cut off.
+    #[inline(always)]
+    pub fn write_value(&self, out: &mut Vec<u8>) {
+        match self.rest.first_chunk::<SHORT>() {
+            Some(chunk) if self.value.len() <= SHORT => {
+                out.extend_from_slice(chunk);
+                out.truncate(out.len() - (SHORT - self.value.len()));
+            }
+            _ => out.extend_from_slice(self.value),
+        }
+    }
 }
 
 impl Headers {
@@ -127,6 +147,7 @@ impl Headers {
             name: field.name.of(&self.bytes),
             value: self.value(field),
             known: field.known,
+            rest: self.bytes.get(field.value.start as usize..).unwrap_or_default(),
         })
     }
 

@@ -106,6 +106,18 @@ pub(crate) fn raw(out: &mut Vec<u8>, json: &'static str) {
 pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=9 => out.push(b'0' + value as u8),
+        _ => digits(out, value),
+    }
+}
+
+/// Statuses, ports and sizes are short: their digits are put there at once.
+#[inline(never)]
+fn digits(out: &mut Vec<u8>, value: u64) {
+    let digit = |place: u32| b'0' + (value as u32 / place % 10) as u8;
+    match value {
+        0..=99 => out.extend_from_slice(&[digit(10), digit(1)]),
+        100..=999 => out.extend_from_slice(&[digit(100), digit(10), digit(1)]),
+        1000..=9999 => out.extend_from_slice(&[digit(1000), digit(100), digit(10), digit(1)]),
         _ => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
     }
 }
@@ -157,6 +169,8 @@ fn has(value: &[u8], such: impl Fn(u8) -> bool + Copy) -> bool {
     } else if let (Some(first), Some(last)) = (value.first_chunk::<16>(), value.last_chunk::<16>()) {
         block_has(first, such) || block_has(last, such)
     } else if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        block_has(first, such) || block_has(last, such)
+    } else if let (Some(first), Some(last)) = (value.first_chunk::<4>(), value.last_chunk::<4>()) {
         block_has(first, such) || block_has(last, such)
     } else {
         value.iter().any(|byte| such(*byte))

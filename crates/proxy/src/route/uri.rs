@@ -134,7 +134,7 @@ pub fn upstream_path(
         (None, false) => (base, b"", request),
     };
     push_encoded(out, base);
-    out.extend_from_slice(between);
+    out.extend(between);
     push_encoded(out, rest);
 }
 
@@ -150,6 +150,9 @@ fn without_dots(rest: &[u8]) -> &[u8] {
 /// Appends a normal path as it may be sent: what cannot stand in a request line, or could end it, is escaped.
 pub(crate) fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
     let mut path = path.as_ref();
+    if path.is_empty() {
+        return;
+    }
     while let Some(at) = path.iter().position(|&byte| !SENDABLE[usize::from(byte)]) {
         out.extend_from_slice(&path[..at]);
         push_escape(out, path[at]);

@@ -33,6 +33,9 @@ const FIRST: &str = r#":{""#;
 /// What stands behind a name.
 const BEHIND: &str = r#"":""#;
 
+/// What is told in place of a secret.
+const REDACTED: &str = "REDACTED";
+
 impl Opening {
     const fn of(name: &[u8]) -> Self {
         let parts = [BETWEEN.as_bytes(), name, BEHIND.as_bytes()];
@@ -54,21 +57,20 @@ impl Opening {
     }
 }
 
-/// Writes the headers as an object, behind a key.
-pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers) {
+/// Writes the headers as an object, behind a key. Whether they are plain has been found out.
+pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers, plain: bool) {
     let start = out.len();
-    if !are_single(out, headers) {
+    if !are_single(out, headers, plain) {
         out.truncate(start);
         any(out, headers);
     }
 }
 
 /// Writes headers as they nearly always are, no two of one name. Whether these are.
-fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
+fn are_single(out: &mut Vec<u8>, headers: &Headers, plain: bool) -> bool {
     if headers.is_empty() || headers.len() > MOST {
         return false;
     }
-    let plain = json_text::are_plain(headers.lines());
     let (start, mut traces) = (out.len(), 0);
     for field in headers.iter() {
         if field.known != Known::Other {
@@ -84,11 +86,12 @@ fn are_single(out: &mut Vec<u8>, headers: &Headers) -> bool {
             traces |= trace;
             open(out, field.name);
         }
-        let value = shown(field);
-        if plain {
-            out.extend_from_slice(value);
+        if is_secret(field.known) {
+            raw(out, REDACTED);
+        } else if plain {
+            field.write_value(out);
         } else {
-            json_text::text(out, value);
+            json_text::text(out, field.value);
         }
     }
     raw(out, "\"}");
@@ -121,19 +124,13 @@ fn any(out: &mut Vec<u8>, headers: &Headers) {
         lower_name(out, field.name);
         raw(out, "\":");
         if is_secret(field.known) {
-            json_text::string(out, shown(*field));
+            json_text::string(out, REDACTED.as_bytes());
         } else {
             let same = fields[at..].iter().filter(|other| is_same(other, field));
             one_or_list(out, same.map(|other| other.value), json_text::string);
         }
     }
     out.push(b'}');
-}
-
-/// The value that is told.
-#[inline(always)]
-fn shown(field: FieldRef<'_>) -> &[u8] {
-    if is_secret(field.known) { b"REDACTED" } else { field.value }
 }
 
 fn is_secret(known: Known) -> bool {

@@ -16,6 +16,9 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+/// Those of a millisecond.
+const NANOSECONDS: u64 = 1_000_000;
+
 /// How many headers and query arguments are told, as many as Kong tells.
 const MOST: usize = 100;
 
@@ -67,7 +70,7 @@ impl TraceIds {
 /// What stands between the values is written out: so it is put there in a few moves.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     let latencies = exchange.latencies();
-    let started = latencies.began_before(exchange.ended_at());
+    let started = nanoseconds(latencies.began_before(exchange.ended_at()));
     request(out, exchange);
     raw(out, r#","upstream_uri":"#);
     upstream_uri(out, exchange);
@@ -76,20 +79,21 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#"","response":{"status":"#);
     integer(out, exchange.response.status.into());
     raw(out, r#","headers""#);
-    headers(out, &exchange.response.headers);
+    let fields = &exchange.response.headers;
+    headers(out, fields, json_text::are_plain(fields.lines()));
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_out);
     raw(out, r#"},"latencies":"#);
-    self::latencies(out, latencies);
-    entities(out, exchange, started);
+    self::latencies(out, &latencies);
+    entities(out, exchange, started, &latencies);
     raw(out, r#","client_ip":""#);
     match exchange.client_ip_text() {
         Some(text) => out.extend_from_slice(text.as_bytes()),
         None => address(out, exchange.client_ip),
     }
     raw(out, r#"","started_at":"#);
-    integer(out, milliseconds(started));
-    raw(out, source(exchange));
+    integer(out, started / NANOSECONDS);
+    source(out, exchange);
     workspace(out);
     let mut object = Object::resume(out);
     if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
@@ -133,10 +137,19 @@ fn request(out: &mut Vec<u8>, exchange: &Exchange) {
     let start = out.len();
     json_text::text(out, target);
     let uri = start..out.len();
-    raw(out, if exchange.tls { r#"","url":"https://"# } else { r#"","url":"http://"# });
+    if exchange.tls {
+        raw(out, r#"","url":"https://"#)
+    } else {
+        raw(out, r#"","url":"http://"#)
+    }
+    let plain = json_text::are_plain(request.headers.lines());
     let authority = exchange.header(Known::Host).unwrap_or_default();
-    let start = out.len();
-    json_text::text(out, &authority[..host_end(authority)]);
+    let (host, start) = (&authority[..host_end(authority)], out.len());
+    if plain {
+        out.extend_from_slice(host)
+    } else {
+        json_text::text(out, host)
+    }
     lower(&mut out[start..]);
     out.push(b':');
     integer(out, exchange.local().port().into());
@@ -147,7 +160,7 @@ fn request(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#","method":""#);
     out.extend_from_slice(request.method_str().as_bytes());
     raw(out, r#"","headers""#);
-    headers(out, &request.headers);
+    headers(out, &request.headers, plain);
     raw(out, r#","size":"#);
     integer(out, exchange.bytes_in);
     let mut object = Object::resume(out);
@@ -197,7 +210,7 @@ fn one_or_list<T>(
 }
 
 /// Whole milliseconds. What did not happen is -1, or 0 for what was not received.
-fn latencies(out: &mut Vec<u8>, latencies: Latencies) {
+fn latencies(out: &mut Vec<u8>, latencies: &Latencies) {
     raw(out, r#"{"kong":"#);
     integer(out, whole(latencies.kong));
     raw(out, r#","proxy":"#);
@@ -216,11 +229,15 @@ fn whole(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis().into())
 }
 
-fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
+fn whole_nanoseconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1000 * NANOSECONDS).saturating_add(duration.subsec_nanos().into())
+}
+
+fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &Latencies) {
     if let Some(route) = exchange.route() {
         if let Some(service) = &route.service {
             raw(out, r#","tries":"#);
-            tries(out, exchange, started);
+            tries(out, exchange, started, latencies);
             raw(out, r#","service":"#);
             out.extend_from_slice(service.json().as_bytes());
         }
@@ -241,49 +258,67 @@ fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
 }
 
 /// The attempts to reach the upstream: those that failed, then the one that did not.
-fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: SystemTime) {
+fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &Latencies) {
     let failed = exchange.failed_tries();
-    let at = |moment: Instant| started + moment.saturating_duration_since(exchange.timing.start);
-    let start = failed.last().map_or(exchange.timing.upstream_start, |last| Some(last.end));
-    let succeeded = exchange.upstream_address().zip(start.or(exchange.timing.upstream_start));
-    let failed = failed.iter().map(|failed| {
-        let FailedTry { address, port, start, end } = *failed;
-        (address.map(|address| address.ip()), port, at(start), Some(end.saturating_duration_since(start)))
-    });
-    let succeeded = succeeded.map(|(address, start)| (Some(address.ip()), address.port(), at(start), None));
-    json_text::array(out, failed.chain(succeeded), |out, (ip, port, start, failed)| {
-        let nanoseconds = nanoseconds(start);
-        raw(out, r#"{"balancer_start":"#);
-        integer(out, nanoseconds / 1_000_000);
-        raw(out, r#","balancer_start_ns":"#);
-        integer(out, nanoseconds);
-        if let Some(ip) = ip {
-            raw(out, r#","ip":""#);
-            address(out, ip);
-            raw(out, "\"");
+    let after = |duration: Duration| started.saturating_add(whole_nanoseconds(duration));
+    let at = |moment: Instant| after(moment.saturating_duration_since(exchange.timing.start));
+    out.push(b'[');
+    for (place, failed) in failed.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
         }
-        raw(out, r#","port":"#);
-        integer(out, port.into());
-        match failed {
-            None => raw(out, r#","balancer_latency":0,"balancer_latency_ns":0}"#),
-            Some(latency) => {
-                let mut object = Object::resume(out);
-                object.number("balancer_latency", whole(latency));
-                object.number("balancer_latency_ns", u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-                object.text("state", b"failed");
-                object.number("code", 502);
-                object.close();
-            }
+        failed_try(out, failed, at(failed.start));
+    }
+    let start = match failed.last() {
+        Some(last) => Some(at(last.end)),
+        None => exchange.timing.upstream_start.map(|_| after(latencies.kong)),
+    };
+    if let Some((address, start)) = exchange.upstream_address().zip(start) {
+        if !failed.is_empty() {
+            out.push(b',');
         }
-    });
+        begin_try(out, Some(address.ip()), address.port(), start);
+        raw(out, r#","balancer_latency":0,"balancer_latency_ns":0}"#);
+    }
+    out.push(b']');
 }
 
-/// Who answered, as a member.
-fn source(exchange: &Exchange) -> &'static str {
+fn failed_try(out: &mut Vec<u8>, failed: &FailedTry, began: u64) {
+    let latency = failed.end.saturating_duration_since(failed.start);
+    begin_try(out, failed.address.map(|address| address.ip()), failed.port, began);
+    let mut object = Object::resume(out);
+    object.number("balancer_latency", whole(latency));
+    object.number("balancer_latency_ns", whole_nanoseconds(latency));
+    object.text("state", b"failed");
+    object.number("code", 502);
+    object.close();
+}
+
+fn begin_try(out: &mut Vec<u8>, ip: Option<IpAddr>, port: u16, began: u64) {
+    let mut text = itoa::Buffer::new();
+    let nanoseconds = text.format(began).as_bytes();
+    // Without the last six digits it is milliseconds.
+    let milliseconds = nanoseconds.len().checked_sub(6).filter(|length| *length > 0);
+    raw(out, r#"{"balancer_start":"#);
+    out.extend_from_slice(milliseconds.map_or(b"0", |length| &nanoseconds[..length]));
+    raw(out, r#","balancer_start_ns":"#);
+    out.extend_from_slice(nanoseconds);
+    if let Some(ip) = ip {
+        raw(out, r#","ip":""#);
+        address(out, ip);
+        raw(out, r#"","port":"#);
+    } else {
+        raw(out, r#","port":"#);
+    }
+    integer(out, port.into());
+}
+
+/// Who answered.
+fn source(out: &mut Vec<u8>, exchange: &Exchange) {
     match exchange.source {
-        Source::Service => r#","source":"upstream""#,
-        Source::Kong if exchange.is_failure() => r#","source":"error""#,
-        Source::Kong => r#","source":"exit""#,
+        Source::Service => raw(out, r#","source":"upstream""#),
+        Source::Kong if exchange.is_failure() => raw(out, r#","source":"error""#),
+        Source::Kong => raw(out, r#","source":"exit""#),
     }
 }
 
@@ -308,6 +343,5 @@ fn milliseconds(moment: SystemTime) -> u64 {
 }
 
 fn nanoseconds(moment: SystemTime) -> u64 {
-    let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    whole_nanoseconds(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
