@@ -162,3 +162,19 @@ fn a_limit_of_a_group_counts_each_of_its_consumers() {
     assert_eq!(statuses("bob"), [200, 200, 200, 429]);
     assert_eq!(statuses("cleo"), [200, 429, 429, 429]);
 }
+
+#[test]
+fn limits_of_two_groups_count_apart() {
+    let upstream = Upstream::answering(HELLO);
+    let limit = |group: &str| {
+        format!(
+            "- {{name: limit-count, consumer_group: {group}, config: {{count: 1, time_window: 86400}}}}\n"
+        )
+    };
+    let consumers = "- {username: ann, groups: [{name: gold}], keyauth_credentials: [{key: ann}]}
+- {username: bob, groups: [{name: silver}], keyauth_credentials: [{key: bob}]}
+- {username: nobody}";
+    let gateway = Gateway::start(&(file(&upstream, consumers, &[]) + &limit("gold") + &limit("silver")));
+    let statuses = |key: &str| [(); 2].map(|()| gateway.get_with("/a", &format!("apikey: {key}\r\n")).status);
+    assert_eq!([statuses("ann"), statuses("bob")], [[200, 503]; 2], "both come from one address");
+}

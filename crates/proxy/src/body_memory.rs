@@ -16,6 +16,9 @@ const LARGEST_PIECE: usize = 1024 * 1024;
 /// The fewest bytes a second that a body is waited for while it is held, beyond the timeout; Apache's `MinRate`.
 const SLOWEST: u64 = 500;
 
+/// The same while memory is scarce: what few clients keep for long, others are refused.
+const SLOWEST_IF_SCARCE: u64 = 16 * 1024;
+
 /// The memory for bodies of a node.
 pub(crate) struct BodyMemory {
     most: usize,
@@ -71,6 +74,11 @@ impl BodyMemory {
             refused: sum(|account| &account.refused),
             passed: sum(|account| &account.passed),
         }
+    }
+
+    /// Whether more than three quarters are taken.
+    fn is_scarce(&self) -> bool {
+        self.taken.load(Relaxed) > self.most / 4 * 3
     }
 
     fn tell(&self) {
@@ -137,8 +145,8 @@ impl Share {
         }
         let returned = idle - memory.piece;
         self.taken.set(self.taken.get() - returned);
-        let left = memory.taken.fetch_sub(returned, Relaxed) - returned;
-        if left <= memory.most / 4 * 3 && memory.is_short.load(Relaxed) {
+        memory.taken.fetch_sub(returned, Relaxed);
+        if !memory.is_scarce() && memory.is_short.load(Relaxed) {
             memory.is_short.store(false, Relaxed);
         }
     }
@@ -239,8 +247,9 @@ impl HeldBody {
 
     /// When so much of it has to be here, or gone, if that began at `since`; never, where it counts as a buffer.
     pub(crate) fn due(&self, since: Instant, timeout: Duration, moved: usize) -> Option<Instant> {
-        self.room.as_ref()?;
-        Some(since + timeout + Duration::from_millis(moved as u64 * 1_000 / SLOWEST))
+        let is_scarce = self.room.as_ref()?.share.memory.is_scarce();
+        let slowest = if is_scarce { SLOWEST_IF_SCARCE } else { SLOWEST };
+        Some(since + timeout + Duration::from_millis(moved as u64 * 1_000 / slowest))
     }
 
     /// The bytes, which are the caller's to account for.

@@ -20,10 +20,12 @@ pub(super) fn merge(
 }
 
 fn merge_record(record: &mut JsonMap, change: JsonMap, schema: &RecordSchema) {
-    // What is told under old names follows what is changed.
-    record.retain(|name, _| schema.old_names.iter().all(|(old, _)| old != name));
-    for (name, value) in change {
-        let (name, value) = by_its_new_name(schema, name, value);
+    let is_old = |name: &String| schema.old_names.iter().any(|(old, _)| old == name);
+    // They say again what is there by the new names, and would put back what the change takes away.
+    record.retain(|name, _| !is_old(name));
+    let (old, new): (Vec<_>, Vec<_>) = change.into_iter().partition(|(name, _)| is_old(name));
+    let old = old.into_iter().map(|(name, value)| by_its_new_name(schema, name, value));
+    for (name, value) in old.chain(new) {
         let kind = schema.field(&name).map(|field| field.kind);
         match (kind, record.get_mut(&name), value) {
             (Some(Kind::Record(inner)), Some(Json::Object(record)), Json::Object(change)) => {
@@ -92,11 +94,22 @@ mod tests {
 
     #[test]
     fn configurations_are_merged_by_their_own_schema() {
-        let told = json!({ "config": { "redis_host": "a", "redis": { "host": "a", "port": 1 } } });
-        let Json::Object(mut entity) = told else { panic!() };
-        let Json::Object(change) = json!({ "config": { "redis_host": "b" } }) else { panic!() };
         let plugin = PluginSchema::of::<Config>("sample");
-        merge(&mut entity, change, EntityKind::Plugins.schema(), Some(&plugin));
-        assert_eq!(Json::Object(entity), json!({ "config": { "redis": { "host": "b", "port": 1 } } }));
+        for (change, expected) in [
+            (json!({ "redis_host": "b" }), json!({ "redis": { "host": "b", "port": 1 } })),
+            (
+                json!({ "redis_host": "b", "redis": { "host": "c" } }),
+                json!({ "redis": { "host": "c", "port": 1 } }),
+            ),
+            (json!({ "redis_host": null }), json!({ "redis": { "host": null, "port": 1 } })),
+            (json!({ "redis": { "host": null } }), json!({ "redis": { "host": null, "port": 1 } })),
+            (json!({ "redis": null }), json!({ "redis": null })),
+        ] {
+            let told = json!({ "config": { "redis": { "host": "a", "port": 1 }, "redis_host": "a" } });
+            let Json::Object(mut entity) = told else { panic!() };
+            let Json::Object(change) = json!({ "config": change }) else { panic!() };
+            merge(&mut entity, change, EntityKind::Plugins.schema(), Some(&plugin));
+            assert_eq!(Json::Object(entity), json!({ "config": expected }));
+        }
     }
 }

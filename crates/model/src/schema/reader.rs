@@ -1,7 +1,7 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
     Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, advice, did_you_mean,
-    old_names, quoted, readable, unknown::unknown_field,
+    old_names, printable, quoted, readable, unknown::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
@@ -23,9 +23,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.at.line, self.at.column)?;
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", printable(&self.path))?;
         }
-        f.write_str(&self.message)
+        f.write_str(&printable(&self.message))
     }
 }
 

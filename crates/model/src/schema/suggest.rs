@@ -61,6 +61,22 @@ pub fn quoted(written: &str) -> Cow<'_, str> {
     shortened(written, LONGEST_QUOTED)
 }
 
+/// The same, but that nothing moves a terminal's cursor, begins a line or turns the direction of the text.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric();
+    if text.chars().all(is_plain) {
+        return text.into();
+    }
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_plain(c) {
+            true => printable.push(c),
+            false => printable.extend(c.escape_debug()),
+        }
+    }
+    printable.into()
+}
+
 /// A message, unless it is too long to be read.
 pub(crate) fn readable(message: String) -> String {
     if message.len() <= LONGEST_MESSAGE { message } else { shortened(&message, LONGEST_MESSAGE).into_owned() }

@@ -141,3 +141,18 @@ fn workers_at_once_never_hold_more_than_all() {
     });
     assert_eq!(memory.held().bytes, 0);
 }
+
+#[test]
+fn who_is_slow_is_waited_for_less_while_memory_is_scarce() {
+    let (_, shares) = shares(256 * KIB, 2);
+    let (now, second) = (Instant::now(), Duration::from_secs(1));
+    let mut slow = body(&shares[0]);
+    slow.push(&[0; 64 * KIB], 64 * KIB).unwrap();
+    let due = || slow.due(now, second, 64 * KIB).unwrap() - now;
+    assert!(due() > 100 * second, "{:?}", due());
+    let mut other = body(&shares[1]);
+    other.push(&[0; 160 * KIB], 160 * KIB).unwrap();
+    assert_eq!(due(), 5 * second);
+    drop(other);
+    assert!(due() > 100 * second, "{:?}", due());
+}

@@ -312,6 +312,9 @@ fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
         let told: Vec<_> = keys.refused.iter().map(|(id, why)| (&**id, *why)).collect();
         assert_eq!(told, refused.map(|why| ("k", why)).into_iter().collect::<Vec<_>>(), "{key}");
     }
+    let long = json!({ "keys": [{ "kty": "oct", "kid": "k".repeat(100_000), "k": "c2VjcmV0" }] });
+    let keys = Keys::read(Bytes::from(long.to_string())).unwrap();
+    assert!(keys.refused.iter().all(|(id, _)| id.len() <= 100), "its id is told in part");
 }
 
 /// RFC 7517, 4.5: such keys stand for each other.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weir_model::schema::quoted;
 
 /// One key, as far as it is looked at.
 #[derive(Deserialize)]
@@ -116,7 +117,7 @@ impl Keys {
         let keys = set.keys.into_iter().take(MOST).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
         for (id, key) in keys.filter_map(|key| Some((key.kid.clone()?, key))) {
             match key.weakness() {
-                Some(why) => refused.push((id, why)),
+                Some(why) => refused.push((quoted(&id).into_owned(), why)),
                 None => by_id.entry(id).or_default().extend(key.verifiers()),
             }
         }

@@ -57,7 +57,8 @@
 //! With Redis a request waits for one answer of the server. The questions of all requests that wait at the same time travel
 //! together, over one connection to each server; `redis_keepalive_timeout` and `redis_keepalive_pool` have no effect.
 //! Certificates are verified by the node's `lua_ssl_trusted_certificate`. A key in Redis is
-//! `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…` without a group, and ends in
+//! `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…` without a group, where a
+//! consumer group may stand in the consumer's place, and ends in
 //! `address:ADDRESS` where the client's address counts; it lasts as long as the window. Nodes of APISIX have keys of their
 //! own, which name a version of the configuration, and count apart. A user of Redis with rights of its own needs `EVAL`,
 //! `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY`, `EXPIRE` and `PTTL` on the keys `limit-count:*` and `ratelimit:probe`.
@@ -213,7 +214,7 @@ impl Define for LimitCount {
 fn scope(key: &Fingerprinter, config: &Config, entity: &weir_model::entity::Plugin) -> Fingerprinter {
     match &config.group {
         Some(group) => key.clone().with(b"group").with(group.as_bytes()),
-        None => [entity.route, entity.service, entity.consumer]
+        None => [entity.route, entity.service, entity.consumer.or(entity.consumer_group)]
             .into_iter()
             .fold(key.clone(), |key, id: Option<Uuid>| {
                 key.with(&id.map(Uuid::into_bytes).unwrap_or_default())

@@ -26,7 +26,8 @@ impl Shared {
             None => {
                 let entity = build.entity;
                 let id = |id: Option<Uuid>| id.unwrap_or_default();
-                format!("{}:{}:{}", id(entity.route), id(entity.service), id(entity.consumer))
+                let consumer = entity.consumer.or(entity.consumer_group);
+                format!("{}:{}:{}", id(entity.route), id(entity.service), id(consumer))
             }
         };
         Ok(Self {

@@ -36,6 +36,9 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const TAKE: &str = include_str!("take.lua");
 const QUOTA: &str = include_str!("quota.lua");
 
+/// As many characters of what a server says are repeated.
+const SAID: usize = 300;
+
 const MEND_LOGIN: &str = ": mend redis.username and redis.password, or those of the sentinels";
 
 /// What the server or the crate says, and what to do about it. Neither quotes what was sent.
@@ -50,7 +53,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
     };
-    Unavailable(format!("{error}{mend}"))
+    let said: String = error.to_string().chars().take(SAID).collect();
+    Unavailable(format!("{said}{mend}"))
 }
 
 impl Connector {
@@ -160,4 +164,16 @@ pub(super) async fn ask<T: redis::FromRedisValue>(
     question: &Cmd,
 ) -> Result<T, Unavailable> {
     question.query_async(connection).await.map_err(|error| unavailable(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_much_is_repeated_in_part() {
+        let error = RedisError::from((ErrorKind::Parse, "no", "x".repeat(100_000)));
+        let Unavailable(said) = unavailable(&error);
+        assert!(said.contains("xxx") && said.len() <= SAID, "{} characters", said.len());
+    }
 }
