@@ -141,3 +141,11 @@ fn workers_at_once_never_hold_more_than_all() {
     });
     assert_eq!(memory.held().bytes, 0);
 }
+
+#[test]
+fn a_body_that_never_fits_is_no_shortage() {
+    let (memory, shares) = shares(64 * KIB, 1);
+    assert!(body(&shares[0]).push(&[0; 65 * KIB], 65 * KIB).is_err());
+    assert!(memory.is_small.load(Relaxed) && !memory.is_short.load(Relaxed));
+    assert_eq!(memory.held().refused, 1);
+}
