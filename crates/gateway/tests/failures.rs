@@ -320,3 +320,14 @@ fn a_request_cut_short_never_looks_whole() {
         assert!(!body.ends_with("0\r\n\r\n") && body.len() <= part.len(), "{framing}: {body:?}");
     }
 }
+
+#[test]
+fn an_upstream_that_is_not_there_is_told_by_its_host_alone() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap();
+    let gateway = Gateway::start(&document(&[service("/", closed, "retries: 0", "")], ""));
+    assert_eq!(gateway.get("/").status, 502);
+    eventually("it is told", || gateway.log().contains("connecting to the upstream failed"));
+    let log = gateway.log();
+    let line = log.lines().find(|line| line.contains("connecting to the upstream failed")).unwrap();
+    assert!(line.contains(&closed.to_string()) && !line.contains("address"), "{line}");
+}

@@ -484,3 +484,15 @@ fn the_log_tells_the_end_of_a_session_that_reached_nobody() {
     eventually("its end is told", || gateway.log().contains("the session is closed: "));
     assert_eq!(gateway.log().matches("it is tried again or passed over").count(), 1);
 }
+
+#[test]
+fn plugins_that_may_name_a_stream_as_in_kong_pass_its_sessions_by() {
+    let upstream = echo("hello ");
+    let plugins = "plugins:
+- { name: statsd, protocols: [http, tcp] }
+- { name: proxy-cache, protocols: [http, tcp, tls_passthrough], config: { strategy: memory } }
+";
+    let gateway = gateway(&(any("tcp", &to(upstream.address)) + plugins), "127.0.0.1:0").start();
+    assert_eq!(exchange(gateway.stream(0), "world"), "hello world");
+    assert!(gateway.log().contains("plugins[].protocols"), "{}", gateway.log());
+}

@@ -1,9 +1,10 @@
 //! Rules across entities: every violation at once.
 use crate::document::Document;
+use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
-use crate::entity::{Plugin, Route};
+use crate::entity::{Entity, Plugin, Route};
 use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
 
@@ -35,6 +36,7 @@ pub fn check(document: &Document) -> Vec<Finding> {
     credentials(document, &mut found);
     plugins(document, &mut found);
     protocols(document, &mut found);
+    counted_together(document, &mut found);
     found
 }
 
@@ -272,4 +274,52 @@ pub fn protocols_match<'r>(
         return Err("must match the protocols of at least one route pointing to this Plugin's service");
     }
     Ok(())
+}
+
+/// The group that a plugin counts in together with others, if it does.
+fn group(plugin: &Plugin) -> Option<&str> {
+    let counts = plugin.enabled && plugin.name == "limit-count";
+    counts.then(|| plugin.config.get("group")?.as_str()).flatten()
+}
+
+/// What counts together has to be configured alike.
+fn counted_together(document: &Document, found: &mut Vec<Finding>) {
+    let mut first: HashMap<&str, usize> = HashMap::new();
+    for (index, plugin) in document.plugins.iter().enumerate() {
+        let Some(group) = group(plugin) else { continue };
+        let earlier = *first.entry(group).or_insert(index);
+        if let Some(message) = mismatch(plugin, &document.plugins[earlier]) {
+            let earlier = Some((Plugins, earlier));
+            found.push(Finding { earlier, ..Finding::new((Plugins, index), "config.group", message) });
+        }
+    }
+}
+
+/// Whether a plugin is configured as the others are that it counts together with.
+///
+/// # Errors
+/// How it must be.
+pub fn matches_group(plugin: &Plugin, entities: &Entities) -> Result<(), String> {
+    if group(plugin).is_none() {
+        return Ok(());
+    }
+    let plugins = entities.after(Plugins, None).filter_map(|entity| match entity {
+        Entity::Plugins(other) => Some(other),
+        _ => None,
+    });
+    let found = plugins.filter_map(|other| Some((other.id, mismatch(plugin, other)?))).next();
+    found.map_or(Ok(()), |(id, message)| Err(format!("{message} (the other is plugin {id})")))
+}
+
+/// What is wrong with two plugins of one group; without the values, which may be secret.
+fn mismatch(plugin: &Plugin, other: &Plugin) -> Option<String> {
+    let group = group(plugin).filter(|it| group(other) == Some(*it) && plugin.config != other.config)?;
+    let fields = [plugin, other].into_iter().filter_map(|it| it.config.as_object()).flat_map(|it| it.keys());
+    let differ: BTreeSet<_> = fields.filter(|name| plugin.config[*name] != other.config[*name]).collect();
+    let differ: Vec<_> = differ.into_iter().map(|name| format!("`{name}`")).collect();
+    let (name, group, differ) = (&plugin.name, quoted(group), differ.join(", "));
+    Some(format!(
+        "group conf mismatched: another {name} of the group `{group}` has another {differ}; \
+         they count together, so write the same configuration in both, or another `group` here"
+    ))
 }

@@ -85,6 +85,7 @@ fn a_plugin_schema_lists_the_protocols_it_runs_for() {
     assert_eq!(protocols(plugin), json!(["grpc", "grpcs", "http", "https"]));
     let of_streams = protocols(plugin.with_streams(Streams::IfNamed));
     assert_eq!(of_streams.as_array().unwrap().len(), 8);
+    assert_eq!(protocols(plugin.with_streams(Streams::Accepted)), of_streams);
 }
 
 #[test]

@@ -280,7 +280,7 @@ impl fmt::Display for Failure {
             Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
             Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
             Failure::NoRoomForRequest | Failure::NoRoomForResponse => {
-                f.write_str("the bodies that plugins read take all of mem_bodies_size")
+                f.write_str("there is no room for the body within mem_bodies_size")
             }
             Failure::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
             Failure::ClientTimeout => f.write_str("the client did not send its request in time"),

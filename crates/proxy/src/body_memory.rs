@@ -27,6 +27,8 @@ pub(crate) struct BodyMemory {
     taken: AtomicUsize,
     /// Somebody was refused, which is told once until there is room again.
     is_short: AtomicBool,
+    /// One body alone was larger than all there is, which is told once.
+    is_small: AtomicBool,
     accounts: Box<[Account]>,
 }
 
@@ -61,6 +63,7 @@ impl BodyMemory {
             piece: (most / PIECES / workers.max(1)).clamp(1, LARGEST_PIECE),
             taken: AtomicUsize::new(0),
             is_short: AtomicBool::new(false),
+            is_small: AtomicBool::new(false),
             accounts: (0..workers.max(1)).map(|_| Account::default()).collect(),
         }
     }
@@ -88,8 +91,21 @@ impl BodyMemory {
         tracing::warn!(
             mem_bodies_size = self.most,
             "the bodies that plugins read take all of mem_bodies_size: requests that need more are answered 503 until \
-             there is room; raise mem_bodies_size, or lower client_body_timeout if clients that are slow hold it"
+             there is room; raise mem_bodies_size, or lower client_body_timeout and send_timeout if clients that are \
+             slow hold it"
         );
+    }
+
+    /// A body that never fits is no shortage.
+    fn tell_too_small(&self, bytes: usize) {
+        if !self.is_small.swap(true, Relaxed) {
+            tracing::warn!(
+                mem_bodies_size = self.most,
+                bytes,
+                "a body that a plugin reads is larger than mem_bodies_size, and answered 503, as all such are; raise it \
+                 to 16m or more"
+            );
+        }
     }
 }
 
@@ -183,7 +199,7 @@ impl Room {
             account.passed.add(1);
         } else {
             account.refused.add(1);
-            memory.tell();
+            if bytes > memory.most { memory.tell_too_small(bytes) } else { memory.tell() }
         }
         Err(NoRoom)
     }

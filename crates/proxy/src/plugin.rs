@@ -292,7 +292,12 @@ impl<'a> Build<'a> {
     fn sender(&self) -> Sender {
         let (plugin, id) = (&*self.entity.name, self.entity.id);
         let dropped = self.retained.get::<Dropped>().of(plugin, id);
-        Sender { name: format!("{plugin}.{id}"), background: self.background(), dropped }
+        Sender {
+            name: format!("{plugin}.{id}"),
+            background: self.background(),
+            dropped,
+            untold: Mutex::default(),
+        }
     }
 
     /// A client for asking other servers over HTTP; certificates are verified against the node's

@@ -61,9 +61,9 @@ pub(crate) fn passed_over(
 
 fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
     let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
-    let asked = exchange.asked.map(|address| address.to_string()).unwrap_or_default();
+    let asked = exchange.asked.map(|address| address.to_string());
     let host = format!("{}:{}", service.entity.host, service.entity.port);
-    tracing::warn!(request_id = exchange.id(), service = name, host, address = asked, "{what}");
+    tracing::warn!(request_id = exchange.id(), service = name, host, address = asked.as_deref(), "{what}");
 }
 
 /// The target as sent; without its query where that may hold the key to the node itself.

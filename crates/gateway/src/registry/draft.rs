@@ -2,6 +2,7 @@
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
 use crate::depth::{DEEPEST, is_too_deep};
+use weir_model::check::matches_group;
 use weir_model::entity::Entity;
 use weir_model::schema::Choice;
 use weir_model::{Change, Entities};
@@ -56,7 +57,25 @@ impl Draft {
                 return Err(error);
             }
         }
+        if let Err(error) = self.check_groups(&changes) {
+            self.undo_to(before);
+            return Err(WriteError::Uncompilable(error));
+        }
         Ok(changes)
+    }
+
+    /// Plugins that count together are configured alike once all is done: one write may change several.
+    fn check_groups(&self, changes: &[Change]) -> Result<(), CompileError> {
+        for change in changes {
+            if let Some(Entity::Plugins(plugin)) = self.entities.get(change.kind, change.id) {
+                matches_group(plugin, &self.entities).map_err(|message| CompileError {
+                    entity: format!("plugin {}", plugin.name),
+                    of: Some((change.kind, change.id)),
+                    message: format!("config.group: {message}"),
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn perform(

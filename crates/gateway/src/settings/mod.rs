@@ -85,6 +85,20 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
     }
 }
 
+/// Room for a response of 8 MiB that a plugin replaces, and for the copy that it makes.
+const LEAST_FOR_BODIES: u64 = 16 * 1024 * 1024;
+
+/// Bodies that their own bounds let plugins read may never fit.
+fn short_of_memory(settings: &Settings) -> Option<String> {
+    let size = settings.mem_bodies_size.0;
+    (1..LEAST_FOR_BODIES).contains(&size).then(|| {
+        format!(
+            "mem_bodies_size: {size} bytes are less than 16m: a body that a plugin reads may be larger, of a request up \
+             to 1 MiB, of a response up to 8 MiB, and is then answered 503; write 16m or more, or 0 for no limit"
+        )
+    })
+}
+
 /// What one setting asks of another.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
     if settings.router_flavor == RouterFlavor::Traditional {
@@ -98,6 +112,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
         });
     }
     warnings.extend(unread(settings));
+    warnings.extend(short_of_memory(settings));
     check_ciphers(settings, given, problems, warnings);
     for (one, is_given, other) in [
         ("ssl_cert", settings.ssl_cert.is_some(), "ssl_cert_key"),

@@ -164,6 +164,14 @@ fn what_does_not_work_yet_names_what_does() {
 }
 
 #[test]
+fn memory_that_one_body_may_take_alone_is_warned_of() {
+    for (size, warned) in [("10", 1), ("100k", 1), ("16383k", 1), ("16m", 0), ("256m", 0), ("0", 0)] {
+        let warnings = good("", &[], &[("mem_bodies_size", size)]).warnings;
+        assert_eq!(warnings.len(), warned, "{size}: {warnings:?}");
+    }
+}
+
+#[test]
 fn a_secret_is_in_no_message() {
     let problems = bad("ssl_cert = 'c.pem'\nssl_cert_key = 'hunter2'", &[], &[]);
     assert_eq!(

@@ -146,3 +146,39 @@ fn while_the_server_is_away_requests_are_refused_or_counted_by_the_node() {
     }
     assert_eq!(number(&strict.get("/"), "x-ratelimit-remaining"), 2);
 }
+
+/// A file with two routes, each with a plugin of one group.
+fn grouped(upstream: &Upstream, first: &Value, second: &Value) -> String {
+    let route = |name: &str, config: &Value| {
+        let plugin = json!({ "name": "limit-count", "config": config });
+        json!({ "name": name, "paths": [format!("/{name}")], "plugins": [plugin] })
+    };
+    let service = json!({
+        "name": "s", "url": format!("http://{}", upstream.address), "routes": [route("a", first), route("b", second)],
+    });
+    json!({ "_format_version": "3.0", "services": [service] }).to_string()
+}
+
+#[test]
+fn a_group_counts_together_on_all_its_routes() {
+    let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
+    let here = json!({ "count": 3, "time_window": 86_400, "group": "g", "rejected_code": 429 });
+    for config in [here, config(&server, json!({ "count": 3, "group": "g" }))] {
+        let node = Gateway::start(&grouped(&upstream, &config, &config));
+        let statuses = ["/a", "/b", "/a", "/b", "/a"].map(|path| node.get(path).status);
+        assert_eq!(statuses, [200, 200, 200, 429, 429], "{config}");
+    }
+    assert_eq!(server.keys(), ["limit-count:group:g:3:86400:address:127.0.0.1"]);
+}
+
+#[test]
+fn a_group_has_one_configuration() {
+    let upstream = Upstream::answering(HELLO);
+    let config = |count: u32| json!({ "count": count, "time_window": 60, "group": "g" });
+    let (_, said) = Gateway::builder(&grouped(&upstream, &config(3), &config(5))).fail();
+    for part in
+        ["config.group: group conf mismatched", "has another `count`", "or another `group` here", "line "]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}

@@ -2,7 +2,7 @@
 use crate::check::Finding;
 use crate::document::Document;
 use crate::entity::*;
-use crate::schema::{Choice, PluginSchema, find_plugin};
+use crate::schema::{Choice, PluginSchema, Streams, find_plugin};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -86,6 +86,13 @@ fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut
             let path = format!("config.{}", violation.path);
             let message = format!("without effect in this version: {}", violation.message);
             found.push(Finding::new((EntityKind::Plugins, index), path, message));
+        }
+        if schema.streams == Streams::Accepted && plugin.protocols.iter().any(|it| it.is_stream()) {
+            let message = format!(
+                "without effect in this version: for streams, {} runs for requests alone",
+                plugin.name
+            );
+            found.push(Finding::new((EntityKind::Plugins, index), "protocols", message));
         }
     }
 }

@@ -10,6 +10,8 @@ use crate::node::{Node, Position, Value};
 pub enum Streams {
     /// It runs for requests alone, and may name no other protocols.
     Never,
+    /// It runs for requests alone; others may be named all the same, as in Kong, without effect.
+    Accepted,
     /// Where its `protocols` name one of the streams'.
     IfNamed,
     /// Also for TCP and TLS where no `protocols` are written.

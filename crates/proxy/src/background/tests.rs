@@ -10,7 +10,12 @@ fn config(json: serde_json::Value) -> QueueConfig {
 }
 
 fn sender(background: &Arc<Background>) -> Sender {
-    Sender { name: "q".into(), background: background.clone(), dropped: Arc::default() }
+    Sender {
+        name: "q".into(),
+        background: background.clone(),
+        dropped: Arc::default(),
+        untold: Mutex::default(),
+    }
 }
 
 /// A queue whose deliveries a test decides on: it is told of each batch, and says what becomes of it.

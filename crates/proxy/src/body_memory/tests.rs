@@ -156,3 +156,11 @@ fn who_is_slow_is_waited_for_less_while_memory_is_scarce() {
     drop(other);
     assert!(due() > 100 * second, "{:?}", due());
 }
+
+#[test]
+fn a_body_that_never_fits_is_no_shortage() {
+    let (memory, shares) = shares(64 * KIB, 1);
+    assert!(body(&shares[0]).push(&[0; 65 * KIB], 65 * KIB).is_err());
+    assert!(memory.is_small.load(Relaxed) && !memory.is_short.load(Relaxed));
+    assert_eq!(memory.held().refused, 1);
+}

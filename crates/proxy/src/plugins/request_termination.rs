@@ -18,14 +18,19 @@
 //!
 //! With `trigger`, only requests that have a header or a query argument of that name are answered; the others pass.
 //!
-//! With `echo`, the answer tells what was received: `request` (scheme, host, port, method, path, query, headers,
-//! body), `matched_route` and `matched_service`, beside `message`.
+//! With `echo`, the answer tells beside `message`:
+//!
+//! | member | what it holds |
+//! |---|---|
+//! | `request` | `scheme`, `host`, `port`, `method`, `path`, `query`, `headers`; the body as `raw_body`, and read as `body` if it is JSON or a form by its `Content-Type`. A body above 1 MiB is left out |
+//! | `matched_route`, `matched_service` | as the Admin API shows them, without what is unset |
+//! | `kong` | the node: `node_id`, `worker_pid`, `hostname` |
+
+mod echo;
 
 use super::form;
-use crate::plugin::{
-    Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, WantsBody, without_port,
-};
-use serde_json::{Map, json};
+use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Record, Violation, WantsBody};
+use echo::Node;
 
 /// The answer.
 #[derive(Debug, Clone, Record)]
@@ -66,6 +71,7 @@ fn violations(config: &Config) -> Vec<Violation> {
 /// One configured instance.
 pub(super) struct RequestTermination {
     config: Config,
+    node: Node,
 }
 
 impl Define for RequestTermination {
@@ -74,8 +80,8 @@ impl Define for RequestTermination {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
-        Ok(Self { config })
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        Ok(Self { config, node: Node::new(build.retained) })
     }
 }
 
@@ -87,7 +93,7 @@ impl Hooks for RequestTermination {
         }
         Flow::Respond(match (config.echo, &config.body) {
             (true, _) => {
-                let echo = echo(exchange, self.message()).to_string();
+                let echo = echo::body(exchange, self.message(), &self.node);
                 Answer::raw(config.status_code, Some(JSON), echo)
             }
             (false, Some(body)) => {
@@ -126,53 +132,6 @@ fn is_triggered(exchange: &Exchange, trigger: &str) -> bool {
     let in_query =
         || form::pairs(exchange.query().unwrap_or_default()).any(|pair| *pair.name == *trigger.as_bytes());
     exchange.request.headers.get(trigger).is_some() || in_query()
-}
-
-fn echo(exchange: &Exchange, message: Option<&str>) -> Json {
-    let headers = exchange.request.headers.iter().map(|field| {
-        (String::from_utf8_lossy(field.name).to_ascii_lowercase(), Some(String::from_utf8_lossy(field.value)))
-    });
-    let query = form::pairs(exchange.query().unwrap_or_default()).map(|pair| {
-        (
-            String::from_utf8_lossy(&pair.name).into_owned(),
-            pair.value.map(|v| String::from_utf8_lossy(&v).into_owned()),
-        )
-    });
-    let route = exchange.route();
-    json!({
-        "message": message,
-        "request": {
-            "scheme": exchange.scheme(),
-            "host": exchange.header(Known::Host).map(host),
-            "port": exchange.local().port(),
-            "method": exchange.request.method_str(),
-            "path": exchange.path(),
-            "query": gathered(query),
-            "headers": gathered(headers),
-            "raw_body": exchange.body().map(String::from_utf8_lossy),
-        },
-        "matched_route": route.map(|route| route.entity.to_value()),
-        "matched_service": exchange.service().map(Record::to_value),
-    })
-}
-
-/// The host of a Host header, without its port.
-fn host(value: &[u8]) -> String {
-    without_port(&String::from_utf8_lossy(value)).to_ascii_lowercase()
-}
-
-/// Values by name as Kong shows them: true where there is none, a list where there are several.
-fn gathered<V: Into<String>>(fields: impl Iterator<Item = (String, Option<V>)>) -> Json {
-    let mut gathered = Map::new();
-    for (name, value) in fields {
-        let value = value.map_or(Json::Bool(true), |value| Json::String(value.into()));
-        match gathered.get_mut(&name) {
-            None => drop(gathered.insert(name, value)),
-            Some(Json::Array(values)) => values.push(value),
-            Some(one) => *one = Json::Array(vec![one.take(), value]),
-        }
-    }
-    Json::Object(gathered)
 }
 
 #[cfg(test)]

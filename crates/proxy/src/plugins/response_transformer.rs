@@ -24,7 +24,7 @@
 //! Objects whose `Content-Type` is `application/json` are changed, up to 8 MiB and unless they are encoded; other bodies pass
 //! as they are, and so do streams of gRPC. What is not named stays as it was written. `json_types` says of each entry of
 //! `json`, by its place, what its value is: `number`, `boolean` (all but `true` is false) or `string`, as without it. A
-//! number that is none adds nothing.
+//! number that is none adds nothing. The response to a HEAD whose GET would be changed has no `Content-Length`.
 
 use super::members::{Members, quoted};
 use super::transformer::{

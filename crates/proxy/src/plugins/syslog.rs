@@ -11,12 +11,14 @@
 //! [file-log](file-log.md#the-record) tells what is in the object. Messages go to the socket `/dev/log` as those of
 //! `kong`, which rules for them may know, with the severity that the response's status asks for: below 400, below 500,
 //! or above. Those less severe than `log_level` are left out. Messages that the system does not take are dropped:
-//! `weir_plugin_dropped_total` in `/metrics` counts them.
+//! `weir_plugin_dropped_total` in `/metrics` counts them, and the error log says so once a minute at most. In a container
+//! there is no `/dev/log` unless the host's is mounted (`-v /dev/log:/dev/log`).
 
 use super::datagrams::{Socket, send_lines};
 use super::log_record::{LogRecord, constant};
 use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// How severe a request is, and for whom.
@@ -80,11 +82,21 @@ impl Define for Syslog {
             (severity <= least).then(|| format!("<{}>kong: ", facility * 8 + severity))
         });
         let lines = build.lines(|text: Vec<u8>| async move {
-            let sent = send_lines(&text, Socket::unix(Path::new(SOCKET))).await;
+            let sent = send_lines(&text, socket(Path::new(SOCKET))).await;
             (text, sent)
         });
         Ok(Self { record: LogRecord::new(&config.custom_fields_by_lua), lines, beginnings })
     }
+}
+
+/// The system's socket, or why there is none and what to do about it.
+fn socket(path: &Path) -> io::Result<Socket> {
+    let told = |error: io::Error| {
+        let path = path.display();
+        let advice = "mount the host's socket into the container, or use tcp-log or udp-log";
+        io::Error::new(error.kind(), format!("{path}: {error}; run a system log there, {advice}"))
+    };
+    Socket::unix(path).map_err(told)
 }
 
 impl Hooks for Syslog {
@@ -125,10 +137,12 @@ mod tests {
     async fn each_line_is_a_message_and_what_nobody_takes_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let nobody = send_lines(b"<14>kong: {}\n<14>kong: {}\n", Socket::unix(&path)).await.unwrap_err();
+        let nobody = send_lines(b"<14>kong: {}\n<14>kong: {}\n", socket(&path)).await.unwrap_err();
         assert_eq!(nobody.lines, 2);
+        let (place, advice) = (path.display().to_string(), "or use tcp-log or udp-log");
+        assert!(nobody.why.starts_with(&place) && nobody.why.ends_with(advice), "{}", nobody.why);
         let system = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-        send_lines(b"<14>kong: {\"a\":1}\n<11>kong: {}\n", Socket::unix(&path)).await.unwrap();
+        send_lines(b"<14>kong: {\"a\":1}\n<11>kong: {}\n", socket(&path)).await.unwrap();
         let mut message = [0; 100];
         for expected in ["<14>kong: {\"a\":1}", "<11>kong: {}"] {
             let length = system.recv(&mut message).unwrap();

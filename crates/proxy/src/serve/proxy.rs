@@ -91,7 +91,12 @@ async fn pass_on<C: Client, U: Upstream>(
     exchange.response.headers.remove_hop_by_hop();
     exchange.upstream_answers();
     ask.route.chain.response(exchange);
-    let holds = exchange.holds_response() || exchange.drops_response();
+    let (replaces, drops) = (exchange.holds_response(), exchange.drops_response());
+    if replaces && framing == Framing::None {
+        // How long the body of a GET would be is known only once it is replaced.
+        exchange.response.headers.remove("Content-Length");
+    }
+    let holds = replaces || drops;
     let mut relay = relay(ask, client, exchange, upstream, upload);
     let held = if holds && framing != Framing::None {
         match Box::pin(response_body::hold(&mut relay, &ask.route.chain)).await {

@@ -22,7 +22,8 @@
 //! `var_combination`, `key` is a text that holds variables, such as `$consumer_name $http_x_tenant`. With `constant`,
 //! all requests are counted together. A request without a value is counted by its client's address.
 //!
-//! Counts belong to the scope of the plugin. Plugins with the same `group` count together, wherever they are.
+//! Counts belong to the scope of the plugin. Plugins with the same `group` count together, wherever they are. They must
+//! have the same configuration: another one is refused. To change that of all, change the name of the group with it.
 //!
 //! ## Responses
 //!
@@ -60,7 +61,9 @@
 //! `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…` without a group, where a
 //! consumer group may stand in the consumer's place, and ends in
 //! `address:ADDRESS` where the client's address counts; it lasts as long as the window. Nodes of APISIX have keys of their
-//! own, which name a version of the configuration, and count apart. A user of Redis with rights of its own needs `EVAL`,
+//! own, which name a version of the configuration, and count apart. What is written through
+//! [APISIX's Admin API](../coming-from-apisix.md) without a group has that of its object: `apisix:routes:1` for the route 1,
+//! whose keys begin with `limit-count:group:apisix:routes:1:`. A user of Redis with rights of its own needs `EVAL`,
 //! `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY`, `EXPIRE` and `PTTL` on the keys `limit-count:*` and `ratelimit:probe`.
 //!
 //! The first request that gets no answer within `redis_timeout` has the server left alone until it answers again, which is

@@ -68,8 +68,8 @@ pub(super) use store::kept;
 pub use store::{purge, purge_all, shown};
 
 use crate::plugin::{
-    Answer, Build, Bytes, Define, Exchange, Fingerprint, Flow, Hooks, Json, Known, Record, Resume, Violation,
-    WantsBody,
+    Answer, Build, Bytes, Define, Exchange, Fingerprint, Flow, Hooks, Json, Known, Record, Resume, Streams,
+    Violation, WantsBody,
 };
 use capture::Capture;
 use media_type::MediaType;
@@ -172,6 +172,7 @@ struct Wanted {
 impl Define for ProxyCache {
     const NAME: &'static str = "proxy-cache";
     const PRIORITY: i32 = 100;
+    const STREAMS: Streams = Streams::Accepted;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 

@@ -38,7 +38,7 @@ mod metrics;
 mod tests;
 
 use super::datagrams::Peer;
-use crate::plugin::{Build, Define, Exchange, Hooks, Json, Queue, QueueConfig, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, Hooks, Json, Queue, QueueConfig, Record, Streams, Violation};
 use metrics::Scope;
 use std::io;
 use std::sync::Arc;
@@ -176,6 +176,7 @@ pub(super) struct Statsd {
 impl Define for Statsd {
     const NAME: &'static str = "statsd";
     const PRIORITY: i32 = 11;
+    const STREAMS: Streams = Streams::Accepted;
     type Config = Config;
 
     fn not_in_force(config: &Json) -> Vec<Violation> {

@@ -120,7 +120,7 @@ impl RedisStore {
                 "no answer within {milliseconds} ms: see that it runs, or raise redis.timeout"
             )))
         });
-        done.map_err(|Unavailable(why)| Unavailable(format!("{}: {why}", self.place)))
+        done.map_err(|Unavailable(why)| Unavailable(told(&self.place, &why)))
     }
 
     /// Has all done, in order for each key. What a server did not do because its slots have moved, or it is no master any
@@ -355,4 +355,27 @@ fn read_quota(value: &Value) -> Result<Option<QuotaTaken>, Unavailable> {
         used: number(used),
         milliseconds_left: number(left),
     }))
+}
+
+/// Why a place failed; its address is told once.
+fn told(place: &str, why: &str) -> String {
+    let why = match why.split_once(": ") {
+        Some((address, rest)) if place.ends_with(&format!(" {address}")) => rest,
+        _ => why,
+    };
+    format!("{place}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told;
+
+    #[test]
+    fn an_address_is_told_once() {
+        let place = "Redis at 127.0.0.1:1";
+        assert_eq!(told(place, "127.0.0.1:1: refused"), "Redis at 127.0.0.1:1: refused");
+        assert_eq!(told(place, "NOAUTH: refused"), "Redis at 127.0.0.1:1: NOAUTH: refused");
+        let cluster = "the Redis cluster of a:1";
+        assert_eq!(told(cluster, "b:2: refused"), "the Redis cluster of a:1: b:2: refused");
+    }
 }
