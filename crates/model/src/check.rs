@@ -2,7 +2,7 @@
 use crate::document::Document;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{Plugin, Route};
-use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
+use crate::schema::{PluginSchema, closest, did_you_mean, find_plugin, quoted};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
@@ -50,6 +50,7 @@ pub fn doubtful(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
 /// The same of entities whatever others there are.
 pub fn doubtful_alone(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = tags(document);
+    found.extend(methods(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         found.extend(
@@ -77,6 +78,43 @@ fn tags(document: &Document) -> Vec<Finding> {
         )*};
     }
     tags_of!(services: Services, routes: Routes, upstreams: Upstreams, targets: Targets, plugins: Plugins);
+    found
+}
+
+/// The methods that HTTP and WebDAV have, and caches.
+const METHODS: [&str; 18] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "COPY",
+    "LOCK",
+    "MKCOL",
+    "MOVE",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "REPORT",
+    "UNLOCK",
+];
+
+/// Methods of routes that are nearly those of HTTP.
+fn methods(document: &Document) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (index, route) in document.routes.iter().enumerate() {
+        for (at, method) in route.methods.iter().flatten().enumerate() {
+            let is_misspelt = !METHODS.contains(&method.as_str()) && found.len() < 20;
+            if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
+                let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
+                found.push(Finding::new((Routes, index), format!("methods[{at}]"), message));
+            }
+        }
+    }
     found
 }
 
