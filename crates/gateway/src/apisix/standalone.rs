@@ -23,6 +23,29 @@ fn ends(text: &str) -> bool {
     text.lines().rev().map(str::trim_end).find(|line| !line.is_empty()) == Some(END)
 }
 
+/// What is said of a file that is APISIX's by what is in it alone.
+pub(crate) fn unmarked(text: &str, format: Format) -> Option<Problem> {
+    let root = parse(text, format).ok()?;
+    let has = |(list, field): (&str, &str)| {
+        root.get(list).is_some_and(|list| list.elements().iter().any(|one| one.get(field).is_some()))
+    };
+    let fields = [("routes", "uri"), ("routes", "uris"), ("routes", "upstream_id"), ("upstreams", "nodes")];
+    let lists = ["global_rules", "plugin_configs", "ssls"];
+    let is_theirs = fields.into_iter().any(has) || lists.iter().any(|list| root.get(list).is_some());
+    if !is_theirs || root.get("_format_version").is_some() {
+        return None;
+    }
+    let mend = match format {
+        Format::Yaml => "write `#END` into a last line of its own",
+        Format::Json => "name it apisix.json",
+    };
+    let message = format!(
+        "this looks like APISIX's apisix.yaml; {mend}, and it is read as one. A file of Kong's starts with \
+         `_format_version: \"3.0\"`"
+    );
+    Some(Problem { at: Position { line: 1, column: 1 }, path: String::new(), message })
+}
+
 /// An object and where it stands.
 struct Written<'n, 'a> {
     key: Key,

@@ -66,6 +66,19 @@ pub(crate) fn readable(message: String) -> String {
     if message.len() <= LONGEST_MESSAGE { message } else { shortened(&message, LONGEST_MESSAGE).into_owned() }
 }
 
+/// A text for terminals: what would steer them, or turn what stands around it, is escaped.
+pub fn printable(text: String) -> String {
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(steers) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) { escaped.extend(c.escape_default()) } else { escaped.push(c) }
+    }
+    escaped
+}
+
 fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();

@@ -130,6 +130,14 @@ fn a_file_without_its_end_is_half_written() {
 }
 
 #[test]
+fn a_file_that_looks_like_apisixs_is_told_how_to_be_read_as_one() {
+    let unmarked = |text: &str| super::unmarked(text, Format::Yaml).map(|problem| problem.message);
+    assert!(unmarked("routes: [{uri: /a}]\n").unwrap().contains("`#END`"));
+    assert_eq!(unmarked("_format_version: \"3.0\"\nroutes: [{uri: /a}]\n"), None);
+    assert_eq!(unmarked("routes: [{paths: [/a]}]\n"), None);
+}
+
+#[test]
 fn files_are_apisixs_by_their_end_or_their_name() {
     assert!(is_apisixs(None, WHOLE));
     assert!(is_apisixs(Some(Path::new("conf/apisix.yaml")), ""));
