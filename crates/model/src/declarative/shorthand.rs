@@ -135,7 +135,8 @@ pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<Problem>, Problem>
     };
     let is_unheeded = |entry: &mut Entry<'_>| OF_URL.contains(&entry.key.as_ref());
     let unheeded = entries.extract_if(.., is_unheeded).filter(|entry| entry.node.value != Value::Null);
-    let unheeded = unheeded.map(|entry| Problem {
+    // A protocol such as `ws` stands beside the URLs of widely used files, and says nothing else than they do.
+    let unheeded = unheeded.filter(|entry| entry.key != "protocol").map(|entry| Problem {
         at: entry.at,
         path: entry.key.to_string(),
         message: "without effect beside `url`, which wins; leave one of them out".to_owned(),
