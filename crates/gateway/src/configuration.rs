@@ -9,7 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
-use weir_model::node::Node;
+use weir_model::node::{Node, Position};
+use weir_model::schema::printable;
 use weir_model::{Document, Format, Place, Places, PluginSchema, Problem, Uuid};
 use weir_proxy::CompileError;
 use weir_proxy::plugin::Definition;
@@ -126,7 +127,10 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
         true => standalone::read(&text, origin.format(), &source.plugins),
         false => Document::read(&text, origin.format(), &source.plugins, &source.environment),
     };
-    let read = read.map_err(|problems| located(origin, &problems))?;
+    let read = read.map_err(|problems| match standalone::unmarked(&text, origin.format()) {
+        Some(hint) if !standalone::is_apisixs(origin.path(), &text) => located(origin, &[hint]),
+        _ => located(origin, &problems),
+    })?;
     let warnings = located(origin, &read.warnings);
     Ok(Configuration {
         document: read.document,
@@ -159,27 +163,30 @@ impl Configuration {
         let places = self.places.iter().map(|(of, place)| (*of, place)).collect();
         let text = origin.text_again();
         let root = text.as_deref().and_then(|text| parse(text, origin.format()).ok());
-        errors.iter().map(|error| self.refusal(origin, error, &places, root.as_ref())).collect()
+        let mut refusals: Vec<_> =
+            errors.iter().map(|error| self.refusal(origin, error, &places, root.as_ref())).collect();
+        refusals.sort_by_key(|(at, _)| *at);
+        refusals.into_iter().map(|(_, message)| printable(&message).into_owned()).collect()
     }
 
-    /// What the data plane refuses, with its place where that is known.
+    /// What the data plane refuses, behind its place where that is known.
     fn refusal(
         &self,
         origin: &Origin,
         error: &CompileError,
         places: &ByEntity<'_>,
         root: Option<&Node<'_>>,
-    ) -> String {
+    ) -> (Position, String) {
         let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
         let named = || self.document.certificates.iter().find(|certificate| names(certificate.id));
         let of = error.of.or_else(|| named().map(|certificate| (EntityKind::Certificates, certificate.id)));
         let Some(Place { at, path }) = of.and_then(|of| places.get(&of)) else {
-            return format!("{origin}: {error}");
+            return (Position::default(), format!("{origin}: {error}"));
         };
         let (field, message) = error.field();
         let path = if field.is_empty() { path.clone() } else { format!("{path}.{field}") };
         let at = root.map(|root| root.position_of(&path)).filter(|_| !field.is_empty()).unwrap_or(*at);
-        format!("{origin}:{}:{}: {path}: {message}", at.line, at.column)
+        (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))
     }
 
     /// One warning that names every kind of field that has no effect, however often it is given.
@@ -201,7 +208,7 @@ pub(crate) fn not_in_force(fields: &BTreeSet<String>) -> Option<String> {
 
 /// Messages, each with what it is about in front of it.
 pub(crate) fn located(origin: &Origin, messages: &[impl Display]) -> Vec<String> {
-    messages.iter().map(|message| format!("{origin}:{message}")).collect()
+    messages.iter().map(|message| printable(&format!("{origin}:{message}")).into_owned()).collect()
 }
 
 /// `services[3].routes[0].snis` as `services[].routes[].snis`.
@@ -228,6 +235,12 @@ mod tests {
     fn fields_are_named_once_however_often_they_are_given() {
         assert_eq!(without_indices("services[3].routes[10].snis"), "services[].routes[].snis");
         assert_eq!(without_indices("upstreams"), "upstreams");
+    }
+
+    #[test]
+    fn messages_steer_no_terminal() {
+        let said = located(&Origin::Nowhere, &["the key `\u{1b}[31m\u{202e}ä`\nhere"]);
+        assert_eq!(said, ["configuration:the key `\\u{1b}[31m\\u{202e}ä`\\nhere"]);
     }
 
     #[test]

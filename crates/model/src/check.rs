@@ -3,7 +3,7 @@ use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{Entity, Plugin, Route};
-use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
+use crate::schema::{PluginSchema, closest, did_you_mean, find_plugin, quoted};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
@@ -44,6 +44,7 @@ pub fn check(document: &Document) -> Vec<Finding> {
 pub fn doubtful(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
+    found.extend(unknown_groups(document));
     found.extend(doubtful_alone(document, plugins));
     found
 }
@@ -51,6 +52,7 @@ pub fn doubtful(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
 /// The same of entities whatever others there are.
 pub fn doubtful_alone(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
     let mut found = tags(document);
+    found.extend(methods(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
         found.extend(
@@ -81,6 +83,43 @@ fn tags(document: &Document) -> Vec<Finding> {
     found
 }
 
+/// The methods that HTTP and WebDAV have, and caches.
+const METHODS: [&str; 18] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "COPY",
+    "LOCK",
+    "MKCOL",
+    "MOVE",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "REPORT",
+    "UNLOCK",
+];
+
+/// Methods of routes that are nearly those of HTTP.
+fn methods(document: &Document) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (index, route) in document.routes.iter().enumerate() {
+        for (at, method) in route.methods.iter().flatten().enumerate() {
+            let is_misspelt = !METHODS.contains(&method.as_str()) && found.len() < 20;
+            if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
+                let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
+                found.push(Finding::new((Routes, index), format!("methods[{at}]"), message));
+            }
+        }
+    }
+    found
+}
+
 fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
     if !tag.starts_with("weir-") || TAGS.contains(&tag) && kind == Services {
         return None;
@@ -107,6 +146,33 @@ fn unknown_anonymous(document: &Document) -> impl Iterator<Item = Finding> + '_ 
         let message = "names no consumer; add one with this `username`, or leave `anonymous` out";
         Some(Finding::new((Plugins, index), "config.anonymous", message))
     })
+}
+
+/// Groups that the plugin acl asks about and no consumer is in. They may be denied before anybody is in them, and known
+/// from certificates; if they are spelt as others nearly are, they are told of all the same.
+fn unknown_groups(document: &Document) -> Vec<Finding> {
+    let groups: HashSet<&str> = document.acls.iter().map(|acl| acl.group.as_str()).collect();
+    let from_elsewhere = document.plugins.iter().any(|plugin| plugin.config["skip_consumer_lookup"] == true);
+    let mut found = Vec::new();
+    for (index, plugin) in document.plugins.iter().enumerate().filter(|(_, plugin)| plugin.name == "acl") {
+        for (field, is_let_pass) in [("allow", true), ("deny", false)] {
+            let named = plugin.config[field].as_array().into_iter().flatten().enumerate();
+            let unknown = named.filter_map(|(at, name)| Some((at, name.as_str()?)));
+            for (at, group) in unknown.filter(|(_, group)| !groups.contains(group)) {
+                // It takes time to look for a misspelt name.
+                let known = groups.iter().copied().filter(|_| found.len() < 20);
+                let hint = did_you_mean(group, known);
+                if hint.is_empty() && (from_elsewhere || !is_let_pass) {
+                    continue;
+                }
+                let mend =
+                    if hint.is_empty() { "; write `acls: [{group: NAME}]` in consumers" } else { &hint };
+                let message = format!("no consumer is in the group `{}`{mend}", quoted(group));
+                found.push(Finding::new((Plugins, index), format!("config.{field}[{at}]"), message));
+            }
+        }
+    }
+    found
 }
 
 /// Upstreams that no service names as its host.

@@ -59,7 +59,7 @@ impl Entity {
         let mut node = Node::from(written);
         let mut problems = Vec::new();
         if kind == EntityKind::Services {
-            split_url(&mut node, &mut problems);
+            problems.extend(split_url(&mut node).err());
         }
         let entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
         let mut entities = EntityReader { nests: false, ..entities };

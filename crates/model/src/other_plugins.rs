@@ -88,7 +88,8 @@ pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: 
     let (what, nearest) = match (nearest(OF_KONG).or(unknown_ai), nearest(OF_KONG_ENTERPRISE)) {
         (Some(nearest), _) => (format!("Kong's plugin `{shown}` is not available yet"), nearest),
         (None, Some(nearest)) => (format!("Kong Enterprise's plugin `{shown}` is not available"), nearest),
-        (None, None) => return format!("no such plugin `{shown}`; available: {names}{hint}"),
+        (None, None) if !hint.is_empty() => return format!("no such plugin `{shown}`{hint}"),
+        (None, None) => return format!("no such plugin `{shown}`; available: {names}"),
     };
     let otherwise = if nearest.is_empty() { format!("available: {names}") } else { nearest.to_owned() };
     format!("{what}; {otherwise}")

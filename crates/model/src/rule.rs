@@ -31,9 +31,9 @@ pub fn host(text: &str) -> Result<(), String> {
         return Err("expected a host name alone; leave out what stands before the `@`".to_owned());
     }
     if text.contains("://") {
-        return Err(format!(
-            "expected a host name, got the URL {text:?}; write the host alone, or use `url` where there is one"
-        ));
+        let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        return Err(format!("expected a host name, got the URL {text:?}; write {host:?} without the scheme"));
     }
     if text.contains(':') {
         return Err(format!("expected a host name without a port, got {text:?}; move the port to `port`"));
@@ -140,6 +140,9 @@ pub fn url(text: &str) -> Result<(), String> {
     match rest {
         Some(rest) if has_authority(rest) && !text.contains(char::is_control) => Ok(()),
         _ if text.contains('@') => Err("expected a URL such as https://example.com/path".to_owned()),
+        _ if !text.contains("://") && url(&format!("http://{text}")).is_ok() => {
+            Err(format!("expected a URL with its scheme, got {text:?}; write \"http://{text}\""))
+        }
         _ => Err(format!("expected a URL such as https://example.com/path, got {text:?}")),
     }
 }
@@ -170,10 +173,12 @@ pub fn wildcard_host(text: &str) -> Result<(), String> {
 /// The same, with or without a port.
 pub fn wildcard_host_and_port(text: &str) -> Result<(), String> {
     match text.rsplit_once(':') {
-        Some((host, port)) if !text.ends_with(']') && !host.contains(':') => match port.parse::<u16>() {
-            Ok(_) => wildcard_host(host),
-            Err(_) => Err(format!("expected a host name such as example.com, got {text:?}")),
-        },
+        Some((host, port)) if !text.ends_with(']') && !host.contains(':') && !text.contains("://") => {
+            match port.parse::<u16>() {
+                Ok(_) => wildcard_host(host),
+                Err(_) => Err(format!("expected a host name such as example.com, got {text:?}")),
+            }
+        }
         _ => wildcard_host(text),
     }
 }

@@ -1,12 +1,12 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
 use super::object::{Invalid, Key, Kind, Objects, id_text};
-use super::translate::translate;
+use super::translate::{mistakes, named_by, translate};
 use super::write::object;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weir_model::check::{Finding, check};
 use weir_model::declarative::parse;
-use weir_model::node::{Node, Position};
+use weir_model::node::{Node, Position, Value};
 use weir_model::schema::{Choice, Json};
 use weir_model::{Document, Format, Place, PluginSchema, Problem, Read};
 
@@ -23,14 +23,38 @@ fn ends(text: &str) -> bool {
     text.lines().rev().map(str::trim_end).find(|line| !line.is_empty()) == Some(END)
 }
 
+/// What is said of a file that is APISIX's by what is in it alone.
+pub(crate) fn unmarked(text: &str, format: Format) -> Option<Problem> {
+    let root = parse(text, format).ok()?;
+    let has = |(list, field): (&str, &str)| {
+        root.get(list).is_some_and(|list| list.elements().iter().any(|one| one.get(field).is_some()))
+    };
+    let fields = [("routes", "uri"), ("routes", "uris"), ("routes", "upstream_id"), ("upstreams", "nodes")];
+    let lists = ["global_rules", "plugin_configs", "ssls"];
+    let is_theirs = fields.into_iter().any(has) || lists.iter().any(|list| root.get(list).is_some());
+    if !is_theirs || root.get("_format_version").is_some() {
+        return None;
+    }
+    let mend = match format {
+        Format::Yaml => "write `#END` into a last line of its own",
+        Format::Json => "name it apisix.json",
+    };
+    let message = format!(
+        "this looks like APISIX's apisix.yaml; {mend}, and it is read as one. A file of Kong's starts with \
+         `_format_version: \"3.0\"`"
+    );
+    Some(Problem { at: Position { line: 1, column: 1 }, path: String::new(), message })
+}
+
 /// An object and where it stands.
-struct Written {
+struct Written<'n, 'a> {
     key: Key,
     value: Json,
+    node: &'n Node<'a>,
     place: Place,
 }
 
-impl Written {
+impl Written<'_, '_> {
     fn problem(&self, message: impl Into<String>) -> Problem {
         Problem { at: self.place.at, path: self.place.path.clone(), message: message.into() }
     }
@@ -55,8 +79,7 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
     let mut problems = Vec::new();
     let written = objects(&root, &mut problems);
     let by_key = ByKey(written.iter().map(|written| (&written.key, &written.value)).collect());
-    let mut document = Document::default();
-    let mut places = Vec::new();
+    let (mut document, mut places, mut refused) = (Document::default(), Vec::new(), Vec::new());
     for one in &written {
         let translated = translate(&one.key, &one.value, &by_key, plugins);
         let whole = translated.and_then(|translated| {
@@ -68,9 +91,10 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
                 places.push(((entity.kind(), entity.id()), one.place.clone()));
                 document.push(entity);
             }),
-            Err(Invalid(message)) => problems.push(one.problem(message)),
+            Err(invalid) => refused.push((one, invalid)),
         }
     }
+    problems.extend(reasons(&refused, &by_key, plugins));
     problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
     if problems.is_empty() {
@@ -80,8 +104,31 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
     }
 }
 
+/// Why objects are refused: everything that is wrong with them, each at its field. Those that name one which is refused
+/// follow from that.
+fn reasons(
+    refused: &[(&Written<'_, '_>, Invalid)],
+    by_key: &ByKey<'_>,
+    plugins: &[PluginSchema],
+) -> Vec<Problem> {
+    let keys: HashSet<&Key> = refused.iter().map(|(one, _)| &one.key).collect();
+    let mut problems = Vec::new();
+    for (one, Invalid(message)) in refused {
+        let mut found = mistakes(one.key.kind, one.node, by_key, plugins);
+        for problem in &mut found {
+            let dot = if problem.path.is_empty() { "" } else { "." };
+            problem.path = format!("{}{dot}{}", one.place.path, problem.path);
+        }
+        if found.is_empty() && !named_by(&one.value).any(|key| keys.contains(&key)) {
+            found.push(one.problem(message.as_str()));
+        }
+        problems.extend(found);
+    }
+    problems
+}
+
 /// Every object of the file.
-fn objects(root: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Written> {
+fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<Problem>) -> Vec<Written<'n, 'a>> {
     let (mut all, mut keys) = (Vec::new(), HashSet::new());
     for entry in root.entries() {
         let Some(kind) = Kind::from_name(&entry.key).filter(|kind| *kind != Kind::Credentials) else {
@@ -91,10 +138,14 @@ fn objects(root: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<Written> {
             problems.push(Problem { at: entry.at, path: String::new(), message });
             continue;
         };
+        if !matches!(entry.node.value, Value::List(_) | Value::Null) {
+            let message = format!("expected a list, got {}; start each entry with `- `", entry.node.kind());
+            problems.push(Problem { at: entry.node.at, path: kind.name().to_owned(), message });
+        }
         for (index, node) in entry.node.elements().iter().enumerate() {
             let place = Place { at: node.at, path: format!("{}[{index}]", kind.name()) };
             match identified(kind, index, node, &mut keys) {
-                Ok((key, value)) => all.push(Written { key, value, place }),
+                Ok((key, value)) => all.push(Written { key, value, node, place }),
                 Err(Invalid(message)) => problems.push(Problem { at: place.at, path: place.path, message }),
             }
         }
@@ -120,7 +171,7 @@ fn identified(
 }
 
 /// What is wrong across objects, at the object that it follows from.
-fn located(finding: &Finding, document: &Document, written: &[Written]) -> Problem {
+fn located(finding: &Finding, document: &Document, written: &[Written<'_, '_>]) -> Problem {
     let (kind, index) = finding.entity;
     let entities = document.clone().into_entities();
     let entity = entities.iter().filter(|entity| entity.kind() == kind).nth(index);

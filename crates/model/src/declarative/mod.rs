@@ -100,11 +100,13 @@ fn read(
 ) -> Result<Read, Vec<Problem>> {
     let mut interpolation = Interpolation::new(environment);
     interpolation.replace(&mut root);
-    let Interpolation { mut problems, variables, .. } = interpolation;
+    let Interpolation { problems, variables, .. } = interpolation;
     let mut reader = Reader::new(&());
     let header = reader::read_header(&root, &mut reader);
     let version = header.as_ref().map_or(FormatVersion::V3_0, |header| header._format_version);
-    shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut problems);
+    let mut shorthands = shorthand::Found { problems, ..Default::default() };
+    shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut shorthands);
+    let shorthand::Found { mut problems, warnings } = shorthands;
     let items = Items::collect(&root, &mut reader);
     problems.extend(reader.into_problems());
     let transform = header.is_none_or(|header| header._transform);
@@ -119,6 +121,7 @@ fn read(
             problem
         },
     ));
+    outcome.warnings.extend(warnings);
     vault_references(&root, &mut outcome.not_in_force);
     for list in [&mut problems, &mut outcome.warnings, &mut outcome.not_in_force] {
         list.sort();

@@ -43,6 +43,7 @@ pub(super) struct DocumentReader<'i, 'n, 'a> {
     items: &'i Items<'n, 'a>,
     entities: EntityReader<'i>,
     document: Document,
+    warnings: Vec<Problem>,
     /// For each kind, the items that its entities were read from.
     places: Vec<Vec<&'i Item<'n, 'a>>>,
 }
@@ -71,6 +72,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             items,
             entities: EntityReader::new(items, plugins, transform),
             document: Document::default(),
+            warnings: Vec::new(),
             places: EntityKind::ALL.iter().map(|_| Vec::new()).collect(),
         }
     }
@@ -79,16 +81,17 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
     pub(super) fn read(mut self) -> Outcome {
         for item in self.items.iter() {
             self.entities.reader.start_at(self.items.path(item));
+            self.old_names(item);
             if self.entity(item).is_some() {
                 self.places[item.kind as usize].push(item);
             }
         }
-        let DocumentReader { items, entities, document, places } = self;
+        let DocumentReader { items, entities, document, mut warnings, places } = self;
         let locate = |findings: Vec<Finding>| findings.into_iter().map(|f| locate(f, items, &places));
         let mut problems = entities.reader.into_problems();
         let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
-        let warnings = locate(check::doubtful(&document, entities.plugins)).collect();
+        warnings.extend(locate(check::doubtful(&document, entities.plugins)));
         let mut not_in_force = entities.not_in_force;
         not_in_force.extend(locate(not_in_force::find(&document, entities.plugins)));
         let used = USED.iter().flat_map(|kind| &places[*kind as usize]);
@@ -108,6 +111,25 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let written = Written { kind: item.kind, node: item.node, given: &given };
         self.document.push(self.entities.entity(written)?);
         Some(())
+    }
+
+    /// Warns of fields of a plugin that have other names now, unless these are given too.
+    fn old_names(&mut self, item: &Item<'_, '_>) {
+        let name = item.node.get("name").and_then(Node::as_str).filter(|_| item.kind == EntityKind::Plugins);
+        let schema = name.and_then(|name| find_plugin(self.entities.plugins, name));
+        let (Some(schema), Some(config)) = (schema, item.node.get("config")) else { return };
+        for (old, path) in schema.config.old_names {
+            let is_given = path.split('.').try_fold(config, |node, name| node.get(name)).is_some();
+            let Some(entry) = config.entry(old).filter(|entry| entry.node.value != Value::Null && !is_given)
+            else {
+                continue;
+            };
+            self.warnings.push(Problem {
+                at: entry.at,
+                path: self.entities.reader.path_of(&format!("config.{old}")),
+                message: format!("deprecated: write `{path}`"),
+            });
+        }
     }
 
     /// Whether it is a plugin that files are served without.

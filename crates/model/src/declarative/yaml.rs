@@ -18,7 +18,8 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
             Ok((event, span)) => builder.event(event, position(&span.start)),
             Err(error) => {
                 let at = position(error.marker());
-                Err(syntax(at, not_valid(error.info(), line(text, at))))
+                let hint = not_valid(error.info(), line(text, at));
+                Err(syntax(tab(error.info(), text, at).unwrap_or(at), hint))
             }
         };
         if let Err(problem) = step {
@@ -37,10 +38,24 @@ pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
 fn not_valid(info: &str, line: &str) -> String {
     let hint = |(sign, hint): &(&str, &'static str)| info.contains(sign).then_some(*hint);
     let hint = match HINTS.iter().find_map(hint) {
+        _ if info.contains("mapping values") && line.matches(": ").count() > 1 => {
+            "; put a text that holds `: ` in quotes"
+        }
         None if line.contains("${") => "; inside { } and [ ], put \"${NAME}\" in quotes",
         hint => hint.unwrap_or_default(),
     };
     format!("not valid YAML: {info}{hint}")
+}
+
+/// The tab that lines are indented with: the parser complains of it at the end of what stands before.
+fn tab(info: &str, text: &str, at: Position) -> Option<Position> {
+    let lines = (at.line..).zip(text.lines().skip(at.line.saturating_sub(1) as usize));
+    let mut lines = lines.filter(|(_, line)| info.contains("tab") && !line.trim().is_empty()).take(2);
+    lines.find_map(|(number, line)| {
+        let indentation = line.len() - line.trim_start().len();
+        let column = u32::try_from(line[..indentation].find('\t')?).ok()?;
+        Some(Position { line: number, column: column + 1 })
+    })
 }
 
 fn line(text: &str, at: Position) -> &str {
@@ -50,6 +65,8 @@ fn line(text: &str, at: Position) -> &str {
 const HINTS: &[(&str, &str)] = &[
     ("escape", "; use single quotes for regexes"),
     ("tab", "; indent with spaces, not tabs"),
+    ("valid YAML whitespace", "; write a space behind the `:`"),
+    ("mapping values", "; is this line indented like the one above?"),
     ("did not find expected '-' indicator", "; is this line indented like the one above?"),
     ("did not find expected key", "; is this line indented like the one above?"),
 ];

@@ -44,8 +44,8 @@ pub use old_names::tell as tell_old_names;
 pub use plugin::{PluginSchema, Streams, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};
-pub use suggest::{closest, did_you_mean, quoted};
-pub(crate) use suggest::{printable, readable};
+pub(crate) use suggest::readable;
+pub use suggest::{closest, did_you_mean, printable, quoted};
 pub use types::Secret;
 pub use weir_model_derive::{Choice, Record};
 

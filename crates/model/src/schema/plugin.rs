@@ -1,6 +1,7 @@
 //! What the model knows about a plugin: its name and the schema of its configuration.
 use super::{
-    FieldSchema, Json, Kind, Reader, Record, RecordSchema, Surroundings, Violation, json, read_record,
+    FieldSchema, Json, Kind, Problem, Reader, Record, RecordSchema, Surroundings, Violation, json,
+    read_record,
 };
 use crate::entity::{Plugin, Protocol};
 use crate::node::{Node, Position, Value};
@@ -110,6 +111,13 @@ impl PluginSchema {
         let mut reader = Reader::new(&());
         let config = (self.read)(&Node::from(config), &mut reader);
         reader.finish(config)
+    }
+
+    /// Everything that is wrong with a configuration, each where it stands; paths start at the configuration.
+    pub fn problems(&self, config: &Node<'_>) -> Vec<Problem> {
+        let mut reader = Reader::new(&());
+        (self.read)(config, &mut reader);
+        reader.into_problems()
     }
 
     /// Reads the `config` of a plugin entity, or the defaults when there is none.

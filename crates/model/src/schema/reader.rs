@@ -351,6 +351,9 @@ pub(super) fn expected_one_of<'c>(
     is_early: bool,
 ) -> String {
     let list: Vec<_> = names.clone().collect();
+    if let [only] = list[..] {
+        return format!("expected {only}, the only one there is, got {}", shown(node, field));
+    }
     let written = node.as_str().filter(|_| is_early);
     let hint = written.map(|written| did_you_mean(written, names)).unwrap_or_default();
     format!("expected one of {}, got {}{hint}", list.join(", "), shown(node, field))

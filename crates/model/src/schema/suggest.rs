@@ -61,8 +61,8 @@ pub fn quoted(written: &str) -> Cow<'_, str> {
     shortened(written, LONGEST_QUOTED)
 }
 
-/// The same, but that nothing moves a terminal's cursor, begins a line or turns the direction of the text.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+/// A text for terminals and logs: what moves a cursor, begins a line or turns the direction of the text is escaped.
+pub fn printable(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| matches!(c, ' '..='~') || c.is_alphanumeric();
     if text.chars().all(is_plain) {
         return text.into();

@@ -72,7 +72,9 @@ fn within_bounds(value: f64, node: &Node<'_>, field: &FieldSchema, reader: &mut 
         } else {
             return true;
         };
-    reader.report(node.at, format!("expected {expected}, got {}", shown(node, field)));
+    let is_percentage = field.between == Some((0.0, 1.0)) && (1.0..=100.0).contains(&value);
+    let hint = if is_percentage { format!("; write {} for {value} %", value / 100.0) } else { String::new() };
+    reader.report(node.at, format!("expected {expected}, got {}{hint}", shown(node, field)));
     false
 }
 

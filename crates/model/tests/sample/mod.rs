@@ -78,8 +78,16 @@ fn not_in_force(config: &Json) -> Vec<Violation> {
     }
 }
 
+/// Whose groups are asked about.
+#[derive(Debug, Clone, Record)]
+pub(crate) struct Acl {
+    pub allow: Option<Vec<String>>,
+    pub deny: Option<Vec<String>>,
+}
+
 pub(crate) const PLUGINS: &[PluginSchema] = &[
     PluginSchema::of::<RateLimiting>("rate-limiting").with_not_in_force(not_in_force).with_consumer_groups(),
     PluginSchema::of::<KeyAuth>("key-auth").without_consumer(),
     PluginSchema::of::<HttpLog>("http-log").with_consumer_groups(),
+    PluginSchema::of::<Acl>("acl").without_consumer(),
 ];

@@ -65,8 +65,8 @@ fn everything_wrong_is_said_at_its_object() {
                 plugins: {key-auth: {key: k}}\n  - username: b\n    plugins: {key-auth: {key: k}}\n#END\n";
     let problems = read(text).unwrap_err();
     let expected = [
-        "2:5: routes[0]: invalid configuration: property \"uri\"",
-        "3:5: routes[1]: failed to fetch upstream info by upstream id [9]",
+        "2:10: routes[0].uri: ",
+        "4:18: routes[1].upstream_id: names no upstream of the file",
         "5:1: `stream_routes` is not available here",
         "9:5: consumers[1]: keyauth_credentials: the same key is here twice",
     ];
@@ -77,9 +77,64 @@ fn everything_wrong_is_said_at_its_object() {
 }
 
 #[test]
+fn everything_wrong_with_an_object_is_said_at_its_field() {
+    let text = "routes:
+  - uri: /a
+    service_id: s
+    plugins:
+      limit-count:
+        count: 0
+        time_window: 60
+      limit-req: {}
+    upstream:
+      type: robin
+      tls: {}
+      nodes: {\"a:1\": 1}
+services:
+  - id: s
+    upstream_id: u
+upstreams:
+  - id: u
+    nodes: {\"a:x\": 1}
+consumers:
+  - username: ann
+    plugins: {key-auth: {kee: hunter2, _meta: {disabled: true}}}
+routers: []
+ssls: {}
+#END
+";
+    let problems = read(text).unwrap_err();
+    let expected = [
+        "6:16: routes[0].plugins.limit-count.count: ",
+        "8:7: routes[0].plugins.limit-req: no such plugin; available: ",
+        "10:13: routes[0].upstream.type: ",
+        "11:7: routes[0].upstream.tls: is not available here",
+        "18:12: upstreams[0].nodes: node \"a:x\": expected host:port",
+        "21:25: consumers[0].plugins.key-auth.key: required",
+        "21:26: consumers[0].plugins.key-auth: unknown field `kee`",
+        "21:48: consumers[0].plugins.key-auth._meta: unknown field `disabled`",
+        "22:1: `routers` is not available here",
+        "23:7: ssls: expected a list, got a mapping",
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+    assert!(!problems.concat().contains("hunter2"), "{problems:#?}");
+}
+
+#[test]
 fn a_file_without_its_end_is_half_written() {
     let problems = read(WHOLE.trim_end().trim_end_matches("#END")).unwrap_err();
     assert!(problems[0].contains("#END"), "{problems:?}");
+}
+
+#[test]
+fn a_file_that_looks_like_apisixs_is_told_how_to_be_read_as_one() {
+    let unmarked = |text: &str| super::unmarked(text, Format::Yaml).map(|problem| problem.message);
+    assert!(unmarked("routes: [{uri: /a}]\n").unwrap().contains("`#END`"));
+    assert_eq!(unmarked("_format_version: \"3.0\"\nroutes: [{uri: /a}]\n"), None);
+    assert_eq!(unmarked("routes: [{paths: [/a]}]\n"), None);
 }
 
 #[test]

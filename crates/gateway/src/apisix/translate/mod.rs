@@ -2,6 +2,7 @@
 mod checks;
 mod consumer;
 mod described;
+mod mistakes;
 mod plugins;
 mod route;
 mod schema;
@@ -9,6 +10,7 @@ mod ssl;
 mod upstream;
 
 pub(super) use described::{Described, schema_of, validate};
+pub(super) use mistakes::{mistakes, named_by};
 pub(super) use plugins::described as plugins_described;
 
 use super::object::{Invalid, Key, Kind, Objects};

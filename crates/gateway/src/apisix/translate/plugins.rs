@@ -1,11 +1,12 @@
 //! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
 use super::described::{Described, described as schema_of};
 use super::schema::{Plugins, invalid};
-use super::{Entities, Invalid, Json, consumer, fill_in};
+use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
 use serde_json::json;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Record, Side, Violation, find_plugin};
-use weir_model::{PluginSchema, Uuid};
+use weir_model::node::{Entry, Value};
+use weir_model::schema::{Record, Side, Violation, did_you_mean, find_plugin, quoted};
+use weir_model::{PluginSchema, Problem, Uuid};
 
 /// Asks for a key.
 #[derive(Clone, Record)]
@@ -100,10 +101,37 @@ pub(super) fn translate(
     Ok(())
 }
 
+/// The names of those that there are.
+const NAMES: [&str; 5] = ["basic-auth", "key-auth", "limit-count", "prometheus", "request-id"];
+
 fn unknown(name: &str) -> Invalid {
-    Invalid(format!(
-        "unknown plugin [{name}]; there are basic-auth, key-auth, limit-count, prometheus and request-id"
-    ))
+    Invalid(format!("unknown plugin [{name}]; there are {}", NAMES.join(", ")))
+}
+
+/// Everything that is wrong with one plugin of an object in a file. `is_consumer`: some of them are credentials.
+pub(super) fn mistakes_of(entry: &Entry<'_>, is_consumer: bool, schemas: &[PluginSchema]) -> Vec<Problem> {
+    let (name, mut config) = (entry.key.as_ref(), entry.node.clone());
+    let path = format!("plugins.{}", quoted(name));
+    let schema = find_plugin(schemas, name).filter(|schema| schema.available && NAMES.contains(&name));
+    let Some(schema) = schema else {
+        let hint = did_you_mean(name, NAMES);
+        let message = format!("no such plugin; available: {}{hint}", NAMES.join(", "));
+        return vec![Problem { at: entry.at, path, message }];
+    };
+    let meta = match &mut config.value {
+        Value::Map(members) => members.extract_if(.., |member| member.key == "_meta").next(),
+        _ => None,
+    };
+    let found = match (name, is_consumer) {
+        ("key-auth", true) => mistakes::fields::<consumer::KeyAuth>(&config),
+        ("basic-auth", true) => mistakes::fields::<consumer::BasicAuth>(&config),
+        ("key-auth", false) => mistakes::fields::<KeyAuth>(&config),
+        ("basic-auth", false) => mistakes::fields::<BasicAuth>(&config),
+        ("prometheus", _) => mistakes::fields::<Prometheus>(&config),
+        _ => schema.problems(&config),
+    };
+    let of_meta = meta.map(|meta| mistakes::fields::<Meta>(&meta.node)).unwrap_or_default();
+    mistakes::below(&path, found).chain(mistakes::below(&format!("{path}._meta"), of_meta)).collect()
 }
 
 fn adapt(name: &str, written: &Json, schemas: &[PluginSchema]) -> Result<Adapted, Invalid> {

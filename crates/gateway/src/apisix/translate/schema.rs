@@ -207,7 +207,7 @@ fn one_name(ssl: &Ssl) -> Vec<Violation> {
 }
 
 /// Fields of APISIX's objects that cannot be expressed here.
-const NOT_AVAILABLE: &[&str] = &[
+pub(super) const NOT_AVAILABLE: &[&str] = &[
     "vars",
     "filter_func",
     "script",

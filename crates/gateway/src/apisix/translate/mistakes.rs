@@ -1,0 +1,100 @@
+//! Everything that is wrong with an object in a file, each at its field. An answer of the Admin API tells the first thing
+//! alone, as APISIX's do.
+use super::super::object::{Key, id_text};
+use super::schema::{Consumer, Credential, NOT_AVAILABLE, PluginSet, Route, Service, Ssl, Upstream};
+use super::{Kind, Objects, plugins, upstream};
+use weir_model::node::{Node, Value};
+use weir_model::schema::{Json, Reader, Record, Surroundings, read_record};
+use weir_model::{PluginSchema, Problem};
+
+/// The fields by which objects name others.
+const NAMING: [(&str, Kind); 4] = [
+    ("upstream_id", Kind::Upstreams),
+    ("service_id", Kind::Services),
+    ("plugin_config_id", Kind::PluginConfigs),
+    ("group_id", Kind::ConsumerGroups),
+];
+
+/// What is wrong with an object by itself, and with whom it names. Paths start at the object.
+pub(crate) fn mistakes(
+    kind: Kind,
+    written: &Node<'_>,
+    objects: &dyn Objects,
+    schemas: &[PluginSchema],
+) -> Vec<Problem> {
+    let (mut node, mut found) = (written.clone(), Vec::new());
+    take_unavailable(&mut node, "", &mut found);
+    found.extend(match kind {
+        Kind::Upstreams => fields::<Upstream>(&node),
+        Kind::Services => fields::<Service>(&node),
+        Kind::Routes => fields::<Route>(&node),
+        Kind::Consumers => fields::<Consumer>(&node),
+        Kind::Credentials => fields::<Credential>(&node),
+        Kind::Ssls => fields::<Ssl>(&node),
+        Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => fields::<PluginSet>(&node),
+    });
+    found.extend(match kind {
+        Kind::Upstreams => nodes(&node, ""),
+        _ => node.get("upstream").and_then(|upstream| nodes(upstream, "upstream.")),
+    });
+    let is_consumer = matches!(kind, Kind::Consumers | Kind::Credentials);
+    for entry in node.get("plugins").map(Node::entries).unwrap_or_default() {
+        found.extend(plugins::mistakes_of(entry, is_consumer, schemas));
+    }
+    found.extend(NAMING.iter().filter_map(|(field, kind)| names_nobody(&node, field, *kind, objects)));
+    found
+}
+
+/// The objects that an object names.
+pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
+    NAMING.iter().filter_map(|(field, kind)| Key::new(*kind, id_text(&value[field])?).ok())
+}
+
+/// Everything that is wrong with a record.
+pub(super) fn fields<T: Record>(node: &Node<'_>) -> Vec<Problem> {
+    let mut reader = Reader::new(&());
+    read_record::<T>(node, &Surroundings::NONE, &mut reader);
+    reader.into_problems()
+}
+
+/// The same problems, seen from further up.
+pub(super) fn below(path: &str, found: Vec<Problem>) -> impl Iterator<Item = Problem> {
+    found.into_iter().map(move |problem| {
+        let path = if problem.path.is_empty() { path.to_owned() } else { format!("{path}.{}", problem.path) };
+        Problem { path, ..problem }
+    })
+}
+
+/// Takes the fields out that cannot be expressed here.
+fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<Problem>) {
+    let Value::Map(entries) = &mut node.value else { return };
+    entries.retain(|entry| {
+        let is_taken = NOT_AVAILABLE.contains(&entry.key.as_ref()) && entry.node.value != Value::Null;
+        if is_taken {
+            let message = "is not available here; leave it out".to_owned();
+            found.push(Problem { at: entry.at, path: format!("{path}{}", entry.key), message });
+        }
+        !is_taken
+    });
+    if let Some(upstream) = entries.iter_mut().find(|entry| entry.key == "upstream") {
+        take_unavailable(&mut upstream.node, "upstream.", found);
+    }
+}
+
+/// What is wrong with the nodes of an upstream that is right but for these.
+fn nodes(node: &Node<'_>, path: &str) -> Option<Problem> {
+    let upstream = Upstream::from_value(&node.to_json()).ok()?;
+    let invalid = upstream::nodes(&upstream).err()?;
+    let at = node.position_of("nodes");
+    Some(Problem { at, path: format!("{path}nodes"), message: invalid.reason().to_owned() })
+}
+
+fn names_nobody(node: &Node<'_>, field: &str, kind: Kind, objects: &dyn Objects) -> Option<Problem> {
+    let id = node.get(field)?;
+    let key = id_text(&id.to_json()).and_then(|id| Key::new(kind, id).ok());
+    if key.is_some_and(|key| objects.value(&key).is_some()) {
+        return None;
+    }
+    let message = format!("names no {} of the file; write the id of one", kind.singular());
+    Some(Problem { at: id.at, path: field.to_owned(), message })
+}
