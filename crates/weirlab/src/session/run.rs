@@ -9,6 +9,7 @@ use super::profile::Profile;
 use super::progress::Progress;
 use super::stand::{Contender, Open, Stand};
 use super::work::Work;
+use super::wrong;
 use crate::driver::Driver;
 use crate::load::{self, Pace};
 use crate::manifest;
@@ -300,9 +301,7 @@ impl<'a> Session<'a> {
         outcome?;
         match load {
             Ok(Ok(load)) if load.good > 0 && load.errors.is_empty() => Ok(()),
-            Ok(Ok(load)) => {
-                Err(format!("the load on it failed: {} right answers, errors {:?}", load.good, load.errors))
-            }
+            Ok(Ok(load)) => Err(wrong::answers(&load, &plan.requests.templates)),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the load generator panicked".to_owned()),
         }
