@@ -78,6 +78,7 @@ fn what_cannot_be_shown_is_refused_with_the_reason() {
     let refused = waterfall(out.path(), &[]);
     assert!(!refused.status.success());
     assert!(text(&refused.stderr).contains("401"), "who is not let in: {}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("give the credential"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["--targets", "nginx"]);
     assert!(text(&refused.stderr).contains("nginx does not tell"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["-H", "apikey: k", "--route", "none"]);

@@ -287,7 +287,10 @@ impl<'a> Session<'a> {
         let place = Place { round: 0, case, target };
         let cell = self.cell(place);
         self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
-        let open = self.start(place, cell).map_err(|status| outset::told(&self.run.cells[cell], &status))?;
+        let open = self.start(place, cell).map_err(|status| {
+            let cell = &self.run.cells[cell];
+            format!("{}{}", outset::told(cell, &status), wrong::mend_parity(&cell.parity))
+        })?;
         let plan = block::plan(&self.setting(place), &open);
         let over = AtomicBool::new(false);
         let (outcome, load) = thread::scope(|scope| {

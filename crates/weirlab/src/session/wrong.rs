@@ -1,5 +1,6 @@
 //! What to tell of a load that was not answered as the case asks.
 use crate::load::{Outcome, RequestTemplate};
+use crate::result::Parity;
 use std::collections::BTreeSet;
 
 /// Which answers came and which were to come, what else went wrong, and what is likely to mend it.
@@ -35,8 +36,15 @@ fn expected(templates: &[RequestTemplate]) -> String {
     all.into_iter().collect::<Vec<_>>().join(" or ")
 }
 
+/// The same of the first request that was answered otherwise before the load began; empty if nothing is known.
+pub(super) fn mend_parity(checks: &[Parity]) -> String {
+    let wrong = checks.iter().find(|check| !check.agrees);
+    let status = wrong.and_then(|check| check.got.split(',').next()?.parse().ok());
+    status.and_then(mend).map_or_else(String::new, |mend| format!("; {mend}"))
+}
+
 /// What is likely to mend an answer of this status that is not expected.
-pub(super) fn mend(status: u16) -> Option<&'static str> {
+fn mend(status: u16) -> Option<&'static str> {
     Some(match status {
         401 | 403 => "401 and 403: give the credential of a consumer that may pass, such as -H 'apikey: …'",
         404 => "404: no route matches; see --request, and the Host by -H",
