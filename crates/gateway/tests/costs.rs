@@ -71,7 +71,7 @@ fn a_plugin_is_told_with_its_calls_and_its_share_of_the_cpu() {
     let route = &told["routes"][0];
     assert_eq!((&route["route"]["name"], &route["requests"]), (&"r-a".into(), &50.into()));
     let mean = |part: &str| route[part]["us_mean"].as_f64().unwrap();
-    let parts = mean("engine") + mean("upstream") + row["us_mean"].as_f64().unwrap();
+    let parts = mean("rest") + mean("upstream") + row["us_mean"].as_f64().unwrap();
     assert!((parts / mean("total") - 1.0).abs() < 0.01, "they make up the total: {route} {row}");
     assert!(told["worker_cpu_seconds"].as_f64().unwrap() > 0.0);
 }
@@ -89,9 +89,14 @@ fn rows_are_asked_for_by_plugin_route_and_service() {
     assert_eq!(costs(&gateway, "?plugin=cors").len(), 3);
     assert_eq!(cost(&gateway, "?plugin=ids&route=r-a")["calls"], 3);
     assert_eq!(cost(&gateway, "?plugin=correlation-id&service=s-b")["calls"], 2);
-    for nobody in ["?route=no-such", "?service=no-such", "?plugin=no-such", "?plugin=cors&route=s-a"] {
+    for (nobody, told) in [
+        ("?route=no-such", "there is no route `no-such`"),
+        ("?service=no-such", "there is no service `no-such`"),
+        ("?plugin=keyauth", "there is no plugin `keyauth`; did you mean `key-auth`?"),
+        ("?plugin=cors&route=s-a", "there is no route `s-a`; did you mean `r-a`?"),
+    ] {
         let answer = gateway.admin(&format!("/plugins/costs{nobody}"));
-        assert_eq!((answer.status, answer.json()["message"].as_str()), (404, Some("Not found")), "{nobody}");
+        assert_eq!((answer.status, answer.json()["message"].as_str()), (404, Some(told)), "{nobody}");
     }
     assert_eq!(
         costs(&gateway, "?plugin=jwt"),
@@ -101,8 +106,28 @@ fn rows_are_asked_for_by_plugin_route_and_service() {
     let misspelt = gateway.admin("/plugins/costs?rout=r-a");
     let told = "unknown argument `rout`; there are: plugin, route, service; did you mean `route`?";
     assert_eq!((misspelt.status, misspelt.json()["message"].as_str()), (400, Some(told)));
-    let shares: Vec<_> = costs(&gateway, "").iter().map(|row| row["cpu_share"].as_f64().unwrap()).collect();
-    assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
+}
+
+#[test]
+fn quantiles_and_shares_are_told_where_enough_was_measured() {
+    let upstream = Upstream::answering(HI);
+    let services = ["/a", "/b"].map(|path| service(path, upstream.address, "", ""));
+    let gateway = all_measured(&document(&services, "plugins: [{name: correlation-id}, {name: cors}]\n"));
+    ask(&gateway, 49, "/a", "");
+    ask(&gateway, 50, "/b", "");
+    for row in costs(&gateway, "?route=r-a") {
+        for told in [&row, &row["phases"]["access"]] {
+            assert_eq!((&told["us_p50"], &told["us_p99"]), (&Value::Null, &Value::Null), "{row}");
+            assert!(told["us_mean"].is_number());
+        }
+        assert_eq!((&row["cpu_share"], &row["calls"]), (&Value::Null, &49.into()), "{row}");
+    }
+    for row in costs(&gateway, "?route=r-b") {
+        assert!(row["us_p50"].is_number() && row["phases"]["access"]["us_p99"].is_number(), "{row}");
+    }
+    let shares: Vec<_> = costs(&gateway, "").iter().map(|row| row["cpu_share"].as_f64()).collect();
+    assert!(shares.is_sorted_by(|a, b| a >= b), "the dearest first, then those not known: {shares:?}");
+    assert_eq!(shares.iter().flatten().count(), 2);
 }
 
 #[test]

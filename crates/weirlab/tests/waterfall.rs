@@ -21,8 +21,12 @@ consumers: [{username: alice, keyauth_credentials: [{key: k}]}]
 ";
 
 fn waterfall(out: &Path, more: &[&str]) -> Output {
+    waterfall_of(CHAIN, out, more)
+}
+
+fn waterfall_of(chain: &str, out: &Path, more: &[&str]) -> Output {
     let file = out.join("shop.yml");
-    fs::write(&file, CHAIN).unwrap();
+    fs::write(&file, chain).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
     command.current_dir(bench::root()).stdin(Stdio::null());
     command.args(["waterfall", "--request", "GET /orders/7", "-H", "Host: shop.test", "--duration", "500ms"]);
@@ -57,6 +61,9 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
     ];
     assert_eq!(parts, expected);
     assert!(told.contains("request-transformer") && told.contains("█"), "{told}");
+    let result = fs::read_to_string(run.join("result.txt")).unwrap();
+    assert!(result.starts_with("### What each plugin costs\nweir, "), "{result}");
+    assert!(result.contains("file-log") && !result.contains("no run counts"), "{result}");
     let page = fs::read_to_string(run.join("report.html")).unwrap();
     assert!(page.contains("What each plugin costs") && page.contains("request-transformer, access"));
 }
@@ -71,8 +78,21 @@ fn what_cannot_be_shown_is_refused_with_the_reason() {
     let refused = waterfall(out.path(), &[]);
     assert!(!refused.status.success());
     assert!(text(&refused.stderr).contains("401"), "who is not let in: {}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("give the credential"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["--targets", "nginx"]);
     assert!(text(&refused.stderr).contains("nginx does not tell"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["-H", "apikey: k", "--route", "none"]);
     assert!(text(&refused.stderr).contains("a route called none"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn answers_other_than_expected_are_told_with_what_mends_them() {
+    let out = tempfile::tempdir().unwrap();
+    let limited = CHAIN.replace("- name: correlation-id", "- {name: rate-limiting, config: {hour: 20}}");
+    let failed = waterfall_of(&limited, out.path(), &["-H", "apikey: k"]);
+    let told = text(&failed.stderr);
+    assert!(!failed.status.success());
+    for part in ["429 (", " times)", "expected was 200", "raise its limit"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
 }

@@ -40,7 +40,7 @@ pub enum Phase {
     /// After the last byte.
     Log,
     /// The rest of the total: what the gateway does itself, and what it waits for while bodies pass.
-    Engine,
+    Rest,
     /// From the moment that the upstream is asked to the head of its response.
     Upstream,
     /// From the request's head to the response's last byte.
@@ -54,7 +54,7 @@ impl Phase {
         Phase::Response,
         Phase::ResponseBody,
         Phase::Log,
-        Phase::Engine,
+        Phase::Rest,
         Phase::Upstream,
         Phase::Total,
     ];
@@ -66,7 +66,7 @@ impl Phase {
             Phase::Response => "response",
             Phase::ResponseBody => "response_body",
             Phase::Log => "log",
-            Phase::Engine => "engine",
+            Phase::Rest => "rest",
             Phase::Upstream => "upstream",
             Phase::Total => "total",
         }

@@ -152,11 +152,11 @@ fn requests(exchange: &Exchange) {
     let total = timing.end.map_or(Duration::ZERO, |end| end.saturating_duration_since(timing.start));
     let asked = timing.upstream_start.zip(timing.upstream_head);
     let upstream = asked.map(|(asked, head)| head.saturating_duration_since(asked));
-    let engine = total.saturating_sub(upstream.unwrap_or_default() + exchange.watch.hooks);
+    let rest = total.saturating_sub(upstream.unwrap_or_default() + exchange.watch.hooks);
     let weight = u64::from(exchange.watch.stands_for);
     write(exchange, None, |account| {
         account.durations(Phase::Total).observe(total, weight);
-        account.durations(Phase::Engine).observe(engine, weight);
+        account.durations(Phase::Rest).observe(rest, weight);
         if let Some(upstream) = upstream {
             account.durations(Phase::Upstream).observe(upstream, weight);
         }

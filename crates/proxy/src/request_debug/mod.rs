@@ -126,7 +126,7 @@ impl Times {
             Phase::Response => "header_filter",
             Phase::ResponseBody => "body_filter",
             Phase::Log => "log",
-            Phase::Engine | Phase::Upstream | Phase::Total => return,
+            Phase::Rest | Phase::Upstream | Phase::Total => return,
         };
         self.tree.spend(&[phase, "plugins", plugin, &id.to_string()], took);
     }

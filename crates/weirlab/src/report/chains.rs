@@ -8,6 +8,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct ChainRows {
     title: String,
+    /// What keeps the engine's part and the shares from being told.
+    crowded: Option<String>,
     rows: Vec<PartRow>,
 }
 
@@ -24,7 +26,11 @@ struct PartRow {
 pub(super) fn rows(run: &Run) -> Vec<ChainRows> {
     run.chains
         .iter()
-        .map(|chain| ChainRows { title: title(chain), rows: chain.parts.iter().map(row).collect() })
+        .map(|chain| ChainRows {
+            title: title(chain),
+            crowded: chain.crowded(),
+            rows: chain.parts.iter().map(row).collect(),
+        })
         .collect()
 }
 
@@ -51,7 +57,7 @@ pub(super) fn charts(run: &Run, colours: &Colours) -> Vec<Chart> {
 
 fn chart(chain: &ChainCost, colours: &Colours) -> Chart {
     let (engine, plugins): (Vec<&ChainPart>, Vec<&ChainPart>) =
-        chain.parts.iter().filter(|part| part.cpu_share.is_some()).partition(|part| part.phase == "engine");
+        chain.parts.iter().filter(|part| part.is_cpu()).partition(|part| part.phase == "engine");
     let mut total = 0.0;
     let steps = engine.into_iter().chain(plugins).map(|part| {
         total += part.mean_us;

@@ -57,8 +57,36 @@ pub struct ChainCost {
     pub requests: u64,
     /// The CPU time of the target's workers for each request, in microseconds.
     pub cpu_us: f64,
-    /// In the order in which a request meets them; the rest of the CPU time last.
+    /// In the order in which a request meets them; the rest of the CPU time last, where plugins leave any.
     pub parts: Vec<ChainPart>,
+}
+
+impl ChainCost {
+    /// Whether the plugins took longer than there was CPU time, by the clock on the wall: the machine had more to run
+    /// than CPUs, and their times hold what others took.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.plugins_us() > self.cpu_us
+    }
+
+    /// What to say of that.
+    #[must_use]
+    pub fn crowded(&self) -> Option<String> {
+        self.is_crowded().then(|| {
+            format!(
+                "The plugins' times sum to {:.1} µs, more than the {:.1} µs of CPU time: the machine was busy, and their \
+                 means hold what others took meanwhile. So the engine's part and the shares cannot be told. Read p50, or \
+                 run again on a quiet machine.",
+                self.plugins_us(),
+                self.cpu_us
+            )
+        })
+    }
+
+    fn plugins_us(&self) -> f64 {
+        let plugins = self.parts.iter().filter(|part| part.is_cpu() && part.phase != "engine");
+        plugins.map(|part| part.mean_us).sum()
+    }
 }
 
 /// A part of a request.
@@ -74,8 +102,16 @@ pub struct ChainPart {
     pub p50_us: Option<f64>,
     /// Their 99th percentile.
     pub p99_us: Option<f64>,
-    /// Which part of the CPU time it is; none for what only waits.
+    /// Which part of the CPU time it is; none for what only waits, and where plugins took longer than there was CPU time.
     pub cpu_share: Option<f64>,
+}
+
+impl ChainPart {
+    /// Whether it takes CPU time: what waits takes none.
+    #[must_use]
+    pub fn is_cpu(&self) -> bool {
+        !matches!(self.phase.as_str(), "wait" | "upstream")
+    }
 }
 
 /// A scenario with its variables set.

@@ -9,9 +9,10 @@ pub use table::table;
 use super::{Block, Cell, Run, Status};
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Sample, Usable, usable};
 use crate::load::text::{Summary, wrk};
+use crate::waterfall;
 use std::fmt::{self, Write};
 
-/// The content of `result.txt`: for each case the blocks of each target as wrk would print them and what they come to,
+/// The content of `result.txt`: what chains cost, then for each case that was measured the blocks of each target as wrk would print them and what they come to,
 /// then a table of the answer; at the end the answer in sentences.
 pub fn result(run: &Run, analysis: &Analysis) -> String {
     let mut text = String::new();
@@ -21,7 +22,10 @@ pub fn result(run: &Run, analysis: &Analysis) -> String {
 }
 
 fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result {
-    for case in &analysis.cases {
+    for chain in &run.chains {
+        writeln!(out, "### What each plugin costs\n{}", waterfall::text(chain))?;
+    }
+    for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
         writeln!(out, "### Test Suite: {}", case.case.name)?;
         for cell in run.cells.iter().filter(|cell| cell.case == case.case.name) {
             write_cell(out, case, cell)?;
@@ -32,6 +36,13 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
         writeln!(out, "### Beside requests\n\n{}\n", probe::table(&analysis.probes))?;
     }
     writeln!(out, "{}", answer(run, analysis))
+}
+
+/// Whether the case was put under load to be watched, and no block of it was to be measured.
+fn is_watched(run: &Run, case: &CaseAnalysis) -> bool {
+    let watched = !run.chains.is_empty() || !run.flames.is_empty();
+    let mut cells = run.cells.iter().filter(|cell| cell.case == case.case.name);
+    watched && cells.all(|cell| cell.status == Status::Measured && cell.blocks.is_empty())
 }
 
 fn write_cell(out: &mut String, case: &CaseAnalysis, cell: &Cell) -> fmt::Result {

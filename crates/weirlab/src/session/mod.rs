@@ -20,6 +20,7 @@ mod slices;
 mod stand;
 mod supply;
 mod work;
+mod wrong;
 
 pub use order::{Place, order};
 pub use profile::Profile;

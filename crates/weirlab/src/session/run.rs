@@ -9,6 +9,7 @@ use super::profile::Profile;
 use super::progress::Progress;
 use super::stand::{Contender, Open, Stand};
 use super::work::Work;
+use super::wrong;
 use crate::driver::Driver;
 use crate::load::{self, Pace};
 use crate::manifest;
@@ -286,7 +287,10 @@ impl<'a> Session<'a> {
         let place = Place { round: 0, case, target };
         let cell = self.cell(place);
         self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
-        let open = self.start(place, cell).map_err(|status| outset::told(&self.run.cells[cell], &status))?;
+        let open = self.start(place, cell).map_err(|status| {
+            let cell = &self.run.cells[cell];
+            format!("{}{}", outset::told(cell, &status), wrong::mend_parity(&cell.parity))
+        })?;
         let plan = block::plan(&self.setting(place), &open);
         let over = AtomicBool::new(false);
         let (outcome, load) = thread::scope(|scope| {
@@ -300,9 +304,7 @@ impl<'a> Session<'a> {
         outcome?;
         match load {
             Ok(Ok(load)) if load.good > 0 && load.errors.is_empty() => Ok(()),
-            Ok(Ok(load)) => {
-                Err(format!("the load on it failed: {} right answers, errors {:?}", load.good, load.errors))
-            }
+            Ok(Ok(load)) => Err(wrong::answers(&load, &plan.requests.templates)),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the load generator panicked".to_owned()),
         }

@@ -29,28 +29,47 @@ pub fn read(told: &Value, target: &str, case: &str, route: Option<&str>) -> Resu
     let mut plugins: Vec<&Value> = told["data"].as_array().into_iter().flatten().collect();
     plugins.retain(|row| row["route"]["id"] == found["route"]["id"]);
     plugins.sort_by_key(|row| (-row["priority"].as_i64().unwrap_or(0), row["name"].to_string()));
-    let chain = Chain { plugins, requests, cpu_us };
+    let chain = Chain { plugins, requests };
     let mut parts = chain.parts(&BEFORE);
     parts.extend(chain.waits());
     parts.extend(part("upstream", "upstream", &found["upstream"], requests));
     parts.extend(chain.parts(&AFTER));
-    parts.push(chain.engine(&parts));
     let name = found["route"]["name"].as_str().or(found["route"]["id"].as_str()).unwrap_or_default();
-    Ok(ChainCost {
+    let chain = ChainCost {
         target: target.to_owned(),
         case: case.to_owned(),
         route: name.to_owned(),
         requests: requests as u64,
         cpu_us,
         parts,
-    })
+    };
+    Ok(with_engine(chain))
+}
+
+/// Adds the rest of the CPU time, and each part's share. Where plugins took more than all of it there is neither.
+fn with_engine(mut chain: ChainCost) -> ChainCost {
+    if chain.is_crowded() {
+        return chain;
+    }
+    let plugins: f64 = chain.parts.iter().filter(|part| part.is_cpu()).map(|part| part.mean_us).sum();
+    chain.parts.push(ChainPart {
+        phase: "engine".to_owned(),
+        name: "the gateway itself".to_owned(),
+        mean_us: chain.cpu_us - plugins,
+        p50_us: None,
+        p99_us: None,
+        cpu_share: None,
+    });
+    for part in chain.parts.iter_mut().filter(|part| part.is_cpu()) {
+        part.cpu_share = Some(part.mean_us / chain.cpu_us);
+    }
+    chain
 }
 
 struct Chain<'t> {
     /// In the order in which they run.
     plugins: Vec<&'t Value>,
     requests: f64,
-    cpu_us: f64,
 }
 
 impl Chain<'_> {
@@ -58,9 +77,7 @@ impl Chain<'_> {
         let of = |phase: &str| {
             let one = |plugin: &&Value| {
                 let name = plugin["name"].as_str().unwrap_or_default();
-                let mut part = part(phase, name, &plugin["phases"][phase], self.requests)?;
-                part.cpu_share = Some(part.mean_us / self.cpu_us);
-                Some(part)
+                part(phase, name, &plugin["phases"][phase], self.requests)
             };
             self.plugins.iter().filter_map(one).collect::<Vec<_>>()
         };
@@ -79,21 +96,6 @@ impl Chain<'_> {
             cpu_share: None,
         };
         waiting.map(wait).collect()
-    }
-
-    /// The rest of the CPU time.
-    fn engine(&self, parts: &[ChainPart]) -> ChainPart {
-        let plugins: f64 =
-            parts.iter().filter(|part| part.cpu_share.is_some()).map(|part| part.mean_us).sum();
-        let mean_us = (self.cpu_us - plugins).max(0.0);
-        ChainPart {
-            phase: "engine".to_owned(),
-            name: "the gateway itself".to_owned(),
-            mean_us,
-            p50_us: None,
-            p99_us: None,
-            cpu_share: Some(mean_us / self.cpu_us),
-        }
     }
 }
 
@@ -162,6 +164,17 @@ mod tests {
         assert!((engine.mean_us - 8.2).abs() < 1e-9, "2 ms for 200 requests, less the plugins: {engine:?}");
         let shares: f64 = chain.parts.iter().filter_map(|part| part.cpu_share).sum();
         assert!((shares - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn plugins_that_took_longer_than_there_was_cpu_time_leave_no_engine_and_no_shares() {
+        let mut told = told();
+        told["worker_cpu_seconds"] = json!(0.0002);
+        let chain = read(&told, "weir", "c", None).unwrap();
+        assert!(chain.parts.iter().all(|part| part.phase != "engine" && part.cpu_share.is_none()));
+        let text = crate::waterfall::text(&chain);
+        assert!(text.contains("sum to 1.8 µs, more than the 1.0 µs of CPU time"), "{text}");
+        assert!(!text.contains('%') && !text.contains("the gateway itself"), "{text}");
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub fn text(chain: &ChainCost) -> String {
         let _ = writeln!(text, "{}", line(part, name, before).trim_end());
         before += part.cpu_share.unwrap_or(0.0);
     }
+    if let Some(why) = chain.crowded() {
+        let _ = writeln!(text, "{why}");
+    }
     text
 }
 

@@ -6,15 +6,19 @@ use crate::status::message;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 use weir_model::Document;
 use weir_model::entity::{Plugin, Route, Service};
 use weir_model::schema::{did_you_mean, quoted};
-use weir_proxy::costs::{Cost, PhaseCost};
+use weir_proxy::costs::{Cost, PhaseCost, Spread};
 use weir_proxy::plugins::PLUGINS;
 
 /// What may be asked for.
 const ARGUMENTS: [&str; 3] = ["plugin", "route", "service"];
+
+/// Of fewer measured runs neither quantiles nor a share are told: a single slow one would make them.
+const FEW: u64 = 50;
 
 pub(super) async fn list(call: Call) -> Result<Response, Denied> {
     if let Some(unknown) = call.argument_beside(&ARGUMENTS) {
@@ -23,39 +27,54 @@ pub(super) async fn list(call: Call) -> Result<Response, Denied> {
         return Err(Denied::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
     }
     match aside("weir-costs", move || told(&call)).await {
-        Ok(told) => Ok(json_answer(StatusCode::OK, &told?)),
+        Ok(Ok(told)) => Ok(json_answer(StatusCode::OK, &told)),
+        Ok(Err(missing)) => Ok(message(StatusCode::NOT_FOUND, &missing)),
         Err(_) => Ok(message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred")),
     }
 }
 
-/// Whether there is what is asked for: a plugin by its kind's name too, configured or not.
-fn is_there(call: &Call, document: &Document) -> bool {
-    let is_id = |asked: &str, id: weir_model::Uuid| id.to_string() == asked;
-    let is_named = |asked: &str, name: &Option<String>| name.as_deref() == Some(asked);
-    let plugin = call.argument("plugin").is_none_or(|asked| {
-        let mut plugins = document.plugins.iter();
-        PLUGINS.iter().any(|it| it.name == asked)
-            || plugins.any(|it| is_named(asked, &it.instance_name) || is_id(asked, it.id))
-    });
-    let route = call.argument("route").is_none_or(|asked| {
-        document.routes.iter().any(|it| is_named(asked, &it.name) || is_id(asked, it.id))
-    });
-    let service = call.argument("service").is_none_or(|asked| {
-        document.services.iter().any(|it| is_named(asked, &it.name) || is_id(asked, it.id))
-    });
-    plugin && route && service
+/// What is asked for and not there, told beside what is.
+fn missing(call: &Call, document: &Document) -> Option<String> {
+    let (plugins, routes, services) = (&document.plugins, &document.routes, &document.services);
+    // A plugin is there by its kind's name, configured or not.
+    let kinds = PLUGINS.iter().map(|it| it.name.to_owned());
+    let named = plugins.iter().filter_map(|it| it.instance_name.clone());
+    let known = [
+        ("plugin", kinds.chain(named).collect::<Vec<_>>(), ids(plugins.iter().map(|it| it.id))),
+        (
+            "route",
+            routes.iter().filter_map(|it| it.name.clone()).collect(),
+            ids(routes.iter().map(|it| it.id)),
+        ),
+        (
+            "service",
+            services.iter().filter_map(|it| it.name.clone()).collect(),
+            ids(services.iter().map(|it| it.id)),
+        ),
+    ];
+    known.into_iter().find_map(|(kind, names, ids)| {
+        let asked: &str = call.argument(kind)?;
+        let is_there = names.iter().any(|name| name == asked) || ids.iter().any(|id| id == asked);
+        let hint = || did_you_mean(asked, names.iter().map(String::as_str));
+        (!is_there).then(|| format!("there is no {kind} `{}`{}", quoted(asked), hint()))
+    })
 }
 
-fn told(call: &Call) -> Result<Value, Denied> {
+fn ids(ids: impl Iterator<Item = weir_model::Uuid>) -> Vec<String> {
+    ids.map(|id| id.to_string()).collect()
+}
+
+fn told(call: &Call) -> Result<Value, String> {
     let control = &call.control;
     let configuration = control.registry().configuration();
-    if !is_there(call, &configuration.document) {
-        return Err(Denied::NotFound);
+    if let Some(missing) = missing(call, &configuration.document) {
+        return Err(missing);
     }
     let rows = control.costs().into_iter().filter_map(|cost| Row::of(cost, &configuration.document));
     let (mut plugins, mut routes): (Vec<_>, Vec<_>) =
         rows.filter(|row| row.is_asked_for(call)).partition(|row| row.plugin.is_some());
-    plugins.sort_by(|a, b| b.cost.cpu_share().total_cmp(&a.cost.cpu_share()));
+    // Those of which too little is known come last.
+    plugins.sort_by(|a, b| b.cpu_share().partial_cmp(&a.cpu_share()).unwrap_or(Ordering::Equal));
     routes.sort_by_key(|row| std::cmp::Reverse(row.cost.calls()));
     Ok(json!({
         "data": plugins.iter().filter_map(Row::of_plugin).collect::<Vec<_>>(),
@@ -113,10 +132,20 @@ impl<'d> Row<'d> {
         row
     }
 
+    fn cpu_share(&self) -> Option<f64> {
+        let most = self.cost.phases.iter().map(|phase| phase.spread.measured).max()?;
+        (most >= FEW).then(|| self.cost.cpu_share())
+    }
+
     fn of_plugin(&self) -> Option<Value> {
         let (cost, plugin) = (&self.cost, self.plugin?);
         let spreads = || cost.phases.iter().map(|phase| &phase.spread);
-        let quantile = |share| micros(spreads().map(|spread| spread.quantile(share)).sum());
+        let ran = || spreads().filter(|spread| spread.measured > 0);
+        // Without any run there is nothing to add up.
+        let quantile = |share| -> Option<f64> {
+            ran().next()?;
+            ran().map(|spread| quantile(spread, share)).sum()
+        };
         let calls = cost.calls();
         Some(json!({
             "id": plugin.id,
@@ -126,7 +155,7 @@ impl<'d> Row<'d> {
             "route": self.route(),
             "service": self.service(),
             "consumer": plugin.consumer.map(|id| json!({ "id": id })),
-            "cpu_share": cost.cpu_share(),
+            "cpu_share": self.cpu_share(),
             "calls": calls,
             "us_mean": micros(cost.spent().as_nanos() as f64 / calls.max(1) as f64),
             "us_p50": quantile(0.5),
@@ -154,11 +183,16 @@ impl<'d> Row<'d> {
         json!({
             "calls": spread.calls(),
             "us_mean": micros(spread.nanos as f64 / spread.calls().max(1) as f64),
-            "us_p50": micros(spread.quantile(0.5)),
-            "us_p99": micros(spread.quantile(0.99)),
+            "us_p50": quantile(spread, 0.5),
+            "us_p99": quantile(spread, 0.99),
             "sampled": spread.measured,
         })
     }
+}
+
+/// In microseconds, if enough was measured.
+fn quantile(spread: &Spread, share: f64) -> Option<f64> {
+    (spread.measured >= FEW).then(|| micros(spread.quantile(share)))
 }
 
 /// Nanoseconds as microseconds, to the nanosecond.

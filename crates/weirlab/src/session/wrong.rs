@@ -1,0 +1,76 @@
+//! What to tell of a load that was not answered as the case asks.
+use crate::load::{Outcome, RequestTemplate};
+use crate::result::Parity;
+use std::collections::BTreeSet;
+
+/// Which answers came and which were to come, what else went wrong, and what is likely to mend it.
+pub(super) fn answers(load: &Outcome, templates: &[RequestTemplate]) -> String {
+    let came = load.statuses.iter().map(|(status, count)| format!("{status} ({count} times)"));
+    let came: Vec<String> = came.collect();
+    let came = if came.is_empty() { "none".to_owned() } else { came.join(", ") };
+    let mut text =
+        format!("the load on it failed: the answers were {came}, expected was {}", expected(templates));
+    // Wrong statuses have been told.
+    for (class, count) in load.errors.iter().filter(|(class, _)| *class != "status") {
+        text.push_str(&format!("; {class} errors: {count}"));
+    }
+    let wrong = load.statuses.keys().filter(|status| !is_expected(**status, templates));
+    let mends: BTreeSet<&str> = wrong.filter_map(|status| mend(*status)).collect();
+    mends.iter().for_each(|mend| text.push_str(&format!("; {mend}")));
+    text
+}
+
+fn is_expected(status: u16, templates: &[RequestTemplate]) -> bool {
+    templates.iter().any(|template| match template.expect.status.as_slice() {
+        [] => (200..400).contains(&status),
+        expected => expected.contains(&status),
+    })
+}
+
+fn expected(templates: &[RequestTemplate]) -> String {
+    let of = |template: &RequestTemplate| match template.expect.status.as_slice() {
+        [] => vec!["200 to 399".to_owned()],
+        expected => expected.iter().map(u16::to_string).collect(),
+    };
+    let all: BTreeSet<String> = templates.iter().flat_map(of).collect();
+    all.into_iter().collect::<Vec<_>>().join(" or ")
+}
+
+/// The same of the first request that was answered otherwise before the load began; empty if nothing is known.
+pub(super) fn mend_parity(checks: &[Parity]) -> String {
+    let wrong = checks.iter().find(|check| !check.agrees);
+    let status = wrong.and_then(|check| check.got.split(',').next()?.parse().ok());
+    status.and_then(mend).map_or_else(String::new, |mend| format!("; {mend}"))
+}
+
+/// What is likely to mend an answer of this status that is not expected.
+fn mend(status: u16) -> Option<&'static str> {
+    Some(match status {
+        401 | 403 => "401 and 403: give the credential of a consumer that may pass, such as -H 'apikey: …'",
+        404 => "404: no route matches; see --request, and the Host by -H",
+        429 => "429: a plugin limits the rate; raise its limit for this run, or leave it out",
+        500..600 => "500 and more: see what the target wrote to its log",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Expect;
+
+    #[test]
+    fn only_what_was_not_expected_is_advised_on() {
+        let expects = |status: &[u16]| RequestTemplate {
+            weight: 1,
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            body: String::new(),
+            expect: Expect { status: status.to_vec(), ..Expect::default() },
+        };
+        assert!(is_expected(429, &[expects(&[200]), expects(&[429])]));
+        assert!(is_expected(302, &[expects(&[])]) && !is_expected(404, &[expects(&[])]));
+        assert_eq!(expected(&[expects(&[200, 201]), expects(&[200])]), "200 or 201");
+    }
+}
