@@ -33,6 +33,8 @@ pub(crate) enum Own {
 /// One plugin's place in the chain, and which of its configurations applies, the most specific first.
 #[derive(Default)]
 pub(crate) struct Step {
+    /// The plugin's priority.
+    pub(crate) priority: i32,
     /// Of a consumer or a group on this route and service, on this route, on this service.
     pub(crate) own_here: Vec<Own>,
     /// Of this route and service; stands here only if `own_anywhere` comes between it and `base`.
@@ -63,12 +65,21 @@ impl Step {
         instance.runs(exchange.tls).then_some(instance)
     }
 
-    /// The configuration that applies to who calls.
+    /// The configuration that applies to who calls. It is the same for all hooks of a request: what counts is the
+    /// consumer that was known when it was this plugin's turn among the access hooks, whether it has one or not.
     pub(crate) fn configured(&self, exchange: &Exchange) -> Option<&Instance> {
         match exchange.consumer {
-            Some(consumer) => self.for_consumer(consumer, exchange),
-            None => self.for_nobody(),
+            Some(_) if self.has_own() => match exchange.consumer_at(self.priority) {
+                Some(consumer) => self.for_consumer(consumer, exchange),
+                None => self.for_nobody(),
+            },
+            _ => self.for_nobody(),
         }
+    }
+
+    /// Whether some consumers or groups have a configuration of their own.
+    fn has_own(&self) -> bool {
+        !self.own_here.is_empty() || !self.own_anywhere.is_empty()
     }
 
     /// The configuration that applies to nobody in particular.
@@ -90,7 +101,7 @@ impl Own {
     fn of(&self, consumer: ConsumerIndex, exchange: &Exchange) -> Option<&Instance> {
         match self {
             Own::Consumer(own) => own.get(&consumer),
-            Own::Group(own) => first_in_common(own, exchange.consumer_groups()),
+            Own::Group(own) => first_in_common(own, exchange.groups_of(consumer)),
         }
     }
 
@@ -129,6 +140,7 @@ impl Chain {
         until: usize,
     ) -> (Flow, usize, Option<Uuid>) {
         for (at, step) in self.steps.iter().enumerate().take(until).skip(from) {
+            exchange.running = step.priority;
             if let Some(instance) = step.instance(exchange) {
                 match costs::access(instance, exchange) {
                     Flow::Continue => {}

@@ -199,6 +199,10 @@ pub struct Exchange {
     pub(crate) snapshot: Rc<Held>,
     pub(crate) route: Option<u32>,
     pub(crate) consumer: Option<ConsumerIndex>,
+    /// The priority of the plugin that named the consumer: plugins of a lower one know who calls.
+    pub(crate) named_at: i32,
+    /// The priority of the plugin whose access hook runs, or ran last.
+    pub(crate) running: i32,
     pub(crate) credential: Option<Uuid>,
     pub(crate) anonymous: bool,
     pub(crate) kept: Vec<Box<dyn Any>>,
@@ -244,6 +248,8 @@ impl Exchange {
             snapshot,
             route: None,
             consumer: None,
+            named_at: i32::MAX,
+            running: i32::MAX,
             credential: None,
             anonymous: false,
             kept: Vec::new(),
@@ -272,9 +278,22 @@ impl Exchange {
         self.consumer.map(|ConsumerIndex(index)| &self.snapshot.consumers[index as usize])
     }
 
-    /// The groups that the consumer is in, in the order of their names.
-    pub(crate) fn consumer_groups(&self) -> &[GroupIndex] {
-        self.consumer().map_or(&[], |consumer| &consumer.groups)
+    /// The groups that a consumer is in, in the order of their names.
+    pub(crate) fn groups_of(&self, ConsumerIndex(index): ConsumerIndex) -> &[GroupIndex] {
+        &self.snapshot.consumers[index as usize].groups
+    }
+
+    /// The consumer that was known when it was the turn of the access hooks of this priority.
+    pub(crate) fn consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
+        if priority < self.named_at { self.consumer } else { self.earlier_consumer_at(priority) }
+    }
+
+    /// The plugin that runs says who calls. Several may, one after another.
+    pub(crate) fn identify(&mut self, consumer: ConsumerIndex) {
+        if let Some(before) = self.consumer.replace(consumer) {
+            self.keep_earlier_consumer(before);
+        }
+        self.named_at = self.running;
     }
 
     /// The id of the credential that proved the consumer's identity. None for an anonymous one.
@@ -284,7 +303,7 @@ impl Exchange {
 
     /// Names the consumer, and tells the upstream by Kong's headers.
     pub fn authenticate(&mut self, consumer: ConsumerIndex, credential: Credential<'_>) {
-        self.consumer = Some(consumer);
+        self.identify(consumer);
         self.credential = Some(credential.id);
         self.anonymous = false;
         self.name_consumer(Some(credential));
@@ -292,7 +311,7 @@ impl Exchange {
 
     /// Lets the request pass as the anonymous consumer.
     pub fn authenticate_anonymous(&mut self, consumer: ConsumerIndex) {
-        self.consumer = Some(consumer);
+        self.identify(consumer);
         self.credential = None;
         self.anonymous = true;
         self.name_consumer(None);

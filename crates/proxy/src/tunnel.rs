@@ -109,17 +109,20 @@ impl Tunnel {
 /// What an exchange takes from the configuration, by the ids of the entities.
 struct Released {
     route: Option<(u32, Uuid)>,
-    consumer: Option<(u32, Uuid)>,
+    consumers: Vec<(i32, u32, Uuid)>,
 }
 
 impl Released {
     fn new(worker: &Worker, exchange: &mut Exchange) -> Self {
         let route = exchange.route.zip(exchange.route().map(|route| route.entity.id));
-        let index = exchange.consumer.map(|ConsumerIndex(index)| index);
-        let consumer = index.zip(exchange.consumer().map(|consumer| consumer.entity.id));
+        let named = exchange.take_consumers().into_iter();
+        let with_id = |(priority, ConsumerIndex(index)): (i32, ConsumerIndex)| {
+            (priority, index, exchange.snapshot.consumers[index as usize].entity.id)
+        };
+        let consumers = named.map(with_id).collect();
         exchange.snapshot = worker.no_routes();
-        (exchange.route, exchange.consumer) = (None, None);
-        Self { route, consumer }
+        exchange.route = None;
+        Self { route, consumers }
     }
 
     /// The log hooks of the configuration that is in force by now run, if the route is still there.
@@ -127,11 +130,13 @@ impl Released {
         let snapshot: Rc<Held> = worker.snapshot();
         exchange.route =
             self.route.and_then(|(at, id)| find(&snapshot.routes, at, |route| route.entity.id == id));
-        let consumer = self
-            .consumer
-            .and_then(|(at, id)| find(&snapshot.consumers, at, |consumer| consumer.entity.id == id));
-        exchange.consumer = consumer.map(ConsumerIndex);
-        exchange.snapshot = snapshot;
+        exchange.snapshot = snapshot.clone();
+        for (priority, at, id) in self.consumers {
+            if let Some(index) = find(&snapshot.consumers, at, |consumer| consumer.entity.id == id) {
+                exchange.running = priority;
+                exchange.identify(ConsumerIndex(index));
+            }
+        }
     }
 }
 

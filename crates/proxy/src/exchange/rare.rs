@@ -1,6 +1,6 @@
 //! What plugins ask of few exchanges. The others have a word for it and no more.
 
-use super::Exchange;
+use super::{ConsumerIndex, Exchange};
 use crate::answer::{Answer, Failure};
 use crate::body_memory::HeldBody;
 use crate::request_debug::Times;
@@ -68,6 +68,8 @@ pub(crate) struct Rare {
     drop_response: bool,
     caller: Vec<u8>,
     groups: Vec<String>,
+    /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
+    earlier_consumers: Vec<(i32, ConsumerIndex)>,
     failed_tries: Vec<FailedTry>,
     took: Vec<Took>,
     times: Option<Box<Times>>,
@@ -175,6 +177,26 @@ impl Exchange {
     /// The groups that an authentication plugin has found the client to be in.
     pub fn authenticated_groups(&self) -> &[String] {
         self.rare.as_ref().map_or(&[], |rare| &rare.groups)
+    }
+
+    /// The consumer was named by a plugin before another one named who it really is.
+    pub(super) fn keep_earlier_consumer(&mut self, consumer: ConsumerIndex) {
+        let named_at = self.named_at;
+        self.rare().earlier_consumers.push((named_at, consumer));
+    }
+
+    /// The same, of what was known before the consumer was named for the last time.
+    #[cold]
+    pub(super) fn earlier_consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
+        let earlier = self.rare.as_ref()?.earlier_consumers.iter().rev();
+        earlier.copied().find(|(named_at, _)| priority < *named_at).map(|(_, consumer)| consumer)
+    }
+
+    /// All consumers that were named, in order, each with the priority of the plugin that did; none is known from now on.
+    pub(crate) fn take_consumers(&mut self) -> Vec<(i32, ConsumerIndex)> {
+        let earlier = self.rare.as_mut().map(|rare| std::mem::take(&mut rare.earlier_consumers));
+        let last = self.consumer.take().map(|consumer| (self.named_at, consumer));
+        earlier.into_iter().flatten().chain(last).collect()
     }
 
     /// The attempts to reach the upstream that failed, in order. One more than these was made if

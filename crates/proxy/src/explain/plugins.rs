@@ -106,6 +106,7 @@ pub(super) fn walk(
             runs,
             overrides: overridden(plugin, exchange, document),
         });
+        exchange.running = step.priority;
         let asks = runs && authenticate && refusal.is_none() && authenticates(plugin);
         if asks && let Flow::Respond(answer) = instance.hooks.access(exchange) {
             refusal = Some(Answered::new(&answer, Some(&plugin.name)));

@@ -199,6 +199,30 @@ proptest! {
 }
 
 #[test]
+fn who_was_known_at_a_plugins_turn_decides_whatever_becomes_known_later() {
+    let mut gateway = Gateway::new();
+    let everybody = plugin(0x100, &[]);
+    let own = [1, 2].map(|consumer| plugin(0x100 + consumer, &[("consumer", id(consumer))]));
+    gateway.document.plugins = own.into_iter().chain([everybody]).collect();
+    let mut exchange = gateway.exchange("GET /");
+    let priority = exchange.snapshot.routes[0].chain.steps[0].priority;
+    let mut named_by = |named_at: &[i32]| {
+        exchange.take_consumers();
+        for (index, named_at) in (0..).zip(named_at) {
+            exchange.running = *named_at;
+            exchange.identify(ConsumerIndex(index));
+        }
+        chosen(&exchange.snapshot.routes[0].chain, &exchange)
+    };
+    let (before, behind) = (priority + 1, priority - 1);
+    assert_eq!(named_by(&[before]), Some(id(0x101)));
+    assert_eq!(named_by(&[behind]), Some(id(0x100)));
+    assert_eq!(named_by(&[before + 1, before]), Some(id(0x102)), "the last one counts");
+    assert_eq!(named_by(&[before, behind]), Some(id(0x101)), "but for those behind it alone");
+    assert_eq!(named_by(&[behind, behind - 1]), Some(id(0x100)));
+}
+
+#[test]
 fn who_is_in_many_groups_and_groups_of_many_cost_a_place_in_a_list_each() {
     let mut gateway = Gateway::new();
     let numbers = 0..10_000u128;

@@ -110,6 +110,7 @@ impl Plugin {
             groups(on_service),
         ];
         let step = Step {
+            priority: self.definition.priority,
             own_here: own_here.into_iter().flatten().collect(),
             here: anybody(here),
             own_anywhere: [consumers(anywhere), groups(anywhere)].into_iter().flatten().collect(),
