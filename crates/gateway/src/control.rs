@@ -335,7 +335,8 @@ fn serve(
 ) -> Result<Arc<DataPlane>, StartError> {
     let snapshot =
         compiler.compile(document).map_err(|errors| StartError::Configuration(explain(&errors)))?;
-    let proxy = Proxy::start(options, access_logs(settings)?, snapshot).map_err(StartError::Proxy)?;
+    let proxy = Proxy::start(options, access_logs(settings)?, snapshot, &compiler.retained)
+        .map_err(StartError::Proxy)?;
     let unreached = Unreached::new(settings);
     unreached.tell(document);
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), unreached }))

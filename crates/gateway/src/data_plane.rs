@@ -84,6 +84,7 @@ pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
         default_certificate,
         client_certificate,
         trusted_certificates,
+        log_tls_verify: settings.log_tls_verify,
         retained,
     })
 }
@@ -130,8 +131,14 @@ pub(crate) fn compiled(
         provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
     }
     let client_certificate = None;
-    let compiler =
-        Compiler { workers: 1, default_certificate, client_certificate, trusted_certificates, retained };
+    let compiler = Compiler {
+        workers: 1,
+        default_certificate,
+        client_certificate,
+        trusted_certificates,
+        log_tls_verify: true,
+        retained,
+    };
     match compiler.compile(&configuration.document) {
         Ok(snapshot) => Ok((configuration, snapshot)),
         Err(errors) => Err(configuration.refusals(&source.origin, &errors)),

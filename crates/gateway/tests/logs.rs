@@ -18,10 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A gateway with one plugin, and an upstream that answers.
 fn gateway(plugin: &str, config: &str) -> (Gateway, Upstream) {
+    gateway_with(plugin, config, &[])
+}
+
+/// The same, with settings.
+fn gateway_with(plugin: &str, config: &str, settings: &[(&str, String)]) -> (Gateway, Upstream) {
     let upstream = Upstream::answering(OK);
     let plugins = format!("plugins: [{{name: {plugin}, config: {{{config}}}}}]");
     let document = document(&[service("/", upstream.address, "", &plugins)], "");
-    (Gateway::builder(&document).set("workers", "2").start(), upstream)
+    let builder = Gateway::builder(&document).set("workers", "2");
+    (settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start(), upstream)
 }
 
 fn json(line: &str) -> Value {
@@ -147,9 +153,11 @@ fn a_tcp_server_may_speak_tls() {
     eventually("openssl listens", || TcpStream::connect(address).is_ok());
     let fields = "custom_fields_by_lua: {sent: \"return 'over-tls'\"}";
     let port = address.port();
-    let (gateway, _upstream) = gateway(
+    let trusted = [("lua_ssl_trusted_certificate", identity.cert().display().to_string())];
+    let (gateway, _upstream) = gateway_with(
         "tcp-log",
         &format!("host: 127.0.0.1, port: {port}, tls: true, tls_sni: logs.test, {fields}"),
+        &trusted,
     );
     gateway.get("/");
     let mut line = String::new();

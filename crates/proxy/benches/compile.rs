@@ -106,6 +106,7 @@ fn main() {
             default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
             client_certificate: None,
             trusted_certificates: Vec::new(),
+            log_tls_verify: true,
             retained: Arc::new(Retained::default()),
         };
         let mut entities = Entities::of(shape.document());

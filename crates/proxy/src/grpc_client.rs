@@ -1,5 +1,6 @@
 //! Calling other servers over gRPC, one message for one message, from tasks off the request path.
 
+use crate::dialer::Dialer;
 use crate::http_client::{Connector, with_causes};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
@@ -8,7 +9,6 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest reply that is read.
@@ -52,12 +52,11 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 impl GrpcClient {
-    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> Self {
-        let mut tls = rustls::ClientConfig::clone(&tls);
-        tls.alpn_protocols = vec![b"h2".to_vec()];
+    /// A client that connects so.
+    pub fn new(dialer: Dialer) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).http2_only(true);
-        Self(builder.build(Connector::new(Arc::new(tls))))
+        Self(builder.build(Connector(dialer.with_alpn(b"h2"))))
     }
 
     /// Calls the method that an absolute URL names, with metadata. Returns the reply.

@@ -1,29 +1,26 @@
 //! Asking other servers over HTTP, from hooks that wait and from tasks off the request path.
 
+use crate::dialer::Dialer;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::pki_types::ServerName;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tower::Service;
 
 /// The longest response body that is read.
 const LONGEST: usize = 1024 * 1024;
 
 /// How long an idle connection is kept, where nothing else is said.
-pub(crate) const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(60);
 
 /// A client for HTTP/1.1 in clear and over TLS, which keeps its connections. Clones share them.
 #[derive(Clone)]
@@ -53,10 +50,16 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 impl HttpClient {
-    pub(crate) fn new(tls: Arc<rustls::ClientConfig>, idle: Duration) -> Self {
+    /// A client that connects so.
+    pub fn new(dialer: Dialer) -> Self {
+        Self::keeping(dialer, IDLE)
+    }
+
+    /// The same, with connections that are kept for so long while they are idle.
+    pub fn keeping(dialer: Dialer, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
-        Self(builder.build(Connector::new(tls)))
+        Self(builder.build(Connector(dialer)))
     }
 
     /// Sends a request to the absolute URL that it names, and reads the whole response. Redirects are not followed.
@@ -90,13 +93,7 @@ pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Connects to what a URL names.
 #[derive(Clone)]
-pub(crate) struct Connector(TlsConnector);
-
-impl Connector {
-    pub(crate) fn new(tls: Arc<rustls::ClientConfig>) -> Self {
-        Self(TlsConnector::from(tls))
-    }
-}
+pub(crate) struct Connector(pub(crate) Dialer);
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<Stream>;
@@ -112,19 +109,16 @@ impl Service<Uri> for Connector {
     }
 }
 
-async fn connect(tls: TlsConnector, uri: Uri) -> io::Result<TokioIo<Stream>> {
+async fn connect(dialer: Dialer, uri: Uri) -> io::Result<TokioIo<Stream>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let is_tls = uri.scheme_str() == Some("https");
     let host = uri.host().ok_or_else(|| invalid("the URL has no host"))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }))).await?;
-    tcp.set_nodelay(true)?;
+    let tcp = dialer.tcp(host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })).await?;
     if !is_tls {
         return Ok(TokioIo::new(Stream(Box::new(tcp))));
     }
-    let name =
-        ServerName::try_from(host.to_owned()).map_err(|_| invalid("the URL's host is no server name"))?;
-    Ok(TokioIo::new(Stream(Box::new(tls.connect(name, tcp).await?))))
+    Ok(TokioIo::new(Stream(Box::new(dialer.tls(host, tcp).await?))))
 }
 
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}

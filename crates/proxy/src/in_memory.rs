@@ -46,7 +46,7 @@ impl InMemory {
         let off = || AccessLog::open(Target::Stderr, Format::Off).map_err(StartError::System);
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let node = Arc::new(Node {
-            resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            resolver: Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?),
             stream_tls: tls.config.clone(),
             tls,
             access_log: off()?,

@@ -23,6 +23,7 @@ mod client_ip;
 mod connection;
 mod count;
 mod deadline;
+mod dialer;
 mod exchange;
 mod fingerprint;
 mod forward;

@@ -6,16 +6,14 @@
 //! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
 //! only such a plugin pays for waiting.
 
-use crate::http_client;
 use crate::tls::{self, Subject, TlsError};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
@@ -24,6 +22,7 @@ pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub(crate) use crate::count::Count;
+pub use crate::dialer::Dialer;
 pub use crate::exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, WORKSPACE,
 };
@@ -219,11 +218,31 @@ pub(crate) struct Shared {
     values: RefCell<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     /// What servers are verified against.
     trusted: Vec<CertificateDer<'static>>,
+    /// Whether those that logs and spans are sent to are.
+    verifies_logs: bool,
+    /// TLS that verifies servers, and that does not, once somebody needs it.
+    verifying: OnceCell<TlsConfig>,
+    unverifying: OnceCell<TlsConfig>,
 }
 
+type TlsConfig = Result<Arc<rustls::ClientConfig>, String>;
+
 impl Shared {
-    pub(crate) fn new(trusted: &[CertificateDer<'static>]) -> Self {
-        Self { values: RefCell::default(), trusted: trusted.to_vec() }
+    pub(crate) fn new(trusted: &[CertificateDer<'static>], verifies_logs: bool) -> Self {
+        Self { trusted: trusted.to_vec(), verifies_logs, ..Self::default() }
+    }
+
+    fn tls(&self, verify: bool) -> TlsConfig {
+        let known = if verify { &self.verifying } else { &self.unverifying };
+        let make = || {
+            if verify && self.trusted.is_empty() {
+                return Err("lua_ssl_trusted_certificate names no authority".to_owned());
+            }
+            let roots = self.trusted.clone();
+            let config = tls::client_config(verify.then_some(tls::Verify { roots, depth: None }), None);
+            config.map_err(|error| error.to_string())
+        };
+        known.get_or_init(make).clone()
     }
 }
 
@@ -300,27 +319,24 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A client for asking other servers over HTTP; certificates are verified against the node's
-    /// `lua_ssl_trusted_certificate` if `verify` says so.
-    pub fn http_client(&self, verify: bool) -> Result<HttpClient, String> {
-        self.http_client_keeping(verify, http_client::IDLE)
+    /// What opens connections in clear to other servers.
+    pub fn dialer(&self) -> Dialer {
+        Dialer::new(self.retained.get())
     }
 
-    /// The same, with connections that are kept for so long while they are idle.
-    pub fn http_client_keeping(&self, verify: bool, idle: Duration) -> Result<HttpClient, String> {
-        Ok(HttpClient::new(self.tls_client(verify)?, idle))
+    /// What opens connections to other servers, over TLS too. Where `verify` says so, certificates are verified against the
+    /// node's `lua_ssl_trusted_certificate`; `switch` is what turns that off, as in `config.ssl_verify: false`.
+    pub fn tls_dialer(&self, verify: bool, switch: &'static str) -> Result<Dialer, String> {
+        Ok(self.dialer().with_tls(Ok(self.shared.tls(verify)?), switch))
     }
 
-    /// A client for calling other servers over gRPC, which verifies likewise.
-    pub fn grpc_client(&self, verify: bool) -> Result<GrpcClient, String> {
-        Ok(GrpcClient::new(self.tls_client(verify)?))
-    }
-
-    /// What connections to other servers over TLS begin with, verified likewise.
-    pub fn tls_client(&self, verify: bool) -> Result<Arc<rustls::ClientConfig>, String> {
-        let roots = self.shared.trusted.clone();
-        let config = tls::client_config(verify.then_some(tls::Verify { roots, depth: None }), None);
-        config.map_err(|error| error.to_string())
+    /// What opens connections to a server that logs or spans are sent to, over TLS or not: the node's `log_tls_verify`
+    /// decides on verification. Where nothing can be verified, connections fail, but the node serves.
+    pub fn log_dialer(&self, over_tls: bool) -> Dialer {
+        match over_tls {
+            true => self.dialer().with_tls(self.shared.tls(self.shared.verifies_logs), "log_tls_verify=off"),
+            false => self.dialer(),
+        }
     }
 
     /// The authorities of these CA certificates; the same for the same certificates, over configurations too.

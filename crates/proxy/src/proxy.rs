@@ -3,9 +3,11 @@
 use crate::access_log::AccessLog;
 use crate::body_memory::{BodyMemory, HeldBodies};
 use crate::costs::Costs;
+use crate::dialer::NodeResolver;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
+use crate::retained::Retained;
 use crate::snapshot::Snapshot;
 use crate::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use crate::upstream::health::{Watched, monitor};
@@ -109,13 +111,20 @@ pub struct Totals {
 }
 
 impl Proxy {
-    /// Starts listening and serving.
-    pub fn start(options: Options, logs: AccessLogs, snapshot: Snapshot) -> Result<Self, StartError> {
+    /// Starts listening and serving. Plugins, which the compiler of snapshots builds, find the resolver in what it retains.
+    pub fn start(
+        options: Options,
+        logs: AccessLogs,
+        snapshot: Snapshot,
+        retained: &Retained,
+    ) -> Result<Self, StartError> {
         let opened = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
         let has_quic = !opened.quic.is_empty();
+        let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
+        retained.get::<NodeResolver>().provide(&resolver);
         let node = Arc::new(Node {
-            resolver: Resolver::new(options.resolver.clone()).map_err(StartError::System)?,
+            resolver,
             stream_tls: stream_config(&tls),
             quic: if has_quic { Some(quic(&tls, &options)?) } else { None },
             tls,

@@ -106,6 +106,7 @@ impl Gateway {
             default_certificate: CERTIFICATE.clone(),
             client_certificate: None,
             trusted_certificates: Vec::new(),
+            log_tls_verify: true,
             retained: self.retained.clone(),
         };
         compiler.compile(&self.document).unwrap()

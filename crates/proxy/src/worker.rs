@@ -32,7 +32,7 @@ const HEADS_KEPT: usize = 64;
 pub(crate) struct Node {
     /// How the data plane was started.
     pub(crate) options: Options,
-    pub(crate) resolver: Resolver,
+    pub(crate) resolver: Arc<Resolver>,
     pub(crate) tls: ServerTls,
     /// The same for stream listeners.
     pub(crate) stream_tls: Arc<rustls::ServerConfig>,

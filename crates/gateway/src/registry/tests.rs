@@ -123,6 +123,7 @@ fn plane() -> Arc<Plane> {
         default_certificate: default_certificate(None).unwrap(),
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        log_tls_verify: true,
         retained: Arc::new(Retained::default()),
     };
     let (gate, asked, published) = (Mutex::default(), Notify::new(), Mutex::default());

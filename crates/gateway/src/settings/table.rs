@@ -67,7 +67,8 @@ settings! {
     database: Option<Database> = "";
     /// The file of `database=sqlite`. A relative path starts at `prefix`.
     sqlite_path: PathBuf = "weir.sqlite";
-    /// Where PostgreSQL is, for `database=postgres`: a host, or the folder of its socket.
+    /// Where PostgreSQL is, for `database=postgres`: a host, or the folder of its socket. The system resolves the host's name,
+    /// not `dns_resolver`.
     pg_host: String = "127.0.0.1";
     /// The port of PostgreSQL.
     pg_port: u16 = "5432";
@@ -278,8 +279,13 @@ settings! {
     client_ssl_cert: Option<PathBuf> = "";
     /// The file of `client_ssl_cert`'s private key, in PEM.
     client_ssl_cert_key: Option<KeyFile> = "";
-    /// The authorities that certificates of upstreams are checked against: paths, or `system`.
+    /// The authorities that certificates of upstreams, and of servers that plugins connect to, are checked against: paths, or
+    /// `system`.
     lua_ssl_trusted_certificate: Vec<String> = "system";
+    /// Whether servers that the plugins http-log, tcp-log, opentelemetry and zipkin send to over TLS must have a certificate
+    /// from one of `lua_ssl_trusted_certificate`. With `off` they need none, as with Kong, and whoever is between can read
+    /// the logs and the tokens in their headers.
+    log_tls_verify: bool = "on";
     /// How long requests in flight may take to finish once the node is asked to stop.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
     /// The plugins that a configuration may use; `bundled` is all of them.

@@ -61,6 +61,7 @@ impl Gateway {
             default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
             client_certificate: None,
             trusted_certificates: Vec::new(),
+            log_tls_verify: true,
             retained: shared.retained.clone(),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));

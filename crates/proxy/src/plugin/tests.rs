@@ -101,7 +101,8 @@ impl Bench {
         let listen = vec![Listen::http(SocketAddr::from(([127, 0, 0, 1], 0)))];
         let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
         let logs = AccessLogs { requests: off(), sessions: off() };
-        let proxy = Proxy::start(Options { listen, ..Options::default() }, logs, snapshot).unwrap();
+        let proxy = Proxy::start(Options { listen, ..Options::default() }, logs, snapshot, &gateway.retained)
+            .unwrap();
         Self { proxy, asked: mpsc::channel().1, logged }
     }
 

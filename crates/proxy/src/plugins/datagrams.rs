@@ -1,11 +1,11 @@
 //! Sending lines as datagrams.
 
-use crate::plugin::Undelivered;
+use crate::plugin::{Dialer, Undelivered};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
-use tokio::net::{UdpSocket, UnixDatagram, lookup_host};
+use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::time::timeout;
 
 /// A server that takes datagrams.
@@ -13,6 +13,7 @@ pub(super) struct Peer {
     host: String,
     port: u16,
     patience: Duration,
+    dialer: Dialer,
 }
 
 /// What datagrams are sent by.
@@ -26,16 +27,14 @@ pub(super) enum Socket {
 
 impl Peer {
     /// The server at this host, whose address may take so many milliseconds to be found.
-    pub(super) fn new(host: &str, port: u16, milliseconds: f64) -> Self {
+    pub(super) fn new(host: &str, port: u16, milliseconds: f64, dialer: Dialer) -> Self {
         let patience = Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0));
-        Self { host: host.trim_matches(['[', ']']).to_owned(), port, patience }
+        Self { host: host.trim_matches(['[', ']']).to_owned(), port, patience, dialer }
     }
 
     pub(super) async fn socket(&self) -> io::Result<Socket> {
-        let found = timeout(self.patience, lookup_host((self.host.as_str(), self.port))).await;
-        let found = found.map_err(|_| io::ErrorKind::TimedOut)??;
-        // Nobody says whether a datagram was taken, so that only one address can be tried.
-        let address = found.min_by_key(SocketAddr::is_ipv6).ok_or(io::ErrorKind::NotFound)?;
+        let found = timeout(self.patience, self.dialer.address(&self.host, self.port)).await;
+        let address = found.map_err(|_| io::ErrorKind::TimedOut)??;
         let any = match address {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

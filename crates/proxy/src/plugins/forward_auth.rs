@@ -116,7 +116,7 @@ impl Define for ForwardAuth {
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let url = config.url.parse().map_err(|error| format!("config.url is no URL: {error}"))?;
-        let client = build.http_client(config.ssl_verify)?;
+        let client = HttpClient::new(build.tls_dialer(config.ssl_verify, "config.ssl_verify: false")?);
         let (passes, warned) = (Passes::default(), AtomicU64::new(0));
         Ok(Self(Arc::new(Instance { config, url, client, passes, warned, built: Instant::now() })))
     }

@@ -11,7 +11,7 @@
 //!
 //! [file-log](file-log.md#the-record) tells what is in the object. Where `queue.max_batch_size` is above 1, a list of
 //! objects is sent, even if there is but one. User name and password in the URL are sent as `Authorization`. The
-//! certificate of the server is not verified, as Kong does not.
+//! certificate of a server of `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`.
 //!
 //! A status of 400 or more, like a server that cannot be reached, is a failure: the batch is sent again, with growing
 //! delays, for `queue.max_retry_time` seconds. Requests never wait. What finds no room in the queue, or cannot be
@@ -25,6 +25,7 @@ use crate::plugin::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Scheme;
 use http::{Method, Request, Uri};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,10 +164,12 @@ impl Endpoint {
         let url = user.map_or(config.http_endpoint.clone(), |user| {
             config.http_endpoint.replacen(&format!("{user}@"), "", 1)
         });
+        let uri: Uri = url.parse().map_err(unusable)?;
+        let dialer = build.log_dialer(uri.scheme() == Some(&Scheme::HTTPS));
         Ok(Self {
-            client: build.http_client_keeping(false, milliseconds(config.keepalive))?,
+            client: HttpClient::keeping(dialer, milliseconds(config.keepalive)),
             method: Method::from_bytes(config.method.as_bytes()).unwrap_or(Method::POST),
-            uri: url.parse().map_err(unusable)?,
+            uri,
             headers: headers(config, user)?,
             timeout: milliseconds(config.timeout),
             alone: config.queue().max_batch_size == 1,

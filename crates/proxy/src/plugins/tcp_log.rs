@@ -9,12 +9,12 @@
 //! ```
 //!
 //! [file-log](file-log.md#the-record) tells what is in the object. Lines are sent within a twentieth of a second, many
-//! at a time, over a connection that is kept for `keepalive` milliseconds. With `tls` it is encrypted; the certificate
-//! of the server is not verified, as Kong does not. Lines are dropped where the server does not take them within
+//! at a time, over a connection that is kept for `keepalive` milliseconds. With `tls` it is encrypted, and the
+//! certificate of the server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`. Lines are dropped where the server does not take them within
 //! `timeout`, or not as fast as requests come: `weir_plugin_dropped_total` in `/metrics` counts them.
 
 use super::log_record::{LogRecord, constant};
-use crate::plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered};
+use crate::plugin::{Build, Define, Dialer, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered};
 use rustls::pki_types::ServerName;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -24,10 +24,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// The server.
 #[derive(Debug, Clone, Record)]
@@ -103,25 +101,26 @@ struct Server {
     address: (String, u16),
     timeout: Duration,
     keepalive: Duration,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    dialer: Dialer,
+    /// Over TLS: the name of the server.
+    tls: Option<String>,
     kept: Mutex<Option<Kept>>,
 }
 
 impl Server {
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let host = config.host.trim_matches(['[', ']']).to_owned();
-        let tls = config.tls.then(|| {
-            let name = config.tls_sni.as_ref().unwrap_or(&host).clone();
-            let name =
-                ServerName::try_from(name).map_err(|_| "config.tls_sni is no server name".to_owned())?;
-            Ok::<_, String>((TlsConnector::from(build.tls_client(false)?), name))
-        });
+        let tls = config.tls.then(|| config.tls_sni.unwrap_or_else(|| host.clone()));
+        if tls.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
+            return Err("config.tls_sni is no server name".to_owned());
+        }
         Ok(Self {
             name: format!("{}:{}", config.host, config.port),
             address: (host, config.port),
             timeout: milliseconds(config.timeout),
             keepalive: milliseconds(config.keepalive),
-            tls: tls.transpose()?,
+            dialer: build.log_dialer(tls.is_some()),
+            tls,
             kept: Mutex::default(),
         })
     }
@@ -149,10 +148,9 @@ impl Server {
 
     async fn connect(&self) -> io::Result<Box<dyn Duplex>> {
         let (host, port) = &self.address;
-        let tcp = TcpStream::connect((host.as_str(), *port)).await?;
-        tcp.set_nodelay(true)?;
+        let tcp = self.dialer.tcp(host, *port).await?;
         Ok(match &self.tls {
-            Some((connector, name)) => Box::new(connector.connect(name.clone(), tcp).await?),
+            Some(name) => Box::new(self.dialer.tls(name, tcp).await?),
             None => Box::new(tcp),
         })
     }

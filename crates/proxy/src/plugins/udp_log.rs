@@ -47,7 +47,7 @@ impl Define for UdpLog {
     type Config = Config;
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
-        let peer = Arc::new(Peer::new(&config.host, config.port, config.timeout));
+        let peer = Arc::new(Peer::new(&config.host, config.port, config.timeout, build.dialer()));
         let lines = build.lines(move |text: Vec<u8>| {
             let peer = peer.clone();
             async move {

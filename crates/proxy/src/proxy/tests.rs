@@ -3,6 +3,7 @@
 use super::acceptor::Complaint;
 use super::*;
 use crate::access_log::{Format, Target};
+use crate::retained::Retained;
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -16,7 +17,8 @@ fn start_with(options: Options, snapshot: Snapshot) -> Proxy {
     let listen = |tls| Listen { tls, ..Listen::http(SocketAddr::from(([127, 0, 0, 1], 0))) };
     let options = Options { listen: vec![listen(false), listen(true)], ..options };
     let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
-    Proxy::start(options, AccessLogs { requests: off(), sessions: off() }, snapshot).unwrap()
+    Proxy::start(options, AccessLogs { requests: off(), sessions: off() }, snapshot, &Retained::default())
+        .unwrap()
 }
 
 #[tokio::test]

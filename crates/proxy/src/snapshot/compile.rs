@@ -59,6 +59,8 @@ pub struct Compiler {
     pub client_certificate: Option<Arc<CertifiedKey>>,
     /// What upstreams are verified against where a service names no certificates of its own.
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
+    /// Whether servers that plugins send logs and spans to are verified against these.
+    pub log_tls_verify: bool,
     /// State that outlives snapshots.
     pub retained: Arc<Retained>,
 }
@@ -206,7 +208,7 @@ impl<'d> Compilation<'d> {
     }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
-        let shared = Shared::new(&self.compiler.trusted_certificates);
+        let shared = Shared::new(&self.compiler.trusted_certificates, self.compiler.log_tls_verify);
         let enabled = self.document.plugins.iter().filter(|plugin| plugin.enabled);
         let placed = enabled.filter_map(|plugin| self.plugin(plugin, &shared, last)).collect();
         last.finish();

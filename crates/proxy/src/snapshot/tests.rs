@@ -22,6 +22,7 @@ fn compiler() -> Compiler {
         default_certificate,
         client_certificate: None,
         trusted_certificates: Vec::new(),
+        log_tls_verify: true,
         retained,
     }
 }

@@ -168,6 +168,11 @@ impl Resolver {
         slot.answer().as_ref().map_or_else(|| Err(stopped()), |answer| answer.result.clone())
     }
 
+    /// The same where there is no resolver: of the text of an IP address.
+    pub(crate) fn resolve_literal(host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
+    }
+
     /// What can be said without waiting. Sees to it that an expired answer is renewed.
     fn known(&self, slot: &Arc<Slot>) -> Option<Result<Arc<Addresses>, ResolveError>> {
         let now = Instant::now();

@@ -64,7 +64,7 @@ impl KeySet {
         }
         let made = Arc::new(Self {
             uri: uri.to_owned(),
-            client: build.http_client(verify)?,
+            client: HttpClient::new(build.tls_dialer(verify, "config.jwks_ssl_verify: false")?),
             background: build.background(),
             keys: ArcSwap::default(),
             schedule: Mutex::default(),

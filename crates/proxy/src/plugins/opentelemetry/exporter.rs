@@ -87,8 +87,13 @@ impl Exporter {
         build: &Build<'_>,
     ) -> Result<Self, String> {
         let (client, uri) = match grpc(endpoint) {
-            Some((tls, host)) => (Client::Grpc(build.grpc_client(tls)?), grpc_uri(tls, host, method)),
-            None => (Client::Http(build.http_client(false)?), endpoint.to_owned()),
+            Some((tls, host)) => {
+                (Client::Grpc(GrpcClient::new(build.log_dialer(tls))), grpc_uri(tls, host, method))
+            }
+            None => {
+                let dialer = build.log_dialer(endpoint.starts_with("https:"));
+                (Client::Http(HttpClient::new(dialer)), endpoint.to_owned())
+            }
         };
         let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
         Ok(Self {
@@ -113,7 +118,7 @@ impl Exporter {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         let asked = client.send(request, self.timeout).await;
-        match asked.map_err(|error| format!("failed to send request: {error}"))?.status().as_u16() {
+        match asked.map_err(|error| self.failed(&error))?.status().as_u16() {
             200 => Ok(()),
             status => Err(format!("response error: {status}")),
         }
@@ -134,8 +139,13 @@ impl Exporter {
             Err(CallError::Status { code, message }) if !TRANSIENT.contains(&code) => {
                 Err(Failed::Forever(CallError::Status { code, message }.to_string()))
             }
-            Err(error) => Err(Failed::Now(error.to_string())),
+            Err(error) => Err(Failed::Now(self.failed(&error))),
         }
+    }
+
+    fn failed(&self, error: &dyn std::error::Error) -> String {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        format!("failed request to {authority}: {error}")
     }
 }
 

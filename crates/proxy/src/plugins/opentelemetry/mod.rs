@@ -49,8 +49,8 @@
 //! ```
 //!
 //! `logs_endpoint` takes the same. `grpc` speaks in clear and `grpcs` over TLS; the port is 4317 where none is given. `headers` become metadata. The
-//! certificate of a `grpcs` server is verified, by `lua_ssl_trusted_certificate`; that of an `https` server is not, as Kong
-//! does not. A batch is sent again after the statuses that OTLP names for it, such as `UNAVAILABLE`, and dropped after
+//! certificate of a server of `grpcs` or `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify`
+//! is `off`. A batch is sent again after the statuses that OTLP names for it, such as `UNAVAILABLE`, and dropped after
 //! others, such as `INVALID_ARGUMENT`. Over HTTP, it is sent again whatever went wrong, as by Kong.
 
 mod exporter;

@@ -38,13 +38,14 @@ mod metrics;
 mod tests;
 
 use super::datagrams::Peer;
-use crate::plugin::{Build, Define, Exchange, Hooks, Json, Queue, QueueConfig, Record, Streams, Violation};
+use crate::plugin::{
+    Build, Define, Dialer, Exchange, Hooks, Json, Queue, QueueConfig, Record, Streams, Violation,
+};
 use metrics::Scope;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The server, and what it is told.
@@ -186,7 +187,7 @@ impl Define for Statsd {
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
         let ranges = config.allow_status_codes.as_ref();
         let allowed = ranges.map(|ranges| ranges.iter().filter_map(|text| range(text)).collect());
-        let server = Arc::new(Server::new(&config));
+        let server = Arc::new(Server::new(&config, build.dialer()));
         let queue = build.queue(config.queue(), move |batch: Arc<[Vec<u8>]>| {
             let server = server.clone();
             async move { server.send(&batch).await.map_err(|error| format!("{}: {error}", server.name)) }
@@ -213,16 +214,18 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 struct Server {
     name: String,
     peer: Peer,
+    dialer: Dialer,
     tcp: Option<(String, u16)>,
     packet: usize,
 }
 
 impl Server {
-    fn new(config: &Config) -> Self {
+    fn new(config: &Config, dialer: Dialer) -> Self {
         let host = config.host.trim_matches(['[', ']']).to_owned();
         Self {
             name: format!("{}:{}", config.host, config.port),
-            peer: Peer::new(&config.host, config.port, 1000.0),
+            peer: Peer::new(&config.host, config.port, 1000.0, dialer.clone()),
+            dialer,
             tcp: config.use_tcp.then_some((host, config.port)),
             packet: config.udp_packet_size as usize,
         }
@@ -231,7 +234,7 @@ impl Server {
     async fn send(&self, batch: &[Vec<u8>]) -> io::Result<()> {
         let Some((host, port)) = &self.tcp else { return self.send_datagrams(batch).await };
         let sending = async {
-            let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
+            let mut stream = self.dialer.tcp(host, *port).await?;
             stream.write_all(&batch.concat()).await?;
             stream.shutdown().await
         };

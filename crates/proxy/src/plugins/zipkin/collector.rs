@@ -3,6 +3,7 @@
 use super::Config;
 use crate::plugin::{Build, Bytes, HttpClient, Queue};
 use http::header::{CONTENT_TYPE, HeaderValue};
+use http::uri::Scheme;
 use http::{Method, Request, Uri};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,10 @@ use std::time::Duration;
 pub(super) fn queue(config: &Config, build: &Build<'_>) -> Result<Option<Queue<Vec<u8>>>, String> {
     let Some(endpoint) = &config.http_endpoint else { return Ok(None) };
     let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
+    let uri: Uri = endpoint.parse().map_err(|_| "config.http_endpoint is no URL that can be asked")?;
     let collector = Arc::new(Collector {
-        client: build.http_client(false)?,
-        uri: endpoint.parse().map_err(|_| "config.http_endpoint is no URL that can be asked")?,
+        client: HttpClient::new(build.log_dialer(uri.scheme() == Some(&Scheme::HTTPS))),
+        uri,
         timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
     });
     Ok(Some(build.queue(config.queue.clone(), move |batch: Arc<[Vec<u8>]>| {
@@ -36,7 +38,9 @@ impl Collector {
         *request.uri_mut() = self.uri.clone();
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let asked = self.client.send(request, self.timeout).await;
-        let status = asked.map_err(|error| format!("zipkin request failed: {error}"))?.status();
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let failed = |error| format!("failed request to {authority}: {error}");
+        let status = asked.map_err(failed)?.status();
         if status.is_success() {
             Ok(())
         } else {

@@ -30,7 +30,8 @@
 //!
 //! A session of a stream listener has spans named `stream` and `stream (proxy)`.
 //!
-//! The certificate of the server is not verified, as Kong does not. Requests never wait; what is dropped is counted by
+//! The certificate of a server of `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
+//! `off`. Requests never wait; what is dropped is counted by
 //! `weir_plugin_dropped_total` in `/metrics`.
 
 mod collector;

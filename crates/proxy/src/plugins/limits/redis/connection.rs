@@ -2,22 +2,17 @@
 
 use super::super::store::Unavailable;
 use super::config::{HostAndPort, Redis};
-use crate::plugin::Secret;
+use crate::plugin::{Dialer, Secret};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, cmd};
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 /// Makes connections.
 pub(super) struct Connector {
-    /// How to speak TLS, where it is spoken.
-    tls: Option<Arc<ClientConfig>>,
+    dialer: Dialer,
     pub(super) config: Redis,
     /// How often one of several servers was looked for.
     searches: AtomicUsize,
@@ -58,8 +53,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
 }
 
 impl Connector {
-    pub(super) fn new(tls: Option<Arc<ClientConfig>>, config: Redis) -> Self {
-        Self { tls, config, searches: AtomicUsize::new(0) }
+    pub(super) fn new(dialer: Dialer, config: Redis) -> Self {
+        Self { dialer, config, searches: AtomicUsize::new(0) }
     }
 
     /// The servers to be asked one after another, each time beginning with the next one: the one that was begun with may
@@ -122,15 +117,15 @@ impl Connector {
         info: &RedisConnectionInfo,
     ) -> Result<MultiplexedConnection, Unavailable> {
         let failed = |error: &dyn std::fmt::Display| Unavailable(format!("{host}:{port}: {error}"));
-        let tcp = TcpStream::connect((&**host, *port)).await.map_err(|error| failed(&error))?;
-        tcp.set_nodelay(true).map_err(|error| failed(&error))?;
+        let tcp = self.dialer.tcp(host, *port).await.map_err(|error| failed(&error))?;
         // What lies between forgets connections that are silent.
         let alive = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
         alive.map_err(|error| failed(&error))?;
-        let Some(tls) = &self.tls else { return login_over(tcp, info).await };
-        let name = self.config.server_name.as_deref().unwrap_or(host).to_owned();
-        let name = ServerName::try_from(name).map_err(|error| failed(&error))?;
-        let tls = TlsConnector::from(tls.clone()).connect(name, tcp).await;
+        if !self.config.ssl {
+            return login_over(tcp, info).await;
+        }
+        let name = self.config.server_name.as_deref().unwrap_or(host);
+        let tls = self.dialer.tls(name, tcp).await;
         login_over(tls.map_err(|error| failed(&error))?, info).await
     }
 }

@@ -66,12 +66,15 @@ struct Commands {
 
 impl RedisStore {
     pub(super) fn new(config: Redis, build: &Build<'_>) -> Result<Self, String> {
-        let tls = if config.ssl { Some(build.tls_client(config.ssl_verify)?) } else { None };
+        let dialer = match config.ssl {
+            true => build.tls_dialer(config.ssl_verify, "redis.ssl_verify: false")?,
+            false => build.dialer(),
+        };
         Ok(Self {
             servers: config.servers(),
             place: config.place(),
             timeout: Duration::from_millis(config.timeout.into()),
-            connector: Connector::new(tls, config),
+            connector: Connector::new(dialer, config),
             linked: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
         })

@@ -1,0 +1,205 @@
+//! How plugins reach other servers: by which addresses, and with which certificates.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod harness;
+
+use harness::{
+    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, Upstream, document, eventually, service,
+};
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::mpsc;
+use std::thread;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+/// A token whose issuer must be asked for its keys.
+const TOKEN: &str =
+    "Authorization: Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJpc3N1ZXIifQ.AAAA\r\n";
+
+/// The client of a plugin, and where its configuration names a server.
+struct Client {
+    name: &'static str,
+    plugin: &'static str,
+    config: &'static str,
+    is_udp: bool,
+}
+
+const fn client(name: &'static str, plugin: &'static str, config: &'static str) -> Client {
+    Client { name, plugin, config, is_udp: false }
+}
+
+/// `HOST` and `PORT` stand for the server's.
+const CLIENTS: &[Client] = &[
+    client("http-log", "http-log", "http_endpoint: 'http://HOST:PORT/'"),
+    client("tcp-log", "tcp-log", "host: HOST, port: PORT"),
+    Client { name: "udp-log", plugin: "udp-log", config: "host: HOST, port: PORT", is_udp: true },
+    Client { name: "statsd", plugin: "statsd", config: "host: HOST, port: PORT", is_udp: true },
+    client("statsd-tcp", "statsd", "host: HOST, port: PORT, use_tcp: true"),
+    client("zipkin", "zipkin", "http_endpoint: 'http://HOST:PORT/', sample_ratio: 1"),
+    client("otlp-http", "opentelemetry", "traces_endpoint: 'http://HOST:PORT/', sampling_rate: 1"),
+    client("otlp-grpc", "opentelemetry", "traces_endpoint: 'grpc://HOST:PORT', sampling_rate: 1"),
+    client("forward-auth", "forward-auth", "url: 'http://HOST:PORT/', timeout: 500"),
+    client("jwks", "jwt", "jwks_uri: 'http://HOST:PORT/'"),
+    client(
+        "redis",
+        "rate-limiting",
+        "minute: 9, policy: redis, redis: {host: HOST, port: PORT, timeout: 500}",
+    ),
+    client(
+        "sentinel",
+        "rate-limiting",
+        "minute: 9, policy: redis, redis: {sentinel_master: m, sentinel_nodes: [{host: HOST, port: PORT}], timeout: 500}",
+    ),
+    client(
+        "cluster",
+        "rate-limiting",
+        "minute: 9, policy: redis, redis: {cluster_nodes: [{ip: HOST, port: PORT}], timeout: 500}",
+    ),
+];
+
+/// A server's socket; what comes is told of.
+fn listen(is_udp: bool) -> (u16, mpsc::Receiver<()>) {
+    let (told, reached) = mpsc::channel();
+    let any = ("127.0.0.1", 0);
+    let port = if is_udp {
+        let socket = UdpSocket::bind(any).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        thread::spawn(move || socket.recv(&mut [0; 10_000]).map(|_| told.send(())));
+        port
+    } else {
+        let listener = TcpListener::bind(any).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || listener.accept().map(|_| told.send(())));
+        port
+    };
+    (port, reached)
+}
+
+/// Has every client reach its server, by a name of its own below this domain.
+fn all_reach_their_servers(domain: &str, settings: &[(&str, String)]) {
+    let upstream = Upstream::answering(OK);
+    let (mut services, mut servers) = (Vec::new(), Vec::new());
+    for client in CLIENTS {
+        let (port, reached) = listen(client.is_udp);
+        let config = client.config.replace("HOST", &format!("{}{domain}", client.name));
+        let config = config.replace("PORT", &port.to_string());
+        let plugins = format!("plugins: [{{name: {}, config: {{{config}}}}}]", client.plugin);
+        services.push(service(&format!("/{}/", client.name), upstream.address, "", &plugins));
+        servers.push((client.name, reached));
+    }
+    let builder = Gateway::builder(&document(&services, ""));
+    let gateway = settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start();
+    for (name, reached) in servers {
+        gateway.get_with(&format!("/{name}/"), TOKEN);
+        reached.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{name}: {}", gateway.log()));
+    }
+}
+
+#[test]
+fn names_are_resolved_as_those_of_upstreams_are() {
+    let names = NameServer::of(".test");
+    all_reach_their_servers(".test", &[("dns_resolver", names.address.to_string())]);
+    let expected: BTreeSet<_> = CLIENTS.iter().map(|client| format!("{}.test", client.name)).collect();
+    assert!(names.asked().is_superset(&expected), "{:?}", names.asked());
+}
+
+#[test]
+fn names_of_the_hosts_file_are_asked_of_nobody() {
+    let (folder, names) = (tempfile::tempdir().unwrap(), NameServer::of(".test"));
+    let file = folder.path().join("hosts");
+    let lines: Vec<_> = CLIENTS.iter().map(|client| format!("127.0.0.1 {}.test\n", client.name)).collect();
+    fs::write(&file, lines.concat()).unwrap();
+    let settings =
+        [("dns_resolver", names.address.to_string()), ("dns_hostsfile", file.display().to_string())];
+    all_reach_their_servers(".test", &settings);
+    assert_eq!(names.asked(), BTreeSet::new());
+}
+
+#[test]
+fn a_name_that_is_not_known_is_told_of() {
+    let names = NameServer::of(".test");
+    let upstream = Upstream::answering(OK);
+    let plugins = "plugins: [{name: http-log, config: {http_endpoint: 'http://logs.absent/', queue: {max_retry_time: -1}}}]";
+    let document = document(&[service("/", upstream.address, "", plugins)], "");
+    let gateway = Gateway::builder(&document).set("dns_resolver", &names.address.to_string()).start();
+    gateway.get("/");
+    eventually("the log says why", || {
+        let log = gateway.log();
+        log.contains("failed request to logs.absent: ") && log.contains("the name has no address in the DNS")
+    });
+}
+
+/// Plugins that speak TLS to a server at PORT, each on a path of its own and there too.
+const OVER_TLS: [(&str, &str, &str); 3] = [
+    ("http-log", "http-log", "http_endpoint: 'https://localhost:PORT/http-log'"),
+    ("zipkin", "zipkin", "http_endpoint: 'https://localhost:PORT/zipkin', sample_ratio: 1"),
+    ("otlp", "opentelemetry", "traces_endpoint: 'https://localhost:PORT/otlp', sampling_rate: 1"),
+];
+
+/// A gateway whose plugins tell a server over TLS, once.
+fn over_tls(port: u16, settings: &[(&str, &str)]) -> (Gateway, Upstream) {
+    let upstream = Upstream::answering(OK);
+    let services = OVER_TLS.map(|(name, plugin, config)| {
+        let config = config.replace("PORT", &port.to_string());
+        let plugins = format!(
+            "plugins: [{{name: {plugin}, config: {{{config}, queue: {{max_batch_size: 99, max_retry_time: -1}}}}}}]"
+        );
+        service(&format!("/{name}/"), upstream.address, "", &plugins)
+    });
+    let builder = Gateway::builder(&document(&services, ""));
+    let gateway = settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start();
+    for (name, ..) in OVER_TLS {
+        assert_eq!(gateway.get(&format!("/{name}/")).status, 200);
+    }
+    (gateway, upstream)
+}
+
+#[test]
+fn certificates_of_log_servers_are_verified() {
+    let (authority, other) = (Identity::new("authority"), Identity::new("other"));
+    let folder = tempfile::tempdir().unwrap();
+    let requests = folder.path().join("requests");
+    let more = format!("access_log {};", requests.display());
+    let server = NginxOverTls::start(&Identity::signed("localhost", &authority), &[], &more, "");
+    let port = server.address.port();
+    let arrived = || {
+        let text = fs::read_to_string(&requests).unwrap_or_default();
+        OVER_TLS.iter().all(|(path, ..)| text.contains(&format!("\"POST /{path} ")))
+    };
+    let refusals = |log: &str| {
+        log.lines()
+            .filter(|line| {
+                line.contains("entries are dropped")
+                    && line.contains(&format!("localhost:{port}: "))
+                    && line.contains("the certificate of localhost is refused: invalid peer certificate")
+                    && line.contains("lua_ssl_trusted_certificate, or set log_tls_verify=off")
+            })
+            .count()
+    };
+    let (stern, _upstream) =
+        over_tls(port, &[("lua_ssl_trusted_certificate", &other.cert().display().to_string())]);
+    eventually("each says that the certificate is not trusted", || refusals(&stern.log()) == OVER_TLS.len());
+    // Without a setting, the system's authorities count.
+    let (usual, _upstream) = over_tls(port, &[]);
+    eventually("each says so", || refusals(&usual.log()) == OVER_TLS.len());
+    assert_eq!(fs::read_to_string(&requests).unwrap_or_default(), "", "nothing was sent");
+    let (trusting, _upstream) =
+        over_tls(port, &[("lua_ssl_trusted_certificate", &authority.cert().display().to_string())]);
+    eventually("each arrives by a certificate that is trusted", arrived);
+    fs::write(&requests, "").unwrap();
+    let (careless, _upstream) = over_tls(port, &[("log_tls_verify", "off")]);
+    eventually("each arrives without verification", arrived);
+    for gateway in [trusting, careless] {
+        assert_eq!(refusals(&gateway.log()), 0);
+    }
+}
+
+#[test]
+fn a_node_without_authorities_serves_and_says_what_to_set() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let (gateway, _upstream) = over_tls(port, &[("lua_ssl_trusted_certificate", "")]);
+    let said = "lua_ssl_trusted_certificate names no authority: set lua_ssl_trusted_certificate, or set log_tls_verify=off";
+    eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
+}

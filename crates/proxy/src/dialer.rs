@@ -1,0 +1,139 @@
+//! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
+//! the node's settings or the plugin's configuration say.
+
+use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The node's resolver, for plugins, which are built before the data plane starts.
+#[derive(Default)]
+pub(crate) struct NodeResolver {
+    resolver: OnceLock<Arc<Resolver>>,
+    /// How often a name was resolved: connections begin with each address of a name in turn.
+    turn: AtomicUsize,
+}
+
+impl NodeResolver {
+    /// Has plugins use the resolver of the data plane that starts.
+    pub(crate) fn provide(&self, resolver: &Arc<Resolver>) {
+        self.resolver.get_or_init(|| resolver.clone());
+    }
+
+    async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        match self.resolver.get() {
+            Some(resolver) => resolver.resolve(host).await,
+            None => Resolver::resolve_literal(host),
+        }
+    }
+
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let found = self.resolve(host).await;
+        let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+        let address =
+            |entry: &crate::upstream::resolve::Address| SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
+        let mut addresses: Vec<_> = found.entries.iter().map(address).collect();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let count = addresses.len().max(1);
+        addresses.rotate_left(first % count);
+        Ok(addresses)
+    }
+}
+
+/// Opens connections for one plugin. Clones are the same.
+#[derive(Clone)]
+pub struct Dialer {
+    resolver: Arc<NodeResolver>,
+    tls: Option<Tls>,
+}
+
+/// How servers are spoken to over TLS.
+#[derive(Clone)]
+struct Tls {
+    /// Or why certificates cannot be verified.
+    config: Result<Arc<ClientConfig>, String>,
+    /// What turns verification off, for error messages.
+    switch: &'static str,
+}
+
+impl Dialer {
+    /// For connections in clear.
+    pub(crate) fn new(resolver: Arc<NodeResolver>) -> Self {
+        Self { resolver, tls: None }
+    }
+
+    /// For connections over TLS too. `switch` is the setting or field, and its value, that turns verification off.
+    pub(crate) fn with_tls(self, config: Result<Arc<ClientConfig>, String>, switch: &'static str) -> Self {
+        Self { tls: Some(Tls { config, switch }), ..self }
+    }
+
+    /// The same, offering this protocol alone in handshakes (ALPN).
+    pub(crate) fn with_alpn(mut self, protocol: &[u8]) -> Self {
+        if let Some(Ok(config)) = self.tls.as_mut().map(|tls| tls.config.as_mut()) {
+            Arc::make_mut(config).alpn_protocols = vec![protocol.to_vec()];
+        }
+        self
+    }
+
+    /// Connects without TLS. The addresses of a name are tried one after another.
+    pub async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound);
+        for address in self.resolver.addresses(host, port).await? {
+            match TcpStream::connect(address).await {
+                Ok(tcp) => {
+                    tcp.set_nodelay(true)?;
+                    return Ok(tcp);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// An address of a host, for datagrams: nothing tells whether one was received, so only one address can be tried.
+    pub async fn address(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
+        let found = self.resolver.addresses(host, port).await?;
+        found.first().copied().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound))
+    }
+
+    /// Speaks TLS with the server of this name.
+    pub async fn tls(&self, name: &str, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the connection is to be in clear"))?;
+        let config = tls.config.clone().map_err(|why| tls.unusable(name, &why))?;
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no server name")))?;
+        let connected = TlsConnector::from(config).connect(server, tcp).await;
+        connected.map_err(|error| tls.explained(name, error))
+    }
+}
+
+impl Tls {
+    fn unusable(&self, name: &str, why: &str) -> io::Error {
+        let switch = self.switch;
+        io::Error::other(format!(
+            "the certificate of {name} cannot be verified: {why}: set lua_ssl_trusted_certificate, or set {switch}"
+        ))
+    }
+
+    /// Says what to do about a certificate that is refused.
+    fn explained(&self, name: &str, error: io::Error) -> io::Error {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        if !matches!(cause, Some(rustls::Error::InvalidCertificate(_))) {
+            return error;
+        }
+        let switch = self.switch;
+        io::Error::new(
+            error.kind(),
+            format!(
+                "the certificate of {name} is refused: {error}: add its authority to lua_ssl_trusted_certificate, or set \
+                 {switch}"
+            ),
+        )
+    }
+}
