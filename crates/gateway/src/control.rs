@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
@@ -29,8 +29,9 @@ use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
 
-/// How long a node that ends waits for what plugins have still to deliver.
-const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
+/// off are logged only then.
+const SHORTEST_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The running data plane, and the configuration it serves.
 pub(crate) struct Control {
@@ -179,14 +180,16 @@ impl Control {
     /// Takes no more connections, and returns when the requests in flight have ended: true if all did in time.
     pub(crate) async fn drain(&self, timeout: Duration) -> bool {
         self.draining.store(true, Ordering::SeqCst);
+        let end = Instant::now() + timeout;
+        let background = self.plane.compiler.retained.get::<Background>();
+        background.hurry();
         let in_time = self.plane.proxy.drain(timeout).await;
         self.plane.proxy.access_log().flush();
         self.plane.proxy.session_log().flush();
-        let background = self.plane.compiler.retained.get::<Background>();
-        let finished = tokio::task::spawn_blocking(move || background.finish(DELIVERY_TIMEOUT)).await;
-        if !matches!(finished, Ok(true)) {
-            tracing::warn!("what plugins had still to deliver is lost");
-        }
+        let left = end.saturating_duration_since(Instant::now()).max(SHORTEST_DELIVERY_TIMEOUT);
+        let delivering = background.clone();
+        let finished = tokio::task::spawn_blocking(move || delivering.finish(left)).await;
+        tell_undelivered(&background, matches!(finished, Ok(true)));
         in_time
     }
 
@@ -308,6 +311,21 @@ impl Control {
     /// The hash of the configuration in force.
     pub(crate) fn config_hash(&self) -> String {
         self.registry.configuration().hash.clone()
+    }
+}
+
+/// Says what plugins could not deliver before the node ends.
+fn tell_undelivered(background: &Background, finished: bool) {
+    let undelivered = background.undelivered();
+    for (queue, entries) in &undelivered {
+        tracing::error!(
+            queue,
+            entries,
+            "entries are lost: they could not be delivered before the node stopped (drain_timeout)"
+        );
+    }
+    if !finished && undelivered.is_empty() {
+        tracing::warn!("drain_timeout ended before plugins had told other servers all that they had counted");
     }
 }
 

@@ -1,10 +1,11 @@
-//! How plugins reach other servers: by which addresses, and with which certificates.
+//! How plugins reach other servers: by which addresses, with which certificates, and until when.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
 use harness::{
-    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, Upstream, document, eventually, service,
+    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, Upstream, document, eventually, nobody, service,
 };
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -202,4 +203,111 @@ fn a_node_without_authorities_serves_and_says_what_to_set() {
     let (gateway, _upstream) = over_tls(port, &[("lua_ssl_trusted_certificate", "")]);
     let said = "lua_ssl_trusted_certificate names no authority: set lua_ssl_trusted_certificate, or set log_tls_verify=off";
     eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
+}
+
+/// A collector that tells of the bodies it gets, and answers as it is told: the first time with another status.
+fn collector(first_status: u16) -> (Upstream, mpsc::Receiver<()>) {
+    let (told, requests) = mpsc::channel();
+    let upstream = Upstream::start(move |mut peer, connection| {
+        let mut number = connection;
+        while peer.request().is_some() {
+            let status = if number == 0 { first_status } else { 200 };
+            peer.send(format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n"));
+            told.send(()).unwrap();
+            number += 1;
+        }
+    });
+    (upstream, requests)
+}
+
+/// Plugins with a queue, whose configuration names a server.
+const WITH_QUEUE: [(&str, &str); 3] = [
+    ("http-log", "http_endpoint: 'http://SERVER/'"),
+    ("zipkin", "http_endpoint: 'http://SERVER/', sample_ratio: 1"),
+    ("opentelemetry", "traces_endpoint: 'http://SERVER/', sampling_rate: 1"),
+];
+
+fn with_queue((plugin, config): (&str, &str), server: &Upstream, queue: &str) -> String {
+    let config = config.replace("SERVER", &server.address.to_string());
+    format!("plugins: [{{name: {plugin}, config: {{{config}, queue: {{{queue}}}}}}}]")
+}
+
+#[test]
+fn a_stop_delivers_what_waits_for_more() {
+    for plugin in WITH_QUEUE {
+        let ((collector, requests), upstream) = (collector(200), Upstream::answering(OK));
+        let queue = "max_batch_size: 1000, max_coalescing_delay: 3600";
+        let plugins = with_queue(plugin, &collector, queue);
+        let document = document(&[service("/", upstream.address, "", &plugins)], "");
+        let mut gateway = Gateway::builder(&document).set("drain_timeout", "1h").start();
+        (0..10).for_each(|_| assert_eq!(gateway.get("/").status, 200));
+        assert!(requests.try_recv().is_err(), "entries wait for others");
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.exit().code(), Some(0), "{plugin:?}");
+        requests.try_recv().unwrap_or_else(|_| panic!("{plugin:?}: {}", gateway.log()));
+        assert!(!gateway.log().contains("entries are lost"), "{plugin:?}: {}", gateway.log());
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_the_next_try() {
+    let ((collector, requests), upstream) = (collector(503), Upstream::answering(OK));
+    let queue = "initial_retry_delay: 3600, max_retry_delay: 3600, max_retry_time: 7200";
+    let plugins = with_queue(WITH_QUEUE[0], &collector, queue);
+    let document = document(&[service("/", upstream.address, "", &plugins)], "");
+    let mut gateway = Gateway::builder(&document).set("drain_timeout", "1h").start();
+    gateway.get("/");
+    requests.recv_timeout(PATIENCE).unwrap();
+    eventually("it is to be tried again", || gateway.log().contains("which is tried again"));
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit().code(), Some(0));
+    requests.try_recv().expect("it was tried again");
+    assert!(!gateway.log().contains("entries are lost"), "{}", gateway.log());
+}
+
+#[test]
+fn what_a_stop_cannot_deliver_in_time_is_counted_by_plugin() {
+    let upstream = Upstream::answering(OK);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let services = [
+        service(
+            "/refused/",
+            upstream.address,
+            "",
+            &format!(
+                "plugins: [{{name: http-log, id: 00000000-0000-4000-8000-000000000001, config: \
+                 {{http_endpoint: 'http://{}/', queue: {{max_retry_time: 7200}}}}}}]",
+                nobody()
+            ),
+        ),
+        service(
+            "/silent/",
+            upstream.address,
+            "",
+            &format!(
+                "plugins: [{{name: zipkin, id: 00000000-0000-4000-8000-000000000002, config: {{http_endpoint: \
+                 'http://127.0.0.1:{port}/', sample_ratio: 1, queue: {{max_batch_size: 2}}}}}}]"
+            ),
+        ),
+    ];
+    let mut gateway = Gateway::builder(&document(&services, "")).set("drain_timeout", "1s").start();
+    for path in ["/refused/", "/refused/", "/refused/", "/silent/"] {
+        assert_eq!(gateway.get(path).status, 200);
+    }
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.exit().code(), Some(0));
+    let log = gateway.log();
+    let lost: Vec<_> = log.lines().filter(|line| line.contains("entries are lost")).collect();
+    assert_eq!(lost.len(), 2, "{log}");
+    // A request has three spans.
+    for (line, plugin) in lost
+        .iter()
+        .zip(["http-log.00000000-0000-4000-8000-000000000001", "zipkin.00000000-0000-4000-8000-000000000002"])
+    {
+        assert!(
+            line.contains(plugin) && line.contains("entries=3") && line.contains("drain_timeout"),
+            "{line}"
+        );
+    }
 }

@@ -59,6 +59,13 @@ impl Sender {
     }
 }
 
+impl Sender {
+    /// How many entries were dropped that the log has not told of.
+    pub(super) fn untold(&self) -> u64 {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner).entries
+    }
+}
+
 /// How long the log is silent about what is dropped of one queue, after it said so.
 const PAUSE: Duration = Duration::from_secs(60);
 

@@ -1,12 +1,13 @@
 //! Lines of text that are to be delivered somewhere else. Each worker writes into a buffer of its own, so that none waits
 //! for another, and one task delivers them all.
 
+use super::Holder;
 use super::dropped::Sender;
 use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -66,15 +67,23 @@ struct Inner {
     full: Notify,
     /// Lines were dropped since some were last delivered.
     overflown: AtomicBool,
+    /// Lines that were taken out of a buffer and are not yet delivered.
+    under_way: AtomicU64,
 }
 
 /// A worker's own: no two in one line of the processor's cache, nor in the pair of lines that it fetches.
 #[derive(Default)]
 #[repr(align(128))]
-struct Buffer(Mutex<Vec<u8>>);
+struct Buffer(Mutex<Text>);
+
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    lines: u64,
+}
 
 impl Buffer {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Text> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +93,7 @@ impl Lines {
     where
         F: Future<Output = Delivered> + Send + 'static,
     {
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             sender,
             deliver: Box::new(move |text| Box::pin(deliver(text))),
             buffers: Default::default(),
@@ -92,21 +101,26 @@ impl Lines {
             served: AtomicBool::new(false),
             full: Notify::new(),
             overflown: AtomicBool::new(false),
-        }))
+            under_way: AtomicU64::new(0),
+        });
+        let holder: Weak<dyn Holder> = Arc::downgrade(&(inner.clone() as Arc<dyn Holder>));
+        inner.sender.background.watch(holder);
+        Self(inner)
     }
 
     /// Adds the line that `write` appends; its end is added. Never waits: where there is no room, it is dropped.
     pub fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let inner = &self.0;
         let mut text = inner.buffers[worker % BUFFERS].lock();
-        let before = text.len();
+        let before = text.bytes.len();
         if before >= MOST {
             drop(text);
             return inner.overflow();
         }
-        write(&mut text);
-        text.push(b'\n');
-        let fills = before < FULL && text.len() >= FULL;
+        write(&mut text.bytes);
+        text.bytes.push(b'\n');
+        text.lines += 1;
+        let fills = before < FULL && text.bytes.len() >= FULL;
         drop(text);
         if !inner.served.load(Ordering::Relaxed) {
             self.begin();
@@ -138,25 +152,44 @@ impl Inner {
     }
 
     fn largest(&self) -> usize {
-        self.buffers.iter().map(|buffer| buffer.lock().len()).max().unwrap_or_default()
+        self.buffers.iter().map(|buffer| buffer.lock().bytes.len()).max().unwrap_or_default()
+    }
+
+    /// Takes out what a buffer holds, and leaves it this memory.
+    fn take(&self, buffer: &Buffer, room: Vec<u8>) -> Vec<u8> {
+        let mut text = buffer.lock();
+        self.under_way.store(std::mem::take(&mut text.lines), Ordering::Relaxed);
+        std::mem::replace(&mut text.bytes, room)
     }
 
     /// Delivers what waits, buffer by buffer, and returns the last of them for use.
     async fn deliver_all(&self, mut room: Vec<u8>) -> Vec<u8> {
         for buffer in &self.buffers {
-            if buffer.lock().is_empty() {
+            if buffer.lock().bytes.is_empty() {
                 continue;
             }
-            let text = std::mem::replace(&mut *buffer.lock(), room);
+            let text = self.take(buffer, room);
             let result;
             (room, result) = (self.deliver)(text).await;
             room.clear();
+            self.under_way.store(0, Ordering::Relaxed);
             match result {
                 Ok(()) => self.overflown.store(false, Ordering::Relaxed),
                 Err(lost) => self.sender.lose(lost.lines, &lost.why),
             }
         }
         room
+    }
+}
+
+impl Holder for Inner {
+    fn name(&self) -> &str {
+        &self.sender.name
+    }
+
+    fn undelivered(&self) -> u64 {
+        let waiting: u64 = self.buffers.iter().map(|buffer| buffer.lock().lines).sum();
+        waiting + self.under_way.load(Ordering::Relaxed) + self.sender.untold()
     }
 }
 

@@ -11,8 +11,9 @@ pub(crate) use dropped::{Dropped, Sender};
 pub use lines::{Delivered, Lines, Undelivered};
 pub use queue::{Failed, Queue, QueueConfig};
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -25,6 +26,16 @@ pub struct Background {
     awaited: Mutex<usize>,
     ended: Condvar,
     ending: watch::Sender<bool>,
+    /// All that may hold entries.
+    holders: Mutex<Vec<Weak<dyn Holder>>>,
+}
+
+/// What holds entries that are to be delivered.
+trait Holder: Send + Sync {
+    /// Whose they are.
+    fn name(&self) -> &str;
+    /// How many are neither delivered nor told to be dropped.
+    fn undelivered(&self) -> u64;
 }
 
 impl Background {
@@ -49,6 +60,33 @@ impl Background {
         self.ended.notify_all();
     }
 
+    /// Counts what it holds among the undelivered, for as long as it is there.
+    fn watch(&self, holder: Weak<dyn Holder>) {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.len() == holders.capacity() {
+            holders.retain(|holder| holder.strong_count() > 0);
+        }
+        holders.push(holder);
+    }
+
+    /// How many entries of each plugin's entity, by its name in the log, are not delivered.
+    pub fn undelivered(&self) -> BTreeMap<String, u64> {
+        let holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = BTreeMap::new();
+        for holder in holders.iter().filter_map(Weak::upgrade) {
+            match holder.undelivered() {
+                0 => {}
+                entries => *counts.entry(holder.name().to_owned()).or_default() += entries,
+            }
+        }
+        counts
+    }
+
+    /// Says that the node is about to end: nothing is held back from now on.
+    pub fn hurry(&self) {
+        self.ending.send_replace(true);
+    }
+
     /// Returns when the node is about to end, for those who would otherwise wait longer.
     pub(crate) fn ending(&self) -> impl Future<Output = ()> + use<> {
         let mut ending = self.ending.subscribe();
@@ -60,7 +98,7 @@ impl Background {
 
     /// Waits until what is under way is completed, but no longer than so; whether it is.
     pub fn finish(&self, patience: Duration) -> bool {
-        self.ending.send_replace(true);
+        self.hurry();
         let end = Instant::now() + patience;
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         while *awaited > 0 {

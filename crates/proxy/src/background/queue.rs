@@ -1,15 +1,20 @@
 //! What is to be delivered somewhere else: bounded, in batches, tried again; requests never wait for it.
 
+use super::Holder;
 use super::dropped::Sender;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use weir_model::schema::{Json, Record, Violation};
+
+/// The first pause between tries while the node is about to end, and the longest.
+const SHORTEST_FINAL_DELAY: Duration = Duration::from_millis(10);
+const LONGEST_FINAL_DELAY: Duration = Duration::from_millis(500);
 
 /// How long the task of an empty queue stays, so that traffic need not wake it for every entry.
 const LINGER: Duration = Duration::from_millis(10);
@@ -103,6 +108,8 @@ struct Waiting<T> {
     bytes: usize,
     /// Bytes that were taken out and are not yet delivered.
     under_way: usize,
+    /// Entries that were.
+    entries_under_way: usize,
     /// A task takes entries out.
     served: bool,
     /// Entries were dropped since a batch was last delivered.
@@ -118,18 +125,19 @@ impl<T: Send + Sync + 'static> Queue<T> {
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
     {
-        let waiting =
-            Waiting { entries: VecDeque::new(), bytes: 0, under_way: 0, served: false, full: false };
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             sender,
             config,
             deliver: Box::new(move |batch| {
                 let delivered = deliver(batch);
                 Box::pin(async { delivered.await.map_err(Into::into) })
             }),
-            waiting: Mutex::new(waiting),
+            waiting: Mutex::new(Waiting::new()),
             batch: Notify::new(),
-        }))
+        });
+        let holder: Weak<dyn Holder> = Arc::downgrade(&(inner.clone() as Arc<dyn Holder>));
+        inner.sender.background.watch(holder);
+        Self(inner)
     }
 
     /// Has an entry of so many bytes delivered. Never waits: where there is no room, the oldest entries are dropped.
@@ -166,7 +174,23 @@ impl<T: Send + Sync + 'static> Queue<T> {
     }
 }
 
+impl<T: Send + Sync> Holder for Inner<T> {
+    fn name(&self) -> &str {
+        &self.sender.name
+    }
+
+    fn undelivered(&self) -> u64 {
+        let waiting = self.waiting();
+        (waiting.entries.len() + waiting.entries_under_way) as u64 + self.sender.untold()
+    }
+}
+
 impl<T> Waiting<T> {
+    fn new() -> Self {
+        let entries = VecDeque::new();
+        Self { entries, bytes: 0, under_way: 0, entries_under_way: 0, served: false, full: false }
+    }
+
     /// Adds an entry, and returns how many were dropped to make room: the oldest that wait, or this one where what is
     /// under way leaves none.
     fn add(&mut self, entry: T, bytes: usize, most_entries: usize, most_bytes: usize) -> u64 {
@@ -199,6 +223,7 @@ impl<T> Inner<T> {
         let bytes = bytes.iter().sum();
         waiting.bytes -= bytes;
         waiting.under_way += bytes;
+        waiting.entries_under_way += batch.len();
         (!batch.is_empty()).then(|| (batch.into(), bytes))
     }
 
@@ -209,7 +234,7 @@ impl<T> Inner<T> {
         !waiting.served
     }
 
-    /// Waits for a whole batch, as long as entries may wait for each other.
+    /// Waits for a whole batch, as long as entries may wait for each other; not at all once the node is about to end.
     async fn gather(&self) {
         let wanted = self.config.max_batch_size as usize;
         let is_short = |len: usize| len > 0 && len < wanted;
@@ -219,7 +244,10 @@ impl<T> Inner<T> {
                     self.batch.notified().await;
                 }
             };
-            let _ = timeout(seconds(self.config.max_coalescing_delay), gathered).await;
+            tokio::select! {
+                _ = timeout(seconds(self.config.max_coalescing_delay), gathered) => {}
+                () = self.sender.background.ending() => {}
+            }
         }
     }
 
@@ -228,6 +256,7 @@ impl<T> Inner<T> {
         let delivered = self.try_until_delivered(&batch).await;
         let mut waiting = self.waiting();
         waiting.under_way -= bytes;
+        waiting.entries_under_way -= batch.len();
         match delivered {
             Ok(()) => waiting.full = false,
             Err(why) => {
@@ -237,10 +266,12 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Tries to deliver a batch for as long as that is wanted.
+    /// Tries to deliver a batch for as long as that is wanted. When the node is about to end, the next try is made at once,
+    /// and others soon.
     async fn try_until_delivered(&self, batch: &Arc<[T]>) -> Result<(), String> {
-        let longest = seconds(self.config.max_retry_delay);
-        let (start, mut delay) = (Instant::now(), seconds(self.config.initial_retry_delay).min(longest));
+        let (start, mut longest) = (Instant::now(), seconds(self.config.max_retry_delay));
+        let mut delay = seconds(self.config.initial_retry_delay).min(longest);
+        let mut is_ending = false;
         loop {
             let why = match (self.deliver)(batch.clone()).await {
                 Ok(()) => return Ok(()),
@@ -254,8 +285,13 @@ impl<T> Inner<T> {
                 queue = self.sender.name,
                 "entries could not be delivered, which is tried again: {why}"
             );
-            sleep(delay).await;
-            delay = delay.saturating_mul(2).min(longest);
+            tokio::select! {
+                () = sleep(delay) => delay = delay.saturating_mul(2).min(longest),
+                () = self.sender.background.ending(), if !is_ending => {
+                    (is_ending, longest) = (true, longest.min(LONGEST_FINAL_DELAY));
+                    delay = SHORTEST_FINAL_DELAY.min(longest);
+                }
+            }
         }
     }
 }

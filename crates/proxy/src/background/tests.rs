@@ -168,6 +168,62 @@ fn entries_are_delivered_together_and_after_the_queue_is_gone() {
 }
 
 #[test]
+fn what_is_held_back_is_delivered_at_once_when_the_node_is_about_to_end() {
+    let background = Arc::new(Background::default());
+    let hour = serde_json::json!({
+        "max_batch_size": 10, "max_coalescing_delay": 3600, "initial_retry_delay": 3600, "max_retry_delay": 3600,
+        "max_retry_time": 7200,
+    });
+    let it = scripted(&background, hour);
+    it.queue.push(0, 1);
+    it.queue.push(1, 1);
+    background.hurry();
+    assert_eq!(it.batch(), [0, 1]);
+    for _ in 0..3 {
+        it.outcomes.send(Err("no".to_owned())).unwrap();
+        assert_eq!(it.batch(), [0, 1], "it is tried again soon");
+    }
+    it.outcomes.send(Ok(())).unwrap();
+    assert!(background.finish(PATIENCE));
+    assert!(background.undelivered().is_empty());
+}
+
+#[test]
+fn what_is_not_delivered_is_counted_by_name_wherever_it_waits() {
+    let background = Arc::new(Background::default());
+    let (one, other) =
+        (scripted(&background, serde_json::json!({})), scripted(&background, serde_json::json!({})));
+    (0..3).for_each(|entry| one.queue.push(entry, 1));
+    other.queue.push(0, 1);
+    assert_eq!((one.batch(), other.batch()), (vec![0], vec![0]));
+    let (told, delivered) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let deliver = move |text: Vec<u8>| {
+        told.send(text.len()).unwrap();
+        let wait = wait.clone();
+        async move {
+            let blocked = move || wait.lock().unwrap().recv().is_ok();
+            let _ = tokio::task::spawn_blocking(blocked).await;
+            (text, Ok(()))
+        }
+    };
+    let lines = Lines::new(Sender { name: "lines".into(), ..sender(&background) }, deliver);
+    lines.write(0, |out| out.push(b'a'));
+    delivered.recv_timeout(PATIENCE).unwrap();
+    lines.write(1, |out| out.push(b'b'));
+    lines.write(1, |out| out.push(b'c'));
+    assert!(!background.finish(Duration::ZERO));
+    let expected = [("lines".to_owned(), 3), ("q".to_owned(), 4)];
+    assert!(background.undelivered().into_iter().eq(expected), "{:?}", background.undelivered());
+    drop(go_on);
+    (0..3).for_each(|_| one.outcomes.send(Ok(())).unwrap());
+    other.outcomes.send(Ok(())).unwrap();
+    assert!(background.finish(PATIENCE));
+    assert!(background.undelivered().is_empty());
+}
+
+#[test]
 fn batches_are_delivered_side_by_side_where_that_is_wanted() {
     let background = Arc::new(Background::default());
     let it = scripted(&background, serde_json::json!({ "concurrency_limit": -1 }));
