@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
+use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
@@ -164,12 +165,15 @@ impl Control {
         Published { hash, warnings }
     }
 
+    /// The logs of proxied requests and of sessions, by the settings that name them.
+    fn access_logs(&self) -> [(&'static str, &AccessLog); 2] {
+        let proxy = &self.plane.proxy;
+        [("proxy_access_log", proxy.access_log()), ("proxy_stream_access_log", proxy.session_log())]
+    }
+
     /// Opens the logs of proxied requests and of sessions anew, once they have been moved away.
     pub(crate) fn reopen_access_logs(&self) {
-        let proxy = &self.plane.proxy;
-        for (name, log) in
-            [("proxy_access_log", proxy.access_log()), ("proxy_stream_access_log", proxy.session_log())]
-        {
+        for (name, log) in self.access_logs() {
             match log.reopen() {
                 Ok(()) => tracing::info!("{name} reopened"),
                 Err(error) => tracing::error!(%error, "{name} cannot be reopened: lines go to the old file"),
@@ -260,6 +264,7 @@ impl Control {
             costs: &costs,
             worker_cpu: self.worker_cpu(),
             held_bodies: self.plane.proxy.held_bodies(),
+            lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)

@@ -1,7 +1,7 @@
 //! One line for every request, written off the workers' threads.
 //!
 //! Each worker formats into a buffer of its own and hands full ones to a thread that writes. Nothing ever waits for the
-//! disk: when the thread cannot keep up, records are dropped and counted.
+//! disk: when the thread cannot keep up, or the disk is full, records are dropped and counted, and the node's log says so.
 //!
 //! Lines hold the request's target as it came, query string included. Where clients send secrets there (`?apikey=…`),
 //! the log holds them too: protect it as such, or have clients send them as headers, which are not logged. Only of paths
@@ -9,6 +9,8 @@
 
 mod date;
 mod format;
+mod losses;
+mod output;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -17,10 +19,10 @@ mod writer;
 pub use record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
 
 use date::Dates;
+use output::Output;
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -78,20 +80,14 @@ impl AccessLog {
         if format == Format::Off {
             return Ok(log);
         }
-        let output: Box<dyn Write + Send> = match target {
-            Target::Stdout => Box::new(io::stdout()),
-            Target::Stderr => Box::new(io::stderr()),
-            Target::File(path) => {
-                let file = append(&path)?;
-                log.path = Some(path);
-                Box::new(file)
-            }
-        };
-        log.start(output, messages)?;
+        log.start(Output::open(&target)?, messages)?;
+        if let Target::File(path) = target {
+            log.path = Some(path);
+        }
         Ok(log)
     }
 
-    fn start(&self, output: Box<dyn Write + Send>, messages: Receiver<Message>) -> io::Result<()> {
+    fn start(&self, output: Output, messages: Receiver<Message>) -> io::Result<()> {
         let counters = self.queue.counters.clone();
         let serve = move || writer::serve(output, &messages, &counters);
         std::thread::Builder::new().name("weir-access-log".into()).spawn(serve).map(drop)
@@ -110,7 +106,7 @@ impl AccessLog {
     /// Opens the file again, for log rotation: what was handed over before goes to the old file.
     pub fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
-            self.queue.control(Message::Output(Box::new(append(path)?)));
+            self.queue.control(Message::Output(Output::append_to(path)?));
         }
         Ok(())
     }
@@ -125,7 +121,7 @@ impl AccessLog {
         }
     }
 
-    /// How many records were lost because the target was too slow or failed.
+    /// How many records were lost because the target was too slow, was full or failed.
     pub fn dropped(&self) -> u64 {
         self.queue.counters.dropped()
     }
@@ -135,10 +131,6 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         self.flush();
     }
-}
-
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// A worker's side of the access log. Dropping it hands over what it holds.

@@ -54,6 +54,7 @@ mod telemetry;
 #[cfg(test)]
 mod testing;
 mod tunnel;
+mod whole_lines;
 mod wire;
 mod worker;
 

@@ -9,7 +9,7 @@ use crate::snapshot::CompiledService;
 use crate::upstream::endpoint::Endpoint;
 use crate::worker::Worker;
 use std::fmt::Display;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 use weir_http1::{Known, Version};
 
 /// Reports that the upstream gave no usable response.
@@ -94,7 +94,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
     worker.access_log.write(&Record {
         client_ip: exchange.client_ip,
         remote_user: None,
-        time: SystemTime::now(),
+        time: exchange.started_at(),
         method: exchange.request.method_str().as_bytes(),
         target: logged_target(worker, exchange).as_bytes(),
         version: version(exchange.request.version),

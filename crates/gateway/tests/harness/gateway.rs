@@ -1,4 +1,5 @@
 //! The gateway under test: the real binary, in a folder of its own, on free ports.
+use super::disk::Disk;
 use super::http::{Message, Peer};
 use super::{PATIENCE, PostgresServer, eventually};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,6 +64,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     environment: Vec<(String, String)>,
     open_files: Option<usize>,
+    disk: Option<&'static str>,
     inline: bool,
     empty: bool,
 }
@@ -90,6 +92,12 @@ impl Builder {
     /// Limits the files that it can open.
     pub fn open_files(mut self, limit: usize) -> Builder {
         self.open_files = Some(limit);
+        self
+    }
+
+    /// Puts its prefix on a disk of its own, of a size as `mount` reads it: see [`Gateway::disk`].
+    pub fn disk(mut self, size: &'static str) -> Builder {
+        self.disk = Some(size);
         self
     }
 
@@ -128,9 +136,11 @@ impl Builder {
     fn spawn(&self, folder: &TempDir) -> Child {
         let file = folder.path().join("kong.yml");
         fs::write(&file, &self.configuration).unwrap();
-        let mut command = match self.open_files {
-            Some(limit) => through_prlimit(limit),
-            None => weir(),
+        let prefix = folder.path().join("prefix");
+        let mut command = match (self.open_files, self.disk) {
+            (Some(limit), _) => through_prlimit(limit),
+            (None, Some(size)) => Disk::command(&weir(), size, &prefix),
+            (None, None) => weir(),
         };
         command.arg("run");
         if self.inline {
@@ -138,7 +148,7 @@ impl Builder {
         } else if !self.empty {
             command.arg("--config").arg(file);
         }
-        command.arg("--set").arg(format!("prefix={}", folder.path().join("prefix").display()));
+        command.arg("--set").arg(format!("prefix={}", prefix.display()));
         for (key, value) in &self.settings {
             command.arg("--set").arg(format!("{key}={value}"));
         }
@@ -163,6 +173,7 @@ impl Gateway {
             settings,
             environment: Vec::new(),
             open_files: None,
+            disk: None,
             inline: false,
             empty: false,
         }
@@ -291,6 +302,11 @@ impl Gateway {
     /// The node's folder.
     pub fn prefix(&self) -> PathBuf {
         self.folder.path().join("prefix")
+    }
+
+    /// The disk that its prefix is on, where it was given one.
+    pub fn disk(&self) -> Disk {
+        Disk::of(self.pid(), &self.prefix())
     }
 
     /// Writes the declarative file and runs `weir reload`.

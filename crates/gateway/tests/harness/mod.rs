@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod cases;
 mod declarative;
+mod disk;
 mod gateway;
 mod http;
 pub mod http2;
@@ -23,6 +24,7 @@ mod upstream;
 
 pub use cases::unescape;
 pub use declarative::{document, service};
+pub use disk::Disk;
 pub use gateway::{Builder, Gateway, weir};
 pub use http::{Head, Message, Peer};
 pub use name_server::NameServer;

@@ -56,6 +56,7 @@ impl Background {
                 http3_requests: 0,
                 datastore_reachable: true,
                 document: &Document::default(),
+                lost_log_lines: [("proxy_access_log", 0), ("proxy_stream_access_log", 0)],
                 targets: &[],
             },
         );

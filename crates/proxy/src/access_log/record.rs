@@ -11,7 +11,7 @@ pub struct Record<'a> {
     pub client_ip: IpAddr,
     /// The user name of basic authentication.
     pub remote_user: Option<&'a [u8]>,
-    /// When the request came.
+    /// When the request began.
     pub time: SystemTime,
     /// The request's method.
     pub method: &'a [u8],

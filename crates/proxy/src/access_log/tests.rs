@@ -2,6 +2,8 @@ use super::date::civil;
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::SystemTime;
 use weir_model::Uuid;
 
@@ -238,58 +240,63 @@ fn a_failing_reopen_keeps_the_old_file() {
     assert_eq!(lines(&moved.join("access.log")), 1);
 }
 
-/// An output that takes nothing until it is told to.
-struct Stuck(Receiver<()>);
-
-impl Write for Stuck {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let _ = self.0.recv();
-        Ok(text.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_stuck_output_costs_records_not_time_or_memory() {
     let (queue, messages) = Queue::new();
     let log = AccessLog { format: Format::Json, path: None, queue: Arc::new(queue) };
-    let (release, stuck) = mpsc::channel();
-    log.start(Box::new(Stuck(stuck)), messages).unwrap();
+    let (reader, stuck) = io::pipe().unwrap();
+    log.start(Output::of(OwnedFd::from(stuck).into(), "a pipe"), messages).unwrap();
     let worker = log.worker();
     let mut written = 0;
     while log.dropped() < 1000 {
         worker.write(&record());
         written += 1;
     }
+    // Linux gives a pipe 64 KiB.
     let bound =
-        (writer::QUEUED_BATCHES as u64 + 2) * (BATCH_BYTES as u64 + 1024) + WORKER_BYTES as u64 + 1024;
+        (writer::QUEUED_BATCHES as u64 + 4) * (BATCH_BYTES as u64 + 1024) + WORKER_BYTES as u64 + 1024;
     assert!(written * (json_text(&record()).len() as u64) < bound + 1000 * 1024);
     assert_eq!(log.dropped(), 1000);
-    drop(release);
+    drop(reader);
 }
 
+/// `/dev/full` is a disk that is always full.
 #[test]
-fn a_failing_output_counts_its_records() {
-    struct Full;
-    impl Write for Full {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::StorageFull.into())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let (queue, messages) = Queue::new();
-    let log = AccessLog { format: Format::Combined, path: None, queue: Arc::new(queue) };
-    log.start(Box::new(Full), messages).unwrap();
+fn a_full_disk_counts_its_records() {
+    let log = AccessLog::open(Target::File("/dev/full".into()), Format::Combined).unwrap();
     let worker = log.worker();
     worker.write(&record());
     worker.write(&record());
     drop(worker);
     log.flush();
     assert_eq!(log.dropped(), 2);
+}
+
+#[test]
+fn a_line_that_has_no_end_is_ended_before_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    std::fs::write(&path, "torn by a power cut").unwrap();
+    let log = AccessLog::open(Target::File(path.clone()), Format::Combined).unwrap();
+    let worker = log.worker();
+    let write = || {
+        worker.write(&record());
+        worker.flush();
+        log.flush();
+    };
+    write();
+    let line = combined(&record());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("torn by a power cut\n{line}"));
+    std::fs::write(&path, "torn again").unwrap();
+    log.reopen().unwrap();
+    write();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("torn again\n{line}"));
+    std::fs::write(&path, "torn, and then the file is emptied to make room").unwrap();
+    log.reopen().unwrap();
+    log.flush();
+    std::fs::write(&path, "").unwrap();
+    write();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), line);
 }
 
 #[test]

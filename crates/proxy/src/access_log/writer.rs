@@ -1,9 +1,11 @@
 //! The way from the workers to the target.
 
-use std::io::Write;
+use super::losses::Losses;
+use super::output::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::Instant;
 
 /// How many batches wait at most.
 pub(super) const QUEUED_BATCHES: usize = 64;
@@ -18,7 +20,7 @@ pub(super) struct Batch {
 pub(super) enum Message {
     Batch(Batch),
     /// Go on with another output.
-    Output(Box<dyn Write + Send>),
+    Output(Output),
     /// Say when everything before is written.
     Flush(SyncSender<()>),
 }
@@ -74,21 +76,33 @@ impl Queue {
     }
 }
 
-/// Writes until every sender is gone.
-pub(super) fn serve(mut output: Box<dyn Write + Send>, messages: &Receiver<Message>, counters: &Counters) {
-    for message in messages {
+/// Writes until every sender is gone, and says in the node's log what is lost.
+pub(super) fn serve(mut output: Output, messages: &Receiver<Message>, counters: &Counters) {
+    let mut losses = Losses::default();
+    loop {
+        let message = match losses.next_report(counters.dropped(), Instant::now()) {
+            Some(wait) => messages.recv_timeout(wait),
+            None => messages.recv().map_err(RecvTimeoutError::from),
+        };
         match message {
-            Message::Batch(batch) => {
+            Ok(Message::Batch(batch)) => {
                 counters.queued.fetch_sub(1, Ordering::Relaxed);
-                if output.write_all(&batch.text).and_then(|()| output.flush()).is_err() {
-                    counters.drop_records(batch.records);
+                if let Err(failed) = output.write(&batch.text) {
+                    counters.drop_records(failed.lines);
+                    losses.failed(failed.error);
                 }
             }
-            Message::Output(next) => output = next,
-            Message::Flush(done) => {
+            Ok(Message::Output(next)) => output = next,
+            Ok(Message::Flush(done)) => {
+                losses.report(counters.dropped(), output.name());
                 // The one who asked may have stopped waiting.
                 let _ = done.try_send(());
             }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if losses.is_due(counters.dropped(), Instant::now()) {
+            losses.report(counters.dropped(), output.name());
         }
     }
 }

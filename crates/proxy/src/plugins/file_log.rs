@@ -47,7 +47,7 @@
 
 use super::log_record::{LogRecord, constant};
 use crate::plugin::{
-    Build, Define, Delivered, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered,
+    Build, Define, Delivered, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered, append,
 };
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -160,51 +160,5 @@ impl Target {
         append(&mut file, left, torn)?;
         *kept = Some(file);
         Ok(())
-    }
-}
-
-/// Writes whole lines, and leaves what could not be written: of a full disk the first line of that may have its
-/// beginning. Then it ends there when there is room again, and the next line is one of its own.
-fn append(file: &mut impl Write, left: &mut &[u8], torn: &mut bool) -> io::Result<()> {
-    if *torn {
-        file.write_all(b"\n")?;
-        *torn = false;
-    }
-    while !left.is_empty() {
-        match file.write(left) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                *torn = left[written - 1] != b'\n';
-                *left = &left[written..];
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::append;
-    use std::io::Read;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_line_that_was_torn_ends_before_the_next() {
-        let (mut file, mut reader) = UnixStream::pair().unwrap();
-        file.set_nonblocking(true).unwrap();
-        let line = format!("{}\n", "x".repeat(1008));
-        let lines = line.repeat(10_000);
-        let (mut left, mut torn) = (lines.as_bytes(), false);
-        append(&mut file, &mut left, &mut torn).unwrap_err();
-        let written = lines.len() - left.len();
-        assert!(torn && !written.is_multiple_of(line.len()), "{written} bytes are whole lines");
-        std::io::copy(&mut (&reader).take(written as u64), &mut std::io::sink()).unwrap();
-        append(&mut file, &mut line.as_bytes(), &mut torn).unwrap();
-        drop(file);
-        let mut after = String::new();
-        reader.read_to_string(&mut after).unwrap();
-        assert_eq!((after, torn), (format!("\n{line}"), false));
     }
 }

@@ -89,7 +89,7 @@ impl Session {
     pub(super) fn record(&self) -> SessionRecord {
         SessionRecord {
             client_ip: self.client.ip(),
-            ended: self.started.1 + self.duration(),
+            ended: SystemTime::now(),
             protocol: if self.transport == Transport::Udp { "UDP" } else { "TCP" },
             status: self.status,
             sent: self.sent,

@@ -36,6 +36,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     process::write(&mut text, &node.process, node.node_id, retained);
     process::write_bodies(&mut text, &node.held_bodies);
     write_dropped(&mut text, &retained.get::<Dropped>());
+    write_lost_lines(&mut text, node);
     costs::write(&mut text, node, &names);
     write_requests(&mut text, &totals);
     sessions::write(&mut text, &of_streams);
@@ -187,6 +188,14 @@ fn write_dropped(text: &mut Text, dropped: &Dropped) {
     text.metric(name, "counter", "Entries that a plugin could not deliver");
     for (plugin, id, count) in counts {
         text.line(format_args!("{name}{{plugin=\"{}\",id=\"{id}\"}} {count}", escaped(&plugin)));
+    }
+}
+
+fn write_lost_lines(text: &mut Text, node: &NodeFacts<'_>) {
+    let name = "weir_access_log_dropped_total";
+    text.metric(name, "counter", "Lines that an access log lost");
+    for (log, lines) in node.lost_log_lines {
+        text.line(format_args!("{name}{{log=\"{log}\"}} {lines}"));
     }
 }
 

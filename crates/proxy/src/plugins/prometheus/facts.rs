@@ -32,6 +32,8 @@ pub struct NodeFacts<'a> {
     pub worker_cpu: Duration,
     /// What is held of bodies that plugins read.
     pub held_bodies: HeldBodies,
+    /// How many lines each access log lost, by the setting that names it.
+    pub lost_log_lines: [(&'static str, u64); 2],
     /// The targets of all upstreams.
     pub targets: &'a [TargetHealth],
 }

@@ -28,6 +28,7 @@
 //! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
 //! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
+//! | `weir_access_log_dropped_total`: lines that `proxy_access_log` or `proxy_stream_access_log` lost, because the disk was full or too slow | `log` |
 //!
 //! ## By flag
 //!

@@ -63,6 +63,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         costs: &costs(),
         worker_cpu: Duration::from_millis(1_500),
         held_bodies: HeldBodies { bytes: 5_000, most: Some(268_435_456), refused: 2, passed: 1 },
+        lost_log_lines: [("proxy_access_log", 3), ("proxy_stream_access_log", 0)],
         targets: &targets,
     };
     render(&node)
