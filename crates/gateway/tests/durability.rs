@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 mod harness;
 
-use harness::{PATIENCE, Peer, eventually, weir};
+use harness::{Gateway, Message, PATIENCE, Peer, eventually, weir};
+use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection};
 use std::fs::File;
@@ -42,6 +43,69 @@ fn what_is_acknowledged_after_others_have_read_the_file_survives_being_killed() 
     let node = Node::start(folder.path());
     service.check(node.admin);
     assert_eq!(service.acknowledged, 3);
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_only_as_long_as_it_is_full() {
+    let node = Gateway::empty().set("database", "sqlite").disk("16m").start();
+    let disk = node.disk();
+    let mut writes = Writes::default();
+    assert_eq!(writes.put(&node, 10).status, 200);
+    // A full disk, at first with hardly a write before, and then one that is full because a checkpoint does not fit.
+    for (taken, size) in [(None, 10), (Some(6 << 20), 40 << 10), (None, 40 << 10)] {
+        disk.fill(taken);
+        let refused = (0..10_000).map(|_| writes.put(&node, size)).find(|answer| answer.status != 200);
+        let refused = refused.expect("the disk is full");
+        for refused in [refused, writes.put(&node, size), writes.put(&node, size)] {
+            let message = refused.json()["message"].as_str().unwrap().to_owned();
+            assert_eq!(refused.status, 503);
+            assert!(message.contains("database or disk is full: make room on the disk"), "{message}");
+            writes.check(|path| node.admin(path));
+        }
+        disk.free();
+        assert_eq!(writes.put(&node, size).status, 200, "the first write after there is room");
+        writes.check(|path| node.admin(path));
+    }
+    // As after a power cut.
+    node.signal(Signal::STOP);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("prefix")).unwrap();
+    for name in ["weir.sqlite", "weir.sqlite-wal"] {
+        std::fs::copy(disk.path(name), folder.path().join("prefix").join(name)).unwrap();
+    }
+    let restarted = Node::start(folder.path());
+    writes.check(|path| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        Peer::connect(restarted.admin).send(request).response()
+    });
+    drop(restarted);
+    assert_eq!(integrity(&folder.path().join("prefix/weir.sqlite")), "ok");
+}
+
+/// Services that were written one after the other, and whether each was acknowledged.
+#[derive(Default)]
+struct Writes(Vec<bool>);
+
+impl Writes {
+    /// Writes the next, with a tag of so many letters.
+    fn put(&mut self, node: &Gateway, size: usize) -> Message {
+        let body = format!("{{\"host\":\"127.0.0.1\",\"tags\":[\"{}\"]}}", "a".repeat(size));
+        let answer = node.ask_admin("PUT", &Self::path(self.0.len()), &body);
+        self.0.push(answer.status == 200);
+        answer
+    }
+
+    /// Those are there that were acknowledged, and no others.
+    fn check(&self, read: impl Fn(&str) -> Message) {
+        for (number, acknowledged) in self.0.iter().enumerate().rev().take(500) {
+            let expected = if *acknowledged { 200 } else { 404 };
+            assert_eq!(read(&Self::path(number)).status, expected, "write {number} of {}", self.0.len());
+        }
+    }
+
+    fn path(number: usize) -> String {
+        format!("/services/00000000-0000-4000-9000-{number:012}")
+    }
 }
 
 fn survives(kills: u64) {

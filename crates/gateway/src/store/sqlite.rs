@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, flock};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Transaction};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use weir_model::{Change, PluginSchema};
@@ -20,9 +20,11 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// Entities in a file.
 pub(super) struct Sqlite {
+    path: PathBuf,
     place: String,
     plugins: Vec<PluginSchema>,
-    writer: Mutex<SqliteConnection>,
+    /// None after a write that failed: see [`Sqlite::write`].
+    writer: Mutex<Option<SqliteConnection>>,
     /// Reads while a commit waits for the disk.
     reader: Mutex<SqliteConnection>,
     pub(super) remembered: u64,
@@ -38,9 +40,10 @@ impl Sqlite {
         lock(&file, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
-        let (writer, reader) = (Mutex::new(writer), Mutex::new(connect(path, &place).await?));
+        let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
         tracing::info!("the configuration is kept in the {place}");
-        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
+        let path = path.to_owned();
+        Ok(Sqlite { path, place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
     }
 
     /// Opens the file of a node that may be running, to read it alone.
@@ -52,9 +55,9 @@ impl Sqlite {
             )));
         }
         let file = file::open(path)?;
-        let writer = Mutex::new(connect(path, &place).await?);
-        let reader = Mutex::new(connect(path, &place).await?);
-        Ok(Sqlite { place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
+        let (writer, reader) = (Mutex::default(), Mutex::new(connect(path, &place).await?));
+        let path = path.to_owned();
+        Ok(Sqlite { path, place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
     }
 
     async fn all(&self) -> Result<Vec<Selected>, sqlx::Error> {
@@ -70,10 +73,31 @@ impl Sqlite {
         failure(&self.place, error)
     }
 
+    /// A connection on which a write has failed is not used again. SQLite ends the transaction itself when the disk is
+    /// full or fails; sqlx does not notice, and would refuse to begin another one on the same connection.
     async fn write(&self, base: Revision, changes: &[Change]) -> Result<Committed, StoreError> {
-        let failed = |error| self.failure(error);
         let mut writer = self.writer.lock().await;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut connection = match writer.take() {
+            Some(connection) => connection,
+            None => connect(&self.path, &self.place).await?,
+        };
+        let written = self.write_on(&mut connection, base, changes).await;
+        match written {
+            Ok(_) => *writer = Some(connection),
+            // The failure that matters is the write's.
+            Err(_) => drop(connection.close().await),
+        }
+        written
+    }
+
+    async fn write_on(
+        &self,
+        connection: &mut SqliteConnection,
+        base: Revision,
+        changes: &[Change],
+    ) -> Result<Committed, StoreError> {
+        let failed = |error| self.failure(error);
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
         let meta = sqlx::query_as("SELECT version, revision FROM weir_meta").fetch_one(&mut *transaction);
         let (version, newest): (i64, i64) = meta.await.map_err(failed)?;
         Found::of(Some(version), &self.place)?.usable(&self.place)?;
