@@ -38,20 +38,32 @@ fn whoever_does_not_send_a_head_in_time_is_closed() {
         for sent in ["", "GET / HTTP/1.1\r\nHost: loc"] {
             assert_eq!(rest(Peer::connect(address).send(sent)), "", "{sent}");
         }
-        // Also between two requests.
-        let mut idle = Peer::connect(address);
-        idle.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response();
-        assert_eq!(rest(&mut idle), "");
+        // Also that of a later request.
+        let mut slow = Peer::connect(address);
+        slow.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response();
+        assert_eq!(rest(slow.send("GET /status HT")), "");
     }
 }
 
 #[test]
 fn idle_connections_end_with_the_time_they_have() {
-    let gateway = Gateway::builder(EMPTY).set("keepalive_timeout", "300ms").start();
-    let mut idle = Peer::connect(gateway.admin_addresses()[0]);
-    let answer = idle.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response();
-    assert_eq!(answer.status, 200);
-    assert_eq!(rest(&mut idle), "");
+    let gateway = Gateway::builder(EMPTY).set("nginx_admin_keepalive_timeout", "300ms").start();
+    let mut patient = Peer::connect(gateway.status_address());
+    for (start, status) in [
+        ("GET /status", 200),
+        ("HEAD /status", 200),
+        ("OPTIONS /services", 204),
+        ("GET /openapi.json", 200),
+        ("GET /metrics", 200),
+        ("GET /none", 404),
+    ] {
+        assert_eq!(patient.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response().status, 200);
+        let mut idle = Peer::connect(gateway.admin_addresses()[0]);
+        let method = start.split(' ').next().unwrap();
+        let answer = idle.send(format!("{start} HTTP/1.1\r\nHost: localhost\r\n\r\n")).response_to(method);
+        assert_eq!((answer.status, answer.header("connection")), (status, None), "{start}");
+        assert_eq!(rest(&mut idle), "", "{start}");
+    }
     let gateway = Gateway::builder(EMPTY).set("keepalive_timeout", "0").start();
     let mut peer = Peer::connect(gateway.admin_addresses()[0]);
     let answer = peer.send("GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n").response();
@@ -90,11 +102,139 @@ fn heads_that_are_too_long_are_refused() {
     let long = "a".repeat(500 << 10);
     let mut peer = Peer::connect(gateway.admin_addresses()[0]);
     peer.send(format!("GET /status HTTP/1.1\r\nHost: localhost\r\nX-Long: {long}\r\n\r\n"));
-    let mut answer = Vec::new();
-    // The connection may be reset, as not all that was sent is read.
-    let _ = peer.reader().read_to_end(&mut answer);
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+    let answer = rest(&mut peer);
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
     assert_eq!(gateway.admin("/status").status, 200);
+}
+
+/// A request with a body of zeros.
+fn with_body(start: &str, length: usize, is_chunked: bool) -> Vec<u8> {
+    let framing =
+        if is_chunked { "Transfer-Encoding: chunked".into() } else { format!("Content-Length: {length}") };
+    let head =
+        format!("{start} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{framing}\r\n\r\n");
+    let mut request = head.into_bytes();
+    if is_chunked {
+        request.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+    }
+    request.resize(request.len() + length, b'0');
+    if is_chunked {
+        request.extend_from_slice(b"\r\n0\r\n\r\n");
+    }
+    request
+}
+
+#[test]
+fn a_connection_goes_on_after_a_body_that_nothing_reads() {
+    let made = Command::new(env!("CARGO_BIN_EXE_weir")).args(["admin", "token"]).output().unwrap();
+    let made = String::from_utf8(made.stdout).unwrap();
+    let hash = made.lines().find_map(|line| line.strip_prefix("admin_auth:")).unwrap().trim();
+    let gateway = with_apisix(EMPTY).set("admin_auth", hash).start();
+    let [admin, status, apisix] = control_addresses(&gateway);
+    let guarded = Peer::connect(admin).send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").response();
+    assert_eq!(guarded.status, 401);
+    let cases = [
+        (admin, "GET /", 401),
+        (admin, "POST /services", 401),
+        (status, "GET /status", 200),
+        (status, "POST /status", 405),
+        (status, "DELETE /none", 404),
+        (apisix, "GET /apisix/admin/routes", 401),
+        (apisix, "POST /none", 401),
+    ];
+    let open = Gateway::start(EMPTY);
+    let admin = open.admin_addresses()[0];
+    let cases_of_admin = [
+        (admin, "GET /status", 200),
+        (admin, "HEAD /services", 200),
+        (admin, "GET /services/none", 404),
+        (admin, "POST /none", 404),
+        (admin, "POST /status", 405),
+        (admin, "PATCH /services", 405),
+        (admin, "DELETE /services/none", 405),
+        (admin, "OPTIONS /services", 204),
+    ];
+    for (address, start, status) in cases.into_iter().chain(cases_of_admin) {
+        let mut peer = Peer::connect(address);
+        let method = start.split(' ').next().unwrap();
+        for (length, is_chunked) in [(2, false), (2, true), (1 << 20, false), (1 << 20, true)] {
+            let answer = peer.send(with_body(start, length, is_chunked)).response_to(method);
+            assert_eq!(
+                (answer.status, answer.header("connection")),
+                (status, None),
+                "{start}: {}",
+                answer.text()
+            );
+        }
+        let request = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        assert!(peer.send(request).response().status > 0, "{start}");
+    }
+}
+
+#[test]
+fn a_body_that_is_expected_is_asked_for_and_thrown_away() {
+    let gateway = Gateway::start(EMPTY);
+    let mut peer = Peer::connect(gateway.admin_addresses()[0]);
+    for _ in 0..2 {
+        let head =
+            "POST /none HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(peer.send(head).response().status, 100);
+        assert_eq!(peer.send("12345").response().status, 404);
+    }
+    let head =
+        "POST /none HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99000000\r\n\r\n";
+    let answer = peer.send(head).response();
+    assert_eq!((answer.status, answer.header("connection")), (404, Some("close")));
+}
+
+#[test]
+fn a_body_that_is_too_long_to_be_thrown_away_destroys_no_answer() {
+    let (gateway, writable) = (with_apisix(EMPTY).start(), Gateway::empty().start());
+    let [admin, status, apisix] = control_addresses(&gateway);
+    for (address, start, expected) in [
+        (admin, "POST /none", 404),
+        (admin, "GET /status", 200),
+        (writable.admin_addresses()[0], "POST /services", 413),
+        (status, "POST /status", 405),
+        (apisix, "POST /none", 413),
+    ] {
+        for is_chunked in [false, true] {
+            let mut peer = Peer::connect(address);
+            // Most clients read no answer before they have sent the whole body.
+            let request = with_body(start, 32 << 20, is_chunked);
+            peer.try_send(&request).unwrap_or_else(|error| panic!("{start}: {error}"));
+            let answer = peer.response();
+            assert_eq!((answer.status, answer.header("connection")), (expected, Some("close")), "{start}");
+            assert_eq!(rest(&mut peer), "");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_awaited_for_long() {
+    let gateway = Gateway::builder(EMPTY).set("client_body_timeout", "300ms").start();
+    let mut peer = Peer::connect(gateway.admin_addresses()[0]);
+    let head = "GET /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n";
+    let answer = peer.send(head).response();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert_eq!(rest(&mut peer), "");
+}
+
+#[test]
+fn idle_connections_make_way() {
+    let gateway = with_apisix(EMPTY).open_files(1024).start();
+    let request = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for address in control_addresses(&gateway) {
+        // Half of the room is kept by those that are idle, and the other by those that say nothing.
+        let mut idle: Vec<_> = (0..16).map(|_| Peer::connect(address)).collect();
+        idle.iter_mut().for_each(|peer| assert!(peer.send(request).response().status > 0));
+        let silent: Vec<_> = (0..16).map(|_| Peer::connect(address)).collect();
+        for _ in 0..32 {
+            assert!(Peer::connect(address).send(request).response().status > 0);
+        }
+        drop(silent);
+        assert!(idle.iter_mut().any(Peer::is_closed));
+    }
 }
 
 #[test]

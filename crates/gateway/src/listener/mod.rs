@@ -1,10 +1,13 @@
 //! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
 //! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
 mod body;
+mod budget;
 mod door;
 mod open;
+mod progress;
 mod room;
 mod sending;
+mod watched;
 
 pub(crate) use body::Unread;
 pub(crate) use open::{admin, apisix, bind, openable, status};
@@ -14,17 +17,18 @@ use crate::status::message;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Request, StatusCode};
+use axum::http::{Request, StatusCode};
 use body::Timely;
 use door::Door;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use progress::Progress;
 use room::{Place, Room};
 use sending::Sending;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,6 +38,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use watched::Watched;
 use weir_proxy::listen::{Bound, Socket, UnixFile};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -46,9 +51,6 @@ const HANDSHAKE: u8 = 22;
 /// Whoever has sent or taken so many bytes gets a second more for the rest.
 const BYTES_PER_SECOND: usize = 64 << 10;
 
-/// Nobody has longer for the head of a request, nor is idle for longer: there is little room.
-const LONGEST_SILENCE: Duration = Duration::from_secs(10);
-
 /// Who asks.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
@@ -59,25 +61,34 @@ pub(crate) struct Client {
 }
 
 /// What one client may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
-    /// For a handshake, and for the head of a request from the end of the one before.
+    /// For a handshake, and for the head of a request: the first from the beginning of the connection, further ones from
+    /// their first byte.
     head: Duration,
+    /// From the end of a response to the first byte of the next request; zero closes the connection instead.
+    idle: Duration,
     body: Duration,
     sending: Duration,
-    keep_alive: bool,
 }
 
 impl Limits {
     fn of(settings: &Settings) -> Limits {
-        let idle = settings.keepalive_timeout;
-        let keep_alive = !idle.is_zero();
-        let head = settings.client_header_timeout.min(LONGEST_SILENCE);
         Limits {
-            head: if keep_alive { head.min(idle) } else { head },
+            head: settings.client_header_timeout,
+            idle: settings.keepalive_timeout,
             body: settings.client_body_timeout,
             sending: settings.send_timeout,
-            keep_alive,
+        }
+    }
+
+    /// Those of the Admin APIs.
+    fn of_admin(settings: &Settings) -> Limits {
+        let limits = Limits::of(settings);
+        Limits {
+            head: settings.admin_client_header_timeout.unwrap_or(limits.head),
+            idle: settings.admin_keepalive_timeout.unwrap_or(limits.idle),
+            ..limits
         }
     }
 }
@@ -100,15 +111,15 @@ struct Served {
 
 impl ControlListener {
     /// Serves on a socket, which the setting `name` is about; with a configuration for TLS, over that.
-    pub(crate) fn new(
+    fn new(
         name: &'static str,
         Bound { listener, file }: Bound,
         tls: Option<Arc<ServerConfig>>,
         router: Router,
-        settings: &Settings,
+        limits: Limits,
     ) -> io::Result<ControlListener> {
         let door = Door::new(listener)?;
-        let served = Served { tls: tls.map(TlsAcceptor::from), router, limits: Limits::of(settings) };
+        let served = Served { tls: tls.map(TlsAcceptor::from), router, limits };
         let room = Arc::new(Room::new(crate::options::control_connections()));
         Ok(ControlListener { name, door, file, served: Arc::new(served), room })
     }
@@ -163,46 +174,58 @@ impl Served {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
                 self.http(*stream, Client { address, certificate }, place).await;
             }
-            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream).await,
+            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, place).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
 
     async fn http(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: Client, place: &Arc<Place>) {
-        let (service, limit) = (TowerToHyperService::new(self.router.clone()), self.limits.body);
+        let progress = Progress::new(place.clone(), self.limits);
+        let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
-            place.has_asked();
-            let mut request = request.map(|body| Body::new(Timely::new(body, limit)));
+            progress.asked();
+            let (head, body) = request.into_parts();
+            let (body, leftover) = Timely::new(body, self.limits.body);
+            let mut request = Request::from_parts(head, Body::new(body));
             request.extensions_mut().insert(ConnectInfo(client.clone()));
-            let answering = service.call(request);
+            let (answering, progress) = (router.call(request), progress.clone());
             async move {
-                let mut answer = answering.await;
-                if let (Ok(answer), true) = (&mut answer, place.is_scarce()) {
-                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                }
-                answer
+                let answer = answering.await?;
+                let keep_alive = leftover.discard(self.limits.body).await;
+                Ok::<_, Infallible>(progress.answer(answer, keep_alive))
             }
         });
-        let stream = TokioIo::new(Sending::new(stream, self.limits.sending));
-        // Whoever breaks a connection off, or is too slow, is told nothing more.
-        let _ = self.server().serve_connection(stream, service).await;
+        self.serve(stream, &progress, service).await;
     }
 
     /// Answers whoever speaks plainly where TLS is spoken, as nginx does.
-    async fn refuse(&self, stream: Socket) {
+    async fn refuse(&self, stream: Socket, place: &Arc<Place>) {
+        let progress = Progress::new(place.clone(), self.limits);
         let service = service_fn(async |_: Request<Incoming>| {
+            progress.asked();
             let text = "The plain HTTP request was sent to HTTPS port";
-            Ok::<_, io::Error>(message(StatusCode::BAD_REQUEST, text))
+            Ok::<_, Infallible>(progress.clone().answer(message(StatusCode::BAD_REQUEST, text), false))
         });
-        let stream = TokioIo::new(Sending::new(stream, self.limits.sending));
-        let _ = self.server().keep_alive(false).serve_connection(stream, service).await;
+        self.serve(stream, &progress, service).await;
     }
 
-    fn server(&self) -> http1::Builder {
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(LONGEST_HEAD);
-        builder.keep_alive(self.limits.keep_alive);
-        builder
+    /// Serves until either side closes, or the client is too slow: then it is told nothing more.
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        progress: &Arc<Progress>,
+        service: impl HttpService<Incoming, ResBody = Body, Error = Infallible>,
+    ) {
+        let stream = Sending::new(stream, self.limits.sending);
+        let stream = TokioIo::new(Watched::new(stream, progress.clone(), self.limits.body));
+        let mut server = http1::Builder::new();
+        // Heads that are late are noticed by the progress, which knows them from idle connections.
+        server.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LONGEST_HEAD);
+        server.keep_alive(!self.limits.idle.is_zero());
+        tokio::select! {
+            _ = server.serve_connection(stream, service) => {}
+            () = progress.late() => {}
+        }
     }
 }
 
@@ -226,4 +249,31 @@ async fn handshake(acceptor: &TlsAcceptor, stream: Socket) -> io::Result<Accepte
         Some(certificate.subject().to_string())
     });
     Ok(Accepted::Tls(Box::new(stream), certificate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+    use crate::settings::{Sources, load};
+    use std::time::Duration;
+
+    #[test]
+    fn clients_have_as_long_as_those_of_kong() {
+        let settings = |environment: &[(&str, &str)]| {
+            let text = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+            let environment = environment.iter().map(text).collect();
+            load(Sources { flags: Vec::new(), environment, file: None }).unwrap().settings
+        };
+        let [short, second] = [9, 1].map(Duration::from_secs);
+        let [head, idle] = [60, 75].map(Duration::from_secs);
+        let defaults = settings(&[]);
+        let limits = Limits { head, idle, body: head, sending: head };
+        assert_eq!((Limits::of(&defaults), Limits::of_admin(&defaults)), (limits, limits));
+        let given = settings(&[
+            ("KONG_NGINX_HTTP_KEEPALIVE_TIMEOUT", "9s"),
+            ("KONG_NGINX_ADMIN_CLIENT_HEADER_TIMEOUT", "1s"),
+        ]);
+        assert_eq!(Limits::of(&given), Limits { idle: short, ..limits });
+        assert_eq!(Limits::of_admin(&given), Limits { head: second, idle: short, ..limits });
+    }
 }

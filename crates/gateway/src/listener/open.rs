@@ -1,5 +1,5 @@
 //! Which sockets are opened for the node's own APIs, and what is served on each.
-use super::ControlListener;
+use super::{ControlListener, Limits};
 use crate::admin::{self, guard};
 use crate::control::Control;
 use crate::node::StartError;
@@ -82,6 +82,7 @@ pub(crate) fn admin<'l>(
         settings,
         control,
         authorities: settings.admin_ssl_client_ca.as_deref(),
+        limits: Limits::of_admin(settings),
     };
     serving.on(listeners, &router)
 }
@@ -92,7 +93,8 @@ pub(crate) fn status<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let serving = Serving { name: "status_listen", settings, control, authorities: None };
+    let limits = Limits::of(settings);
+    let serving = Serving { name: "status_listen", settings, control, authorities: None, limits };
     serving.on(listeners, &status_api::router(control.clone()))
 }
 
@@ -103,8 +105,8 @@ pub(crate) fn apisix<'l>(
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
     router: &Router,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let authorities = settings.admin_ssl_client_ca.as_deref();
-    Serving { name: "apisix_admin_listen", settings, control, authorities }.on(listeners, router)
+    let (authorities, limits) = (settings.admin_ssl_client_ca.as_deref(), Limits::of_admin(settings));
+    Serving { name: "apisix_admin_listen", settings, control, authorities, limits }.on(listeners, router)
 }
 
 /// How listeners of one kind serve.
@@ -115,6 +117,7 @@ struct Serving<'s> {
     control: &'s Control,
     /// Whose certificates clients must show over TLS.
     authorities: Option<&'s Path>,
+    limits: Limits,
 }
 
 impl Serving<'_> {
@@ -127,7 +130,7 @@ impl Serving<'_> {
         let mut servers = Vec::new();
         for (listen, listener) in listeners {
             let tls = listen.ssl.then(|| self.tls()).transpose()?;
-            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.settings)?);
+            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.limits)?);
         }
         Ok(servers)
     }

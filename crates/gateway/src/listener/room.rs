@@ -9,21 +9,22 @@ pub(super) struct Room {
     pub(super) size: usize,
     free: Arc<Semaphore>,
     next: AtomicU64,
-    /// Those that have not sent a whole head yet, in the order they came, and how to close them.
+    /// Those of which no request is being answered, in the order in which that began, and how to close them.
     silent: Mutex<BTreeMap<u64, Arc<Notify>>>,
 }
 
 /// A place for one connection.
 pub(super) struct Place {
     room: Arc<Room>,
-    number: u64,
+    /// Under which it is among the silent.
+    number: AtomicU64,
     close: Arc<Notify>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Room {
     pub(super) fn new(size: usize) -> Room {
-        Room { size, free: Arc::new(Semaphore::new(size)), next: AtomicU64::new(0), silent: Mutex::default() }
+        Room { size, free: Arc::new(Semaphore::new(size)), next: AtomicU64::new(1), silent: Mutex::default() }
     }
 
     fn silent(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Notify>>> {
@@ -45,16 +46,25 @@ impl Room {
 
     /// Takes a place for a connection, which is silent so far.
     pub(super) fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Place {
-        let (number, close) = (self.next.fetch_add(1, Ordering::Relaxed), Arc::new(Notify::new()));
-        self.silent().insert(number, close.clone());
-        Place { room: self.clone(), number, close, _permit: permit }
+        let (number, close) = (AtomicU64::default(), Arc::new(Notify::new()));
+        let place = Place { room: self.clone(), number, close, _permit: permit };
+        place.falls_silent();
+        place
     }
 }
 
 impl Place {
     /// The connection has sent a whole head.
     pub(super) fn has_asked(&self) {
-        self.room.silent().remove(&self.number);
+        self.room.silent().remove(&self.number.load(Ordering::Relaxed));
+    }
+
+    /// The connection has nothing to be answered: it may be closed to make way, the last of those that are silent now.
+    pub(super) fn falls_silent(&self) {
+        let number = self.room.next.fetch_add(1, Ordering::Relaxed);
+        let mut silent = self.room.silent();
+        silent.remove(&self.number.swap(number, Ordering::Relaxed));
+        silent.insert(number, self.close.clone());
     }
 
     /// Returns when the connection has to make way.

@@ -179,6 +179,10 @@ settings! {
     send_timeout: Duration = "60s" | "nginx_http_send_timeout" | "nginx_proxy_send_timeout";
     /// How long an idle connection of a client stays open; 0 closes it after every response.
     keepalive_timeout: Duration = "75s" | "nginx_http_keepalive_timeout" | "nginx_proxy_keepalive_timeout";
+    /// How long a client of an Admin API may take to send the head of a request; without a value, `client_header_timeout`.
+    admin_client_header_timeout: Option<Duration> = "" | "nginx_admin_client_header_timeout";
+    /// How long an idle connection of such a client stays open; without a value, `keepalive_timeout`.
+    admin_keepalive_timeout: Option<Duration> = "" | "nginx_admin_keepalive_timeout";
     /// How many requests a connection of a client may carry.
     keepalive_requests: u32 = "10000" | "nginx_http_keepalive_requests" | "nginx_proxy_keepalive_requests";
     /// How many requests of one connection over HTTP/2 are served at a time; more are refused.
