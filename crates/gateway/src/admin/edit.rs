@@ -65,6 +65,7 @@ impl Edit {
         let change = self.written(spot.kind, Some(found));
         keeps_id(&change, found)?;
         keeps_plugin(&change, found)?;
+        let has_password = change.get("password").is_some_and(|password| !password.is_null());
         let hash = change.contains_key("password") && !self.skip_hash;
         let mut written = members(found);
         if change.contains_key("ttl") {
@@ -73,7 +74,11 @@ impl Edit {
         }
         merge(&mut written, change, spot.kind.schema(), self.plugin_of(found));
         written.insert("id".to_owned(), found.id().to_string().into());
-        self.put(written, spot, hash, entities)
+        let ops = self.put(written, spot, hash, entities)?;
+        if !has_password {
+            keeps_consumer(&ops, found)?;
+        }
+        Ok(ops)
     }
 
     fn delete(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
@@ -163,6 +168,18 @@ fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
         }
         _ => Ok(()),
     }
+}
+
+/// The password of basic-auth is stored as a hash that is salted with the consumer's id: it is wrong for another consumer.
+fn keeps_consumer(ops: &[Op], found: &Entity) -> Result<(), Denied> {
+    let moves = |op: &Op| match (op, found) {
+        (Op::Put(Entity::BasicauthCredentials(new)), Entity::BasicauthCredentials(old)) => {
+            new.consumer != old.consumer
+        }
+        _ => false,
+    };
+    let message = "all or none of these fields must be set: 'password', 'consumer.id'";
+    if ops.iter().any(moves) { Err(Denied::Schema(vec![Violation::new("", message)])) } else { Ok(()) }
 }
 
 /// References that say `id` and give something else.
