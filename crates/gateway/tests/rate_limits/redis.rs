@@ -156,6 +156,20 @@ fn users_passwords_and_databases_are_those_of_the_configuration() {
 }
 
 #[test]
+fn users_and_passwords_that_are_empty_are_none() {
+    let open = RedisServer::start();
+    let login = ["--pass", "do-not-tell"];
+    let closed = RedisServer::with(&["--requirepass", "do-not-tell"], &login);
+    let upstream = Upstream::answering(HELLO);
+    for (server, password) in [(&open, ""), (&closed, "do-not-tell")] {
+        let redis = json!({ "host": "localhost", "port": server.port, "username": "", "password": password });
+        let config = json!({ "policy": "redis", "year": 5, "fault_tolerant": false, "redis": redis });
+        let [node] = nodes(&upstream, &config);
+        assert_eq!((left(&node.get("/")), server.keys().len()), (4, 1), "{}", node.log());
+    }
+}
+
+#[test]
 fn what_upstreams_say_was_used_is_counted_for_all_nodes() {
     let server = RedisServer::start();
     let upstream =

@@ -126,8 +126,8 @@ pub(super) struct Config {
     /// With `policy: redis`: the user; without one, the password alone is sent.
     #[field(len_min = 1)]
     pub redis_username: Option<String>,
-    /// The password of the server, or of those of the cluster.
-    #[field(secret)]
+    /// The password of the server, or of those of the cluster; an empty one is none.
+    #[field(secret, len_min = 0)]
     pub redis_password: Option<Secret>,
     /// With `policy: redis`: the number of the database; without one, 0.
     pub redis_database: Option<u32>,

@@ -24,10 +24,11 @@ pub(crate) struct Redis {
     /// Milliseconds to connect, send and receive.
     #[field(default = 2000, between = [0, 2147483646])]
     pub timeout: u32,
-    /// The user; without one, the password alone is sent.
+    /// The user; without one, or with an empty one, the password alone is sent.
+    #[field(len_min = 0)]
     pub username: Option<String>,
-    /// The password.
-    #[field(secret)]
+    /// The password; an empty one is none.
+    #[field(secret, len_min = 0)]
     pub password: Option<Secret>,
     /// The number of the database.
     #[field(default = 0)]
@@ -50,10 +51,11 @@ pub(crate) struct Redis {
     /// Which of a master's servers are asked: counts can be changed on the master alone.
     #[field(one_of = ["master"])]
     pub sentinel_role: Option<String>,
-    /// The user at the sentinels.
+    /// The user at the sentinels; an empty one is none.
+    #[field(len_min = 0)]
     pub sentinel_username: Option<String>,
-    /// The password at the sentinels.
-    #[field(secret)]
+    /// The password at the sentinels; an empty one is none.
+    #[field(secret, len_min = 0)]
     pub sentinel_password: Option<Secret>,
     /// Servers of a cluster; one of them is asked which there are.
     #[field(len_min = 1)]

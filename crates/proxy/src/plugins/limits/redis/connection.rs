@@ -134,7 +134,7 @@ fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionIn
     let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(password) = password.filter(|password| !password.expose().is_empty()) {
         info = info.set_password(password.expose());
-        if let Some(username) = username {
+        if let Some(username) = username.filter(|username| !username.is_empty()) {
             info = info.set_username(username);
         }
     }
