@@ -3,6 +3,7 @@
 mod harness;
 
 use harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, handshake, service};
+use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -58,6 +59,54 @@ fn a_key_of_another_certificate_is_refused_at_its_place() {
     let (_, said) =
         Gateway::builder(&format!("_format_version: \"3.0\"\ncertificates:\n{good}{mixed}")).fail();
     assert!(said.contains("kong.yml:4:3: certificates[1]: certificate "), "{said}");
+    assert!(said.contains("the private key does not belong to the certificate"), "{said}");
+}
+
+/// Of the kinds that `openssl x509 -req` and `kong hybrid gen_cert` make.
+#[test]
+fn certificates_of_version_1_are_served_like_others() {
+    let authority = Identity::new("authority.test");
+    let (named, default) =
+        (Identity::self_signed_version_1("old.test"), Identity::version_1("default.test", &authority));
+    let entity = certificate(&named, &["old.test"]);
+    let gateway = Gateway::builder(&format!("_format_version: \"3.0\"\ncertificates:\n{entity}"))
+        .set("ssl_cert", default.cert().to_str().unwrap())
+        .set("ssl_cert_key", default.key().to_str().unwrap())
+        .start();
+    for version in ["-tls1_2", "-tls1_3"] {
+        for (name, expected) in [("old.test", "old.test"), ("other.test", "default.test")] {
+            let said = handshake(gateway.proxy_ssl(), &[version, "-servername", name]);
+            assert!(said.contains(&format!("subject=CN={expected}\n")), "{name}: {said}");
+            assert!(said.contains("New,TLSv1."), "{name}: {said}");
+        }
+    }
+    let trusted = named.cert().display().to_string();
+    let said = handshake(gateway.proxy_ssl(), &["-servername", "old.test", "-CAfile", &trusted]);
+    assert!(said.contains("Verifyreturncode:0(ok)"), "{said}");
+}
+
+#[test]
+fn a_certificate_of_version_1_is_served_once_it_is_stored() {
+    let (identity, other) =
+        (Identity::self_signed_version_1("old.test"), Identity::self_signed_version_1("other.test"));
+    let read = |file| std::fs::read_to_string(file).unwrap();
+    let gateway = Gateway::empty().start();
+    let entity =
+        |key| json!({ "cert": read(identity.cert()), "key": read(key), "snis": ["old.test"] }).to_string();
+    let wrong = gateway.ask_admin("POST", "/certificates", &entity(other.key()));
+    assert!(wrong.status == 400 && wrong.text().contains("does not belong"), "{}", wrong.text());
+    let stored = gateway.ask_admin("POST", "/certificates?wait=true", &entity(identity.key()));
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    let said = handshake(gateway.proxy_ssl(), &["-servername", "old.test"]);
+    assert!(said.contains("subject=CN=old.test\n"), "{said}");
+}
+
+#[test]
+fn a_key_of_another_certificate_of_version_1_is_refused() {
+    let (one, other) =
+        (Identity::self_signed_version_1("one.test"), Identity::self_signed_version_1("other.test"));
+    let mixed = format!("- {{cert: {}, key: {}}}\n", one.cert_yaml(), other.key_yaml());
+    let (_, said) = Gateway::builder(&format!("_format_version: \"3.0\"\ncertificates:\n{mixed}")).fail();
     assert!(said.contains("the private key does not belong to the certificate"), "{said}");
 }
 

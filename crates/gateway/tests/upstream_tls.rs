@@ -175,13 +175,22 @@ fn the_name_that_is_asked_for_is_the_host_that_the_request_names() {
 
 #[test]
 fn a_certificate_is_presented_of_the_service_then_the_upstream_then_the_settings() {
+    presents(&["of-service", "of-upstream", "of-node"].map(Identity::new));
+}
+
+#[test]
+fn certificates_of_version_1_are_presented_too() {
+    presents(&["of-service", "of-upstream", "of-node"].map(Identity::self_signed_version_1));
+}
+
+/// Checks that these are presented: the first of a service, the second of an upstream, the third of the settings.
+fn presents([of_service, of_upstream, of_node]: &[Identity; 3]) {
     let upstream = NginxOverTls::start(
         &Identity::new("x.test"),
         &[],
         "ssl_verify_client optional_no_ca;",
         "$ssl_client_s_dn",
     );
-    let [of_service, of_upstream, of_node] = ["of-service", "of-upstream", "of-node"].map(Identity::new);
     let own = format!("client_certificate: {ONE}");
     let address = upstream.address.to_string();
     let services = [
@@ -193,7 +202,7 @@ fn a_certificate_is_presented_of_the_service_then_the_upstream_then_the_settings
     let upstreams = format!(
         "upstreams:\n- {{name: balanced, client_certificate: {TWO}, targets: [{{target: \"{address}\"}}]}}\n"
     );
-    let more = format!("{upstreams}{}", certificates(&[(ONE, &of_service), (TWO, &of_upstream)]));
+    let more = format!("{upstreams}{}", certificates(&[(ONE, of_service), (TWO, of_upstream)]));
     let text = document(&services, &more);
     let (cert, key) = (of_node.cert().display().to_string(), of_node.key().display().to_string());
     let files = [("client_ssl_cert", cert.as_str()), ("client_ssl_cert_key", key.as_str())];
@@ -216,6 +225,32 @@ fn a_certificate_is_presented_of_the_service_then_the_upstream_then_the_settings
             assert_eq!(seen(&gateway, path, "a"), expected, "{path} with {settings:?}");
         }
     }
+}
+
+#[test]
+fn an_upstream_of_version_1_is_refused_where_it_is_verified_and_the_log_says_why() {
+    let authority = Identity::new("authority");
+    let upstream = TlsUpstream::start(&Identity::version_1("inner.test", &authority), &[]);
+    let address = upstream.address.to_string();
+    let verified = format!("tls_verify: true, ca_certificates: [{ONE}]");
+    let services = [https("/verified", &address, &verified, ""), https("/any", &address, "", "")];
+    let authorities = format!("ca_certificates:\n- {{id: {ONE}, cert: {}}}\n", authority.cert_yaml());
+    let gateway = Gateway::start(&document(&services, &authorities));
+    assert_eq!(["/verified", "/any"].map(|path| gateway.get(path).status), [502, 200]);
+    let log = gateway.log();
+    let advice = "is of X.509 version 1 and cannot be verified: issue one of version 3 with a subjectAltName";
+    assert!(log.contains(advice), "{log}");
+}
+
+#[test]
+fn an_authority_of_version_1_is_trusted() {
+    let authority = Identity::self_signed_version_1("authority");
+    let upstream = TlsUpstream::start(&Identity::signed("inner.test", &authority), &[]);
+    let services = [https("/", &upstream.address.to_string(), "tls_verify: true", "")];
+    let gateway = Gateway::builder(&document(&services, ""))
+        .set("lua_ssl_trusted_certificate", authority.cert().to_str().unwrap())
+        .start();
+    assert_eq!(gateway.get("/").status, 200, "{}", gateway.log());
 }
 
 #[test]

@@ -79,11 +79,14 @@ fn identities() -> BTreeMap<String, String> {
     let make = || {
         let authority = Identity::new("authority.test");
         let server = Identity::signed("server.test", &authority);
+        let old = Identity::self_signed_version_1("old.test");
         let files = [
             ("ca", authority.cert()),
             ("ca_key", authority.key()),
             ("cert", server.cert()),
             ("key", server.key()),
+            ("old_cert", old.cert()),
+            ("old_key", old.key()),
         ];
         files
             .into_iter()

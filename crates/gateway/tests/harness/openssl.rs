@@ -60,16 +60,34 @@ impl Identity {
 
     /// One of the kind that `openssl x509 -req` makes without extensions.
     pub fn version_1(name: &str, authority: &Identity) -> Identity {
+        Identity::without_extensions(name, "P-256", Some(authority))
+    }
+
+    /// One of the kind that `kong hybrid gen_cert` makes: signed by its own key, with the serial number 0.
+    pub fn self_signed_version_1(name: &str) -> Identity {
+        Identity::without_extensions(name, "P-384", None)
+    }
+
+    fn without_extensions(name: &str, curve: &str, authority: Option<&Identity>) -> Identity {
         let folder = tempfile::tempdir().unwrap();
         let file = |name| folder.path().join(name);
-        let mut request =
-            openssl(&["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
+        let curve = format!("ec_paramgen_curve:{curve}");
+        let mut request = openssl(&["req", "-new", "-newkey", "ec", "-pkeyopt", &curve, "-nodes"]);
         request.args(["-subj", &format!("/CN={name}")]).arg("-keyout").arg(file("key.pem"));
         assert!(request.arg("-out").arg(file("request.pem")).status().expect("openssl runs").success());
-        let mut signing = openssl(&["x509", "-req", "-days", "30", "-set_serial", "1"]);
-        signing.arg("-in").arg(file("request.pem")).arg("-CA").arg(authority.cert());
-        signing.arg("-CAkey").arg(authority.key()).arg("-out").arg(file("cert.pem"));
+        let mut signing = openssl(&["x509", "-req", "-days", "30"]);
+        match authority {
+            Some(authority) => signing
+                .args(["-set_serial", "1", "-CA"])
+                .arg(authority.cert())
+                .arg("-CAkey")
+                .arg(authority.key()),
+            None => signing.args(["-set_serial", "0", "-signkey"]).arg(file("key.pem")),
+        };
+        signing.arg("-in").arg(file("request.pem")).arg("-out").arg(file("cert.pem"));
         assert!(signing.status().expect("openssl runs").success());
+        let text = openssl(&["x509", "-noout", "-text", "-in"]).arg(file("cert.pem")).output();
+        assert!(String::from_utf8_lossy(&text.expect("openssl runs").stdout).contains("Version: 1 (0x0)"));
         Identity { folder }
     }
 

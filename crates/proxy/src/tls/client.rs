@@ -1,13 +1,10 @@
 //! TLS towards upstreams.
 
-use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, provider};
+use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, pem, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::verify_tls13_signature_with_raw_key;
-use rustls::pki_types::{
-    CertificateDer, ServerName, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, TrustAnchor,
-    UnixTime,
-};
+use rustls::pki_types::{CertificateDer, ServerName, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::SingleCertAndKey;
@@ -128,7 +125,7 @@ impl ServerCertVerifier for AcceptAny {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let spki = public_key(cert)?;
+        let spki = pem::public_key(cert).ok_or_else(bad_encoding)?;
         let entity = RawPublicKeyEntity::try_from(&spki).map_err(|_| bad_encoding())?;
         let provider = provider();
         let mapping = provider.signature_verification_algorithms.mapping;
@@ -150,7 +147,7 @@ impl ServerCertVerifier for AcceptAny {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let spki = public_key(cert)?;
+        let spki = pem::public_key(cert).ok_or_else(bad_encoding)?;
         verify_tls13_signature_with_raw_key(
             message,
             &spki,
@@ -166,11 +163,6 @@ impl ServerCertVerifier for AcceptAny {
 
 fn bad_encoding() -> Error {
     Error::InvalidCertificate(CertificateError::BadEncoding)
-}
-
-fn public_key(cert: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
-    let (_, cert) = x509_parser::parse_x509_certificate(cert).map_err(|_| bad_encoding())?;
-    Ok(SubjectPublicKeyInfoDer::from(cert.public_key().raw.to_vec()))
 }
 
 /// Verifies as rustls does, limits the length of the chain, and takes a certificate that is itself trusted: the usual
@@ -200,6 +192,30 @@ impl Verifier {
         Ok(Self { inner, trusted: verify.roots, roots, depth: verify.depth })
     }
 
+    fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.trusted.contains(end_entity) {
+            check_validity(end_entity, now)?;
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        let verified = self.inner.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+        match self.depth.map(usize::from) {
+            // A path cannot be longer than the chain that was sent.
+            Some(depth) if intermediates.len() > depth => {
+                self.check_depth(end_entity, intermediates, now, depth)?;
+            }
+            _ => {}
+        }
+        Ok(verified)
+    }
+
     /// Whether there is a path to a root that is short enough.
     fn check_depth(
         &self,
@@ -220,6 +236,10 @@ impl Verifier {
             .map_err(|_| Error::InvalidCertificate(CertificateError::UnknownIssuer))
     }
 }
+
+/// Why an upstream is refused whose certificate says neither whom it is for nor what.
+const OLD_VERSION: &str = "the upstream's certificate is of X.509 version 1 and cannot be verified: issue one of \
+                           version 3 with a subjectAltName, or set `tls_verify: false`";
 
 /// Whether a certificate is valid at this time.
 fn check_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
@@ -246,20 +266,11 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.trusted.contains(end_entity) {
-            check_validity(end_entity, now)?;
-            verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
-            return Ok(ServerCertVerified::assertion());
-        }
-        let verified = self.inner.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
-        match self.depth.map(usize::from) {
-            // A path cannot be longer than the chain that was sent.
-            Some(depth) if intermediates.len() > depth => {
-                self.check_depth(end_entity, intermediates, now, depth)?;
-            }
-            _ => {}
-        }
-        Ok(verified)
+        let verified = self.verify(end_entity, intermediates, name, ocsp, now);
+        verified.map_err(|error| match pem::is_old(end_entity) {
+            true => Error::General(OLD_VERSION.to_owned()),
+            false => error,
+        })
     }
 
     fn verify_tls12_signature(

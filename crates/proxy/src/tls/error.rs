@@ -95,7 +95,7 @@ impl fmt::Display for Problem {
                 "no private key found (give an unencrypted PEM key; `openssl pkey -in FILE` decrypts one)",
             ),
             Self::UnusableCertificate(why) => {
-                write!(f, "the certificate cannot be used: {why} (issue an X.509 version 3 certificate)")
+                write!(f, "the certificate cannot be used: {why} (`openssl x509 -text -in FILE` shows what it is)")
             }
             Self::UnusableKey => f.write_str(
                 "the private key is of an unsupported kind (use RSA of at least 2048 bits, ECDSA P-256, P-384 or \

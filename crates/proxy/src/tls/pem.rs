@@ -2,21 +2,38 @@
 
 use super::{CertifiedKey, Problem, Subject, TlsError, provider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{Error, InconsistentKeys};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use weir_model::{Document, Uuid};
+use x509_parser::x509::X509Version;
 
 /// A chain with its private key, checked to belong together.
+///
+/// The certificate is served as it is: neither its version nor its age matters. `openssl x509 -req` and
+/// `kong hybrid gen_cert` issue certificates of version 1, which rustls's own comparison of the keys refuses.
 pub(super) fn certified_key(cert: &[u8], key: &[u8]) -> Result<CertifiedKey, Problem> {
     let chain = chain(cert)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Problem::KeyPem)?;
     let key = provider().key_provider.load_private_key(key).map_err(|_| Problem::UnusableKey)?;
-    let certified = CertifiedKey::new(chain, key);
-    match certified.keys_match() {
-        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
-        Err(Error::InconsistentKeys(_)) => Err(Problem::KeyMismatch),
-        Err(other) => Err(Problem::UnusableCertificate(other.to_string())),
+    let own = chain.first().and_then(public_key);
+    let own = own.ok_or_else(|| Problem::UnusableCertificate("it is no X.509 certificate".to_owned()))?;
+    match key.public_key() {
+        Some(key) if key != own => Err(Problem::KeyMismatch),
+        _ => Ok(CertifiedKey::new(chain, key)),
     }
+}
+
+/// The public key of a certificate, whatever its version.
+pub(super) fn public_key(cert: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    match x509_parser::parse_x509_certificate(cert) {
+        Ok(([], cert)) => Some(SubjectPublicKeyInfoDer::from(cert.public_key().raw.to_vec())),
+        _ => None,
+    }
+}
+
+/// Whether a certificate is of a version without extensions, which say what a certificate is for. webpki verifies none.
+pub(super) fn is_old(cert: &CertificateDer<'_>) -> bool {
+    let parsed = x509_parser::parse_x509_certificate(cert);
+    parsed.is_ok_and(|(_, cert)| cert.version() != X509Version::V3)
 }
 
 fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Problem> {

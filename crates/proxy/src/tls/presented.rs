@@ -1,7 +1,7 @@
 //! Certificates that clients present. A handshake proves that the client holds the key; who vouches for the certificate
 //! is looked at by each route for itself.
 
-use super::{Problem, provider};
+use super::{Problem, pem, provider};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
-use x509_parser::x509::{X509Name, X509Version};
+use x509_parser::x509::X509Name;
 
 /// How long a connection relies on what a check said: certificates expire while connections are open.
 const RELIED_ON: Duration = Duration::from_secs(60);
@@ -78,18 +78,13 @@ impl ClientCertificate {
         }
         let vouched = authorities.vouch_for(&self.chain);
         if let Err(error) = &vouched {
-            let advice = if self.is_old() { ": issue an X.509 version 3 certificate" } else { "" };
+            let is_old = self.chain.first().is_some_and(pem::is_old);
+            let advice = if is_old { ": issue an X.509 version 3 certificate" } else { "" };
             tracing::warn!(subject = self.subject, "a client's certificate is refused: {error}{advice}");
         }
         let good = vouched.is_ok();
         verdicts.push(Verdict { by: authorities.clone(), at: Instant::now(), good });
         good
-    }
-
-    /// Whether it is of a version without extensions, which say what a certificate is for: nobody vouches for such.
-    fn is_old(&self) -> bool {
-        let own = x509_parser::parse_x509_certificate(self.der());
-        own.is_ok_and(|(_, own)| own.version() != X509Version::V3)
     }
 
     /// The subject's distinguished name, as RFC 2253 writes it.

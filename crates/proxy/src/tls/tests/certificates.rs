@@ -116,7 +116,7 @@ fn every_error_is_reported_with_its_entity() {
         (subject(4, true), Problem::AltIncomplete),
         (subject(5, true), Problem::AltSameType),
         (subject(6, true), Problem::KeyMismatch),
-        (subject(7, false), Problem::UnusableCertificate("invalid peer certificate: BadEncoding".into())),
+        (subject(7, false), Problem::UnusableCertificate("it is no X.509 certificate".into())),
         (subject(8, false), Problem::UnusableKey),
         (Subject::Sni("c".into()), Problem::UnknownCertificate(Uuid::from_u128(10))),
     ];
