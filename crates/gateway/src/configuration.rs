@@ -189,21 +189,35 @@ impl Configuration {
         (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))
     }
 
-    /// One warning that names every kind of field that has no effect, however often it is given.
-    pub(crate) fn not_in_force_at_once(&self) -> Option<String> {
-        not_in_force_at(&self.not_in_force)
+    /// The fields that have no effect and are not among those `known`, at most [`MOST_LISTED`] of them.
+    pub(crate) fn not_in_force_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
+        let new: Vec<_> = self.not_in_force.iter().filter(|it| !known.contains(&without_place(it))).collect();
+        let mut lines = located(origin, &new[..new.len().min(MOST_LISTED)]);
+        let file = match origin.path() {
+            Some(path) if path != Path::new("-") => path.display().to_string(),
+            _ => "FILE".to_owned(),
+        };
+        lines.extend(further(new.len() - lines.len(), &format!("`weir check {file}` lists all")));
+        lines
+    }
+
+    /// What [`not_in_force_beside`](Self::not_in_force_beside) knows of them again, wherever they stand.
+    pub(crate) fn not_in_force(&self) -> BTreeSet<String> {
+        self.not_in_force.iter().map(without_place).collect()
     }
 }
 
-/// One warning that names the kinds of fields at these places.
-pub(crate) fn not_in_force_at(places: &[Problem]) -> Option<String> {
-    not_in_force(&places.iter().map(|problem| without_indices(&problem.path)).collect())
+/// So many fields without effect are listed in the log.
+pub(crate) const MOST_LISTED: usize = 20;
+
+/// The line after those that are listed, where there are more.
+pub(crate) fn further(more: usize, advice: &str) -> Option<String> {
+    (more > 0).then(|| format!("and {more} more fields without effect in this version: {advice}"))
 }
 
-/// One warning that names all of these fields.
-pub(crate) fn not_in_force(fields: &BTreeSet<String>) -> Option<String> {
-    let names: Vec<_> = fields.iter().map(String::as_str).collect();
-    (!names.is_empty()).then(|| format!("accepted but without effect in this version: {}", names.join(", ")))
+/// A problem of the same field, whatever stands before it in the file.
+fn without_place(problem: &Problem) -> String {
+    format!("{}: {}", without_indices(&problem.path), problem.message)
 }
 
 /// Messages, each with what it is about in front of it.

@@ -10,7 +10,7 @@ use crate::process::process;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{self, Loaded, Store};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,8 +40,8 @@ pub(crate) struct Control {
     registry: Arc<Registry>,
     source: Arc<Source>,
     settings: Settings,
-    /// The warning of declared fields without effect, said once for as long as it stays the same.
-    not_in_force: Mutex<Option<String>>,
+    /// The declared fields without effect, each logged once for as long as it is declared.
+    not_in_force: Mutex<BTreeSet<String>>,
     draining: AtomicBool,
     /// Names this process among the nodes that a monitor sees.
     node_id: String,
@@ -78,8 +78,9 @@ impl Control {
                 let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
-                let not_in_force = warning(&source, &read);
-                let warnings = read.warnings.into_iter().chain(not_in_force.clone()).collect();
+                let listed = read.not_in_force_beside(&BTreeSet::new(), &source.origin);
+                let not_in_force = read.not_in_force();
+                let warnings = read.warnings.into_iter().chain(listed).collect();
                 (plane.clone(), Registry::declared(plane, read.document, read.hash), warnings, not_in_force)
             }
             Beginning::Stored(store, Loaded { revision, entities }) => {
@@ -90,7 +91,7 @@ impl Control {
                     })?;
                 let registry = Registry::stored(plane.clone(), store, revision, entities, &source.plugins)
                     .map_err(StartError::System)?;
-                (plane, registry, Vec::new(), None)
+                (plane, registry, Vec::new(), BTreeSet::new())
             }
         };
         logger::tell(plane.compiler.retained.get::<NodeLog>());
@@ -154,15 +155,12 @@ impl Control {
         }
     }
 
-    fn published(&self, read: Configuration) -> Published {
-        let not_in_force = warning(&self.source, &read);
-        let Configuration { hash, mut warnings, .. } = read;
-        let mut said = self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        if not_in_force != *said {
-            warnings.extend(not_in_force.clone());
-            *said = not_in_force;
-        }
-        Published { hash, warnings }
+    fn published(&self, mut read: Configuration) -> Published {
+        let mut known = self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = std::mem::take(&mut read.warnings);
+        warnings.extend(read.not_in_force_beside(&known, &self.source.origin));
+        *known = read.not_in_force();
+        Published { hash: read.hash, warnings }
     }
 
     /// The logs of proxied requests and of sessions, by the settings that name them.
@@ -363,11 +361,6 @@ fn serve(
     let unreached = Unreached::new(settings);
     unreached.tell(document);
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), unreached }))
-}
-
-/// The warning of declared fields without effect.
-fn warning(source: &Source, read: &Configuration) -> Option<String> {
-    read.not_in_force_at_once().map(|warning| format!("{}: {warning}", source.origin))
 }
 
 /// Every address of every target, as far as it is known, and how it fares.

@@ -1,5 +1,5 @@
 //! The commands on what is kept in a database: `weir migrations` and `weir config`.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod harness;
 
 use harness::{Gateway, PostgresServer, weir};
@@ -197,4 +197,30 @@ fn what_is_no_database_is_named() {
     for command in [["migrations", "bootstrap"].as_slice(), &["config", "db_export", "-"]] {
         assert!(off.fails(command).contains("set it to `postgres` or `sqlite`"));
     }
+}
+
+#[test]
+fn fields_without_effect_are_logged_once_with_their_entity() {
+    let gateway = Gateway::empty().start();
+    let put = |path: &str, body: &str| {
+        let answer = gateway.ask_admin("PUT", &format!("{path}?wait=true"), body);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    let route = put("/routes/r", r#"{"paths": ["/"], "path_handling": "v1"}"#);
+    put("/services/s", r#"{"host": "a.test"}"#);
+    let plugin = r#"{"name": "request-transformer", "service": {"name": "s"}, "config": {"add": {"headers": ["Connection:a"]}}}"#;
+    put("/plugins/6c2c5ea4-7f2b-4a3c-9a5e-0f1f8c3f9d11", plugin);
+    put("/consumers/c", "{}");
+    let log = gateway.log();
+    let warnings: Vec<_> =
+        log.lines().filter(|line| line.contains("without effect in this version")).collect();
+    let [of_route, of_plugin] = &*warnings else { panic!("{log}") };
+    let expected = format!(
+        "route `r` (id {route}): path_handling: without effect in this version: paths are joined as by v0"
+    );
+    assert!(of_route.ends_with(&expected), "{of_route}");
+    let expected = "plugin `request-transformer` (id 6c2c5ea4-7f2b-4a3c-9a5e-0f1f8c3f9d11) of service `s`: config.add.headers[0]: \
+                    without effect in this version: Connection is the connection's own";
+    assert!(of_plugin.ends_with(expected), "{of_plugin}");
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
+use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service, weir};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -148,22 +148,47 @@ fn a_drain_tells_clients_that_their_connection_ends() {
 }
 
 #[test]
-fn fields_without_effect_are_named_when_they_change() {
+fn fields_without_effect_are_named_once_for_as_long_as_they_are_declared() {
     let upstream = |name: &str, fields: &str| {
         format!(
             "_format_version: \"3.0\"\nservices:\n- {{host: {name}}}\nupstreams:\n- {{name: {name}, {fields}}}\n"
         )
     };
     let gateway = Gateway::start(&upstream("a", "use_srv_name: true"));
-    assert!(gateway.log().contains("upstreams[].use_srv_name"), "{}", gateway.log());
-    let warns = |configuration: &str| {
+    let named = |name: &str| {
+        let line =
+            "upstreams[0].use_srv_name: without effect in this version: the Host header is the target's";
+        format!("kong.yml:5:27: {line} (upstream `{name}`)")
+    };
+    assert!(gateway.log().contains(&named("a")), "{}", gateway.log());
+    let warnings = |configuration: &str| {
         let output = gateway.reload(configuration);
         assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap().contains("without effect in this version")
+        String::from_utf8(output.stderr).unwrap()
     };
-    assert!(!warns(&upstream("b", "use_srv_name: true")));
+    let warns = |configuration: &str| warnings(configuration).contains("without effect in this version");
+    let further_down = upstream("a", "use_srv_name: true").replace("services:", "\nservices:");
+    assert!(!warns(&further_down));
+    let said = warnings(&upstream("b", "use_srv_name: true"));
+    assert!(said.contains(&named("b")), "{said}");
     let grpc = "healthchecks: {active: {type: grpc}}";
     assert!(warns(&upstream("b", grpc)));
     assert!(!warns(&upstream("b", "hash_on: none")));
     assert!(warns(&upstream("b", grpc)));
+}
+
+#[test]
+fn many_fields_without_effect_are_counted_in_the_log_and_listed_by_check() {
+    let route = |index: usize| format!("- {{name: r-{index}, paths: [/{index}], path_handling: v1}}\n");
+    let routes: String = (1..=25).map(route).collect();
+    let gateway = Gateway::start(&format!("_format_version: \"3.0\"\nroutes:\n{routes}"));
+    let log = gateway.log();
+    let named =
+        |text: &str| text.lines().filter(|line| line.contains("path_handling: without effect")).count();
+    assert_eq!(named(&log), 20, "{log}");
+    let file = gateway.file().display().to_string();
+    let more = format!("and 5 more fields without effect in this version: `weir check {file}` lists all");
+    assert!(log.contains(&more), "{log}");
+    let check = weir().arg("check").arg(gateway.file()).output().unwrap();
+    assert_eq!(named(&String::from_utf8(check.stderr).unwrap()), 25);
 }

@@ -12,6 +12,7 @@ pub mod document;
 pub mod entities;
 pub mod entity;
 mod entity_reader;
+mod label;
 pub mod node;
 mod other_plugins;
 mod pem;

@@ -58,7 +58,7 @@ pub(super) async fn write(verb: Verb, place: Place, call: Call) -> Result<Respon
     if let Err(not_in_force) = in_force {
         return Ok(revised(Denied::NotInForce(not_in_force).into_response(), &written));
     }
-    let warning = warning::of(written.entities(), control.plugins());
+    let warnings = warning::of(written.entities(), control.plugins());
     let answer = match (place, verb) {
         (Place::Members(membership), Verb::Create) => membership.added(&written, &registry.entities()),
         _ => {
@@ -66,7 +66,7 @@ pub(super) async fn write(verb: Verb, place: Place, call: Call) -> Result<Respon
             answer(verb, shown.as_ref())
         }
     };
-    Ok(warned(revised(answer, &written), warning.as_deref()))
+    Ok(warned(revised(answer, &written), &warnings))
 }
 
 /// The entity that was asked for, among all that a write changed.

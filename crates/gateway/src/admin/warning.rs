@@ -1,4 +1,5 @@
 //! What is accepted without effect, or is probably a mistake, told to whoever wrote it.
+use crate::configuration::{MOST_LISTED, further};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use weir_model::check::doubtful_alone;
@@ -13,33 +14,45 @@ pub(crate) const WARNING: &str = "x-weir-warning";
 const LONGEST: usize = 1024;
 
 /// What of these entities has no effect, and what is doubtful.
-pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Option<String> {
+pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Vec<String> {
     let mut document = Document::default();
     entities.cloned().for_each(|entity| document.push(entity));
-    let not_in_force = crate::configuration::not_in_force(&document.not_in_force(plugins));
-    let doubts = doubtful_alone(&document, plugins).into_iter();
-    let doubts =
-        doubts.map(|doubt| format!("{}[].{}: {}", doubt.entity.0.as_str(), doubt.path, doubt.message));
-    let warnings: Vec<String> = not_in_force.into_iter().chain(doubts).collect();
-    (!warnings.is_empty()).then(|| warnings.join("; "))
+    let (mut warnings, more) = document.not_in_force(plugins, MOST_LISTED);
+    warnings.extend(further(more, "`weir check` lists all those of a file"));
+    warnings.extend(
+        doubtful_alone(&document, plugins)
+            .into_iter()
+            .map(|doubt| format!("{}[].{}: {}", doubt.entity.0.as_str(), doubt.path, doubt.message)),
+    );
+    warnings
 }
 
-/// The answer with the warning, if there is one.
-pub(crate) fn warned(mut answer: Response, warning: Option<&str>) -> Response {
-    if let Some(warning) = warning.and_then(header) {
+/// The answer with the warnings, if there are any.
+pub(crate) fn warned(mut answer: Response, warnings: &[String]) -> Response {
+    if let Some(warning) = header(warnings) {
         answer.headers_mut().insert(WARNING, warning);
     }
     answer
 }
 
-/// In ASCII, and shortened where it is long.
-pub(crate) fn header(warning: &str) -> Option<HeaderValue> {
+/// In ASCII: the first, shortened where it is long, and as many of the others as fit.
+pub(crate) fn header(warnings: &[String]) -> Option<HeaderValue> {
     let shown = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
-    let mut text: String = warning.chars().take(LONGEST).map(shown).collect();
-    if warning.chars().count() > LONGEST {
-        text.push_str("...");
+    let mut text = String::new();
+    for (index, warning) in warnings.iter().enumerate() {
+        let warning: String = warning.chars().map(shown).collect();
+        if index == 0 {
+            let is_long = warning.len() > LONGEST;
+            text = if is_long { format!("{}...", &warning[..LONGEST]) } else { warning };
+        } else if text.len() + "; ".len() + warning.len() > LONGEST {
+            text.push_str(&format!("; and {} more", warnings.len() - index));
+            break;
+        } else {
+            text.push_str("; ");
+            text.push_str(&warning);
+        }
     }
-    HeaderValue::try_from(text).ok()
+    if text.is_empty() { None } else { HeaderValue::try_from(text).ok() }
 }
 
 #[cfg(test)]
@@ -48,8 +61,16 @@ mod tests {
 
     #[test]
     fn any_warning_fits_into_a_header() {
-        assert_eq!(header("not yet: a, b").unwrap(), "not yet: a, b");
-        assert_eq!(header("config.ü\r\nx").unwrap(), "config.???x");
-        assert_eq!(header(&"é".repeat(5000)).unwrap().len(), LONGEST + 3);
+        let header =
+            |warnings: &[&str]| header(&warnings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(header(&[]), None);
+        assert_eq!(header(&["not yet: a", "b"]).unwrap(), "not yet: a; b");
+        assert_eq!(header(&["config.ü\r\nx"]).unwrap(), "config.???x");
+        assert_eq!(header(&[&"é".repeat(5000)]).unwrap().len(), LONGEST + 3);
+        let long = "x".repeat(LONGEST - 10);
+        assert_eq!(
+            header(&[&long, "12345678", "b", "c"]).unwrap(),
+            format!("{long}; 12345678; and 2 more").as_str()
+        );
     }
 }

@@ -19,12 +19,12 @@ pub(super) struct Answer {
     body: Json,
     pub(super) revision: Option<u64>,
     /// Of what is accepted without effect.
-    pub(super) warning: Option<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl Answer {
     pub(super) fn new(status: StatusCode, body: Json) -> Answer {
-        Answer { status, body, revision: None, warning: None }
+        Answer { status, body, revision: None, warnings: Vec::new() }
     }
 
     pub(super) fn ok(body: Json) -> Answer {
@@ -58,7 +58,7 @@ impl Answer {
         if let Some(revision) = self.revision {
             response.headers_mut().insert(REVISION, revision.into());
         }
-        if let Some(warning) = self.warning.as_deref().and_then(warning::header) {
+        if let Some(warning) = warning::header(&self.warnings) {
             response.headers_mut().insert(WARNING, warning);
         }
         response

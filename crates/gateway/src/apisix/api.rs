@@ -131,7 +131,7 @@ impl Api {
             None => put(&written),
         };
         answer.revision = Some(written.revision.0);
-        answer.warning = warning::of(written.entities(), self.control.plugins());
+        answer.warnings = warning::of(written.entities(), self.control.plugins());
         Ok(answer)
     }
 }

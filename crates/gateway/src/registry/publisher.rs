@@ -2,7 +2,7 @@
 use super::DataPlane;
 use super::known::{InForce, Known, News, hash};
 use crate::aside::Background;
-use crate::configuration::not_in_force;
+use crate::configuration::{MOST_LISTED, further};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,8 +30,8 @@ struct State {
     plugins: Arc<[PluginSchema]>,
     /// Everything that is committed, as of the last look.
     document: Document,
-    /// The warning of fields without effect, said once for as long as it stays the same.
-    warning: Option<String>,
+    /// The fields without effect that were logged last, and how many more there were.
+    not_in_force: (Vec<String>, usize),
     /// No longer in force.
     before: Option<Arc<InForce>>,
 }
@@ -45,12 +45,19 @@ impl State {
             News::Whole(document) => self.document = *document,
         }
         self.plane.publish(&self.document)?;
-        let warning = not_in_force(&self.document.not_in_force(&self.plugins));
-        if self.warning != warning {
-            warning.iter().for_each(|warning| tracing::warn!("{warning}"));
-            self.warning = warning;
-        }
+        self.log_not_in_force();
         Ok(self.document.clone())
+    }
+
+    /// Logs the fields without effect that were not logged before.
+    fn log_not_in_force(&mut self) {
+        let (lines, more) = self.document.not_in_force(&self.plugins, MOST_LISTED);
+        let (known, known_more) = &self.not_in_force;
+        let new = lines.iter().filter(|line| !known.contains(line)).cloned();
+        let advice = "`weir config db_export FILE` and `weir check FILE` list all";
+        let new = new.chain(further(more, advice).filter(|_| more > *known_more));
+        new.for_each(|line| tracing::warn!("{line}"));
+        self.not_in_force = (lines, more);
     }
 }
 
@@ -61,9 +68,9 @@ impl Publisher {
         plugins: &[PluginSchema],
     ) -> io::Result<Publisher> {
         let document = known.in_force().document.clone();
-        let warning = not_in_force(&document.not_in_force(plugins));
-        warning.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let state = State { plane, plugins: plugins.into(), document, warning, before: None };
+        let not_in_force = Default::default();
+        let mut state = State { plane, plugins: plugins.into(), document, not_in_force, before: None };
+        state.log_not_in_force();
         Ok(Publisher {
             known,
             background: Background::start("weir-compile")?,

@@ -14,7 +14,7 @@ pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::entity::EntityKind;
-use crate::node::{Node, Position, Value};
+use crate::node::{Node, Position};
 use crate::schema::{Json, PluginSchema, Problem, Reader};
 use collect::Items;
 use interpolate::Interpolation;
@@ -122,7 +122,8 @@ fn read(
         },
     ));
     outcome.warnings.extend(warnings);
-    vault_references(&root, &mut outcome.not_in_force);
+    not_in_force::vault_references(&root, &mut String::new(), &mut outcome.not_in_force);
+    not_in_force::name_entities(&root, &mut outcome.not_in_force);
     for list in [&mut problems, &mut outcome.warnings, &mut outcome.not_in_force] {
         list.sort();
         list.dedup();
@@ -132,17 +133,4 @@ fn read(
     }
     let Outcome { document, warnings, not_in_force, places, .. } = outcome;
     Ok(Read { document, warnings, not_in_force, places })
-}
-
-/// Values that Kong would fetch from a vault.
-fn vault_references(node: &Node<'_>, found: &mut Vec<Problem>) {
-    match &node.value {
-        Value::Str(text, _) if text.starts_with("{vault://") => {
-            let message = "without effect in this version: vault references are taken literally; write ${NAME} to read the environment";
-            found.push(tree::syntax(node.at, message));
-        }
-        Value::List(elements) => elements.iter().for_each(|element| vault_references(element, found)),
-        Value::Map(entries) => entries.iter().for_each(|entry| vault_references(&entry.node, found)),
-        _ => {}
-    }
 }

@@ -2,8 +2,10 @@
 use crate::check::Finding;
 use crate::document::Document;
 use crate::entity::*;
-use crate::schema::{Choice, PluginSchema, Streams, find_plugin};
-use std::collections::BTreeSet;
+use crate::label;
+use crate::node::{Node, Value};
+use crate::schema::{PluginSchema, Problem, Streams, find_plugin};
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// A field that has no effect when `set` says that it differs from its default.
@@ -29,13 +31,56 @@ const UPSTREAMS: &[Row<Upstream>] = &[
 ];
 
 impl Document {
-    /// The fields that are accepted but have no effect, each once: `upstreams[].hash_on`.
-    pub fn not_in_force(&self, plugins: &[PluginSchema]) -> BTreeSet<String> {
-        let name = |finding: Finding| match (finding.entity.0.as_str(), finding.path) {
-            (kind, path) if path.is_empty() => format!("{kind}[]"),
-            (kind, path) => format!("{kind}[].{path}"),
-        };
-        find(self, plugins).into_iter().map(name).collect()
+    /// The fields that are accepted but have no effect: a line for each of the first `most`, and how many more there
+    /// are.
+    pub fn not_in_force(&self, plugins: &[PluginSchema], most: usize) -> (Vec<String>, usize) {
+        let found = find(self, plugins);
+        let lines = found.iter().take(most).map(|finding| self.line(finding));
+        (lines.collect(), found.len().saturating_sub(most))
+    }
+
+    fn line(&self, finding: &Finding) -> String {
+        let label = self.at(finding.entity).map(|entity| label::of_entity(&entity, self));
+        let place = [label.as_deref().unwrap_or_default(), &finding.path];
+        let place = place.iter().filter(|part| !part.is_empty()).map(|part| format!("{part}: "));
+        format!("{}{}", place.collect::<String>(), finding.message)
+    }
+}
+
+/// Adds to each problem which entity it is about.
+pub(super) fn name_entities(root: &Node<'_>, problems: &mut [Problem]) {
+    for problem in problems {
+        if let Some(label) = label::on_path(root, &problem.path) {
+            problem.message.push_str(&format!(" ({label})"));
+        }
+    }
+}
+
+/// Values that Kong would fetch from a vault. `path` leads to the node.
+pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<Problem>) {
+    const MESSAGE: &str = "without effect in this version: vault references are taken literally; write ${NAME} to read \
+                           the environment";
+    let before = path.len();
+    match &node.value {
+        Value::Str(text, _) if text.starts_with("{vault://") => {
+            found.push(Problem { at: node.at, path: path.clone(), message: MESSAGE.to_owned() });
+        }
+        Value::List(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
+                vault_references(element, path, found);
+                path.truncate(before);
+            }
+        }
+        Value::Map(entries) => {
+            for entry in entries {
+                path.push_str(if before == 0 { "" } else { "." });
+                path.push_str(&entry.key);
+                vault_references(&entry.node, path, found);
+                path.truncate(before);
+            }
+        }
+        _ => {}
     }
 }
 

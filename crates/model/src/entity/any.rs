@@ -68,6 +68,22 @@ macro_rules! any_kind {
                 }
             }
 
+            /// The entity at this place of its collection.
+            pub(crate) fn at(&self, (kind, index): (EntityKind, usize)) -> Option<Entity> {
+                match kind {
+                    $(EntityKind::$kind => self.$collection.get(index).cloned().map(Entity::$kind)),*
+                }
+            }
+
+            /// The entity with this id. Searches the whole collection: for messages, not for requests.
+            pub(crate) fn search(&self, kind: EntityKind, id: Uuid) -> Option<Entity> {
+                match kind {
+                    $(EntityKind::$kind => {
+                        self.$collection.iter().find(|entity| entity.id == id).cloned().map(Entity::$kind)
+                    })*
+                }
+            }
+
             /// Every entity, those that others name before these.
             pub fn into_entities(self) -> Vec<Entity> {
                 let mut all = Vec::new();

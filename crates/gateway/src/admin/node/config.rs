@@ -86,7 +86,7 @@ pub(super) async fn load(
         Err(rejection) => return Refused::Unread(Unread::of(&rejection)).answer(false),
     };
     match replace(&control, &headers, body, asked("check_hash")).await {
-        Ok(warning) => warned(json_answer(StatusCode::CREATED, &entities(&control)), warning.as_deref()),
+        Ok(warnings) => warned(json_answer(StatusCode::CREATED, &entities(&control)), &warnings),
         Err(refused) => {
             let flatten = asked("flatten_errors");
             // What is wrong with a long configuration takes time to tell.
@@ -101,7 +101,7 @@ async fn replace(
     headers: &HeaderMap,
     body: Bytes,
     check_hash: bool,
-) -> Result<Option<String>, Refused> {
+) -> Result<Vec<String>, Refused> {
     if control.registry().is_stored() {
         return Err(Refused::Database);
     }
@@ -114,13 +114,13 @@ async fn replace(
     let read = aside("weir-config", move || {
         // Who may write here need not know what is in the environment of the process.
         match Document::read(&written.text, written.format, &plugins, &|_| None) {
-            Ok(read) => Ok((read.document, configuration::not_in_force_at(&read.not_in_force))),
+            Ok(read) => Ok((read.document, read.not_in_force.iter().map(ToString::to_string).collect())),
             Err(problems) => Err(Refused::Problems(problems, written)),
         }
     });
-    let (document, warning) =
+    let (document, warnings) =
         read.await.map_err(|error| Refused::Write(WriteError::Unavailable(error.to_string())))??;
-    control.registry().replace(document, hash).await.map(|_| warning).map_err(Refused::Write)
+    control.registry().replace(document, hash).await.map(|_| warnings).map_err(Refused::Write)
 }
 
 /// The text of the configuration: the body itself, or its argument `config`.
