@@ -177,10 +177,7 @@ impl Configuration {
         places: &ByEntity<'_>,
         root: Option<&Node<'_>>,
     ) -> (Position, String) {
-        let names = |id: Uuid| error.message.contains(&format!("certificate {id}"));
-        let named = || self.document.certificates.iter().find(|certificate| names(certificate.id));
-        let of = error.of.or_else(|| named().map(|certificate| (EntityKind::Certificates, certificate.id)));
-        let Some(Place { at, path }) = of.and_then(|of| places.get(&of)) else {
+        let Some(Place { at, path }) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
         let (field, message) = error.field();

@@ -20,7 +20,6 @@ use crate::store::{Revision, Store};
 use draft::Draft;
 use known::Known;
 use publisher::Publisher;
-use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
@@ -172,24 +171,7 @@ impl Registry {
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Replaces a configuration that is declared as a whole.
-    pub(crate) async fn replace(
-        &self,
-        document: Document,
-        hash: String,
-    ) -> Result<Revision, WriteError<Infallible>> {
-        if self.is_stored() {
-            let message = "the configuration is kept in a database: import into that";
-            return Err(WriteError::Unavailable(message.to_owned()));
-        }
-        let first = |errors: Vec<CompileError>| errors.into_iter().next();
-        self.declare(document, hash).await.map_err(|errors| match first(errors) {
-            Some(error) => WriteError::Uncompilable(error),
-            None => WriteError::Unavailable("it cannot be compiled".to_owned()),
-        })
-    }
-
-    /// As [`replace`](Self::replace), with everything that cannot be compiled.
+    /// Replaces a configuration that is declared as a whole, or says everything that cannot be compiled.
     pub(crate) async fn declare(
         &self,
         document: Document,

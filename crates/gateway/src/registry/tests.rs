@@ -360,13 +360,15 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     let registry = Registry::declared(plane, document(&[service(1)]), "first".to_owned());
     assert_eq!(registry.write(put([service(2)])).await, Err(WriteError::ReadOnly));
     let second = document(&[service(2), route_of(3, 2)]);
-    let revision = registry.replace(second.clone(), "second".to_owned()).await.unwrap();
+    let revision = registry.declare(second.clone(), "second".to_owned()).await.unwrap();
     assert_eq!((registry.revision(), registry.in_force()), (revision, revision));
     assert_eq!(all(&registry), [service(2), route_of(3, 2)]);
     let bad = document(&[route(4, TOO_LARGE), route(5, TOO_LARGE)]);
-    assert_eq!(registry.declare(bad.clone(), "bad".to_owned()).await.unwrap_err().len(), 2);
-    let refused = registry.replace(bad, "bad".to_owned()).await;
-    assert!(matches!(refused, Err(WriteError::Uncompilable(error)) if error.entity == "route route-4"));
+    let refused = registry.declare(bad, "bad".to_owned()).await.unwrap_err();
+    assert_eq!(
+        refused.iter().map(|error| &*error.entity).collect::<Vec<_>>(),
+        ["route route-4", "route route-5"]
+    );
     let configuration = registry.configuration();
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
@@ -440,7 +442,7 @@ async fn declared_keys_that_last_for_a_time_last_from_now() {
         keys[0].expires()
     };
     assert!(shown(&registry) > Some(1_700_010_000));
-    registry.replace(document, "second".to_owned()).await.unwrap();
+    registry.declare(document, "second".to_owned()).await.unwrap();
     assert!(shown(&registry) > Some(1_700_010_000));
 }
 

@@ -32,6 +32,7 @@ files! {
     deck,
     declarative,
     errors,
+    flattened_errors,
     methods,
     pages,
     plugins,

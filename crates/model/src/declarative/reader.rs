@@ -58,12 +58,14 @@ pub(super) struct Outcome {
 }
 
 /// The kinds of which some cannot be used although they break no rule.
-const USED: [EntityKind; 5] = [
+const USED: [EntityKind; 7] = [
     EntityKind::Services,
     EntityKind::Routes,
     EntityKind::Plugins,
     EntityKind::Targets,
     EntityKind::Certificates,
+    EntityKind::Snis,
+    EntityKind::CaCertificates,
 ];
 
 impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {

@@ -5,7 +5,7 @@ use super::instances::Instances;
 use super::last::Identities;
 use super::users::Users;
 use crate::route::Patterns;
-use crate::tls::{self, Certificates, TlsError, Verify};
+use crate::tls::{self, Certificates, Subject, TlsError, Verify};
 use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind};
 use weir_model::{Document, Entities};
@@ -20,8 +20,9 @@ impl Compiler {
             Entity::Plugins(_) => drop(compilation.plugins(&mut Instances::default())),
             Entity::Services(_) | Entity::Certificates(_) => self.check_tls(&compilation, &document),
             Entity::CaCertificates(authority) => {
-                if let Err(error) = trust(authority) {
-                    compilation.fail(format!("ca_certificate {}", authority.id), error);
+                if let Err(TlsError { problem, .. }) = trust(authority) {
+                    let subject = Subject::CaCertificate(Some(authority.id));
+                    compilation.fail_tls(TlsError { subject, problem });
                 }
             }
             _ => {}
@@ -39,9 +40,7 @@ impl Compiler {
                 let identities = Identities { certificates: Arc::new(certificates), of };
                 drop(compilation.services(&Arc::new(identities), None));
             }
-            Err(errors) => {
-                errors.into_iter().for_each(|error| compilation.fail("certificates".into(), error))
-            }
+            Err(errors) => errors.into_iter().for_each(|error| compilation.fail_tls(error)),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
-use crate::tls::{Asked, Certificates, CertifiedKey};
+use crate::tls::{Asked, Certificates, CertifiedKey, Subject, TlsError};
 use crate::upstream::health::AllVitals;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -26,18 +26,22 @@ pub struct CompileError {
     pub entity: String,
     /// Its kind and id, where it is one entity.
     pub of: Option<(EntityKind, Uuid)>,
-    /// What is wrong with it; behind the field, as in `config.policy: …`, where it is one of a plugin's.
+    /// What is wrong with it; behind the field, as in `config.policy: …` or `cert: …`, where it is one of a plugin's or
+    /// of a certificate's.
     pub message: String,
 }
 
 impl CompileError {
     /// The field, or nothing, and what is wrong with it.
     pub fn field(&self) -> (&str, &str) {
-        let in_config = self
-            .message
-            .split_once(": ")
-            .filter(|(field, _)| field.starts_with("config.") && !field.contains(' '));
-        in_config.unwrap_or(("", &self.message))
+        let of_certificate =
+            matches!(self.of, Some((EntityKind::Certificates | EntityKind::CaCertificates, _)));
+        let is_field = |name: &str| match name.strip_prefix("config.") {
+            Some(rest) => !rest.contains(' '),
+            None => of_certificate && ["cert", "key", "cert_alt", "key_alt"].contains(&name),
+        };
+        let at_field = self.message.split_once(": ").filter(|(name, _)| is_field(name));
+        at_field.unwrap_or(("", &self.message))
     }
 }
 
@@ -109,6 +113,21 @@ impl<'d> Compilation<'d> {
         self.errors.borrow_mut().push(error);
     }
 
+    /// The same, of the certificate or the server name that the error names.
+    pub(super) fn fail_tls(&self, error: TlsError) {
+        let sni = |name: &str| self.document.snis.iter().find(|sni| sni.name == name).map(|sni| sni.id);
+        let message = error.message();
+        match &error.subject {
+            Subject::Certificate { id, .. } => self.fail_of(EntityKind::Certificates, *id, &None, message),
+            Subject::CaCertificate(Some(id)) => self.fail_of(EntityKind::CaCertificates, *id, &None, message),
+            Subject::Sni(name) => match sni(name) {
+                Some(id) => self.fail_of(EntityKind::Snis, id, &Some(name.clone()), message),
+                None => self.fail("certificates".into(), error),
+            },
+            _ => self.fail("certificates".into(), error),
+        }
+    }
+
     /// Goes on after an error, so that all are found.
     fn snapshot(&self, last: &mut LastParts) -> Option<Parts> {
         let identities = last.identities(self.document).unwrap_or_else(|| Arc::new(self.identities(last)));
@@ -175,7 +194,7 @@ impl<'d> Compilation<'d> {
             None => Certificates::build(self.document, default.clone()),
         };
         let certificates = built.unwrap_or_else(|errors| {
-            errors.into_iter().for_each(|error| self.fail("certificates".into(), error));
+            errors.into_iter().for_each(|error| self.fail_tls(error));
             Certificates::only(default)
         });
         let of = (self.document.certificates.clone(), self.document.snis.clone());

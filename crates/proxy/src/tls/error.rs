@@ -62,6 +62,24 @@ pub enum Problem {
     Refused(String),
 }
 
+impl TlsError {
+    /// What is wrong, behind the field of the subject that it is about.
+    pub(crate) fn message(&self) -> String {
+        let alt = match self.subject {
+            Subject::Certificate { alt, .. } => alt,
+            Subject::CaCertificate(_) => false,
+            _ => return self.problem.to_string(),
+        };
+        let field = match &self.problem {
+            Problem::CertificatePem | Problem::UnusableCertificate(_) => "cert",
+            Problem::KeyPem | Problem::UnusableKey => "key",
+            problem if alt => return format!("cert_alt and key_alt: {problem}"),
+            problem => return problem.to_string(),
+        };
+        format!("{field}{}: {}", if alt { "_alt" } else { "" }, self.problem)
+    }
+}
+
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.problem)

@@ -8,7 +8,6 @@ use crate::aside::aside;
 use crate::configuration;
 use crate::control::Control;
 use crate::listener::Unread;
-use crate::registry::WriteError;
 use crate::status::message;
 use crate::store::transfer::export;
 use axum::body::Bytes;
@@ -17,10 +16,11 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use std::convert::Infallible;
+use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::schema::{Choice, Problem};
-use weir_model::{Document, Format};
+use weir_model::{Document, Format, Places, Read};
+use weir_proxy::CompileError;
 
 /// The longest configuration that is read.
 pub(super) const LONGEST: usize = 256 << 20;
@@ -39,14 +39,20 @@ enum Refused {
     Request(Denied),
     /// What is wrong with the configuration.
     Problems(Vec<Problem>, Written),
-    /// It is fine, and still cannot be put in force.
-    Write(WriteError<Infallible>),
+    /// It cannot be read now.
+    Unavailable(String),
 }
 
 /// A configuration as it was sent.
 struct Written {
     text: String,
     format: Format,
+}
+
+/// A configuration that breaks no rule.
+struct Declared {
+    read: Read,
+    written: Written,
 }
 
 impl Written {
@@ -114,13 +120,33 @@ async fn replace(
     let read = aside("weir-config", move || {
         // Who may write here need not know what is in the environment of the process.
         match Document::read(&written.text, written.format, &plugins, &|_| None) {
-            Ok(read) => Ok((read.document, read.not_in_force.iter().map(ToString::to_string).collect())),
+            Ok(read) => Ok(Declared { read, written }),
             Err(problems) => Err(Refused::Problems(problems, written)),
         }
     });
-    let (document, warnings) =
-        read.await.map_err(|error| Refused::Write(WriteError::Unavailable(error.to_string())))??;
-    control.registry().replace(document, hash).await.map(|_| warnings).map_err(Refused::Write)
+    let unavailable = |error: std::io::Error| Refused::Unavailable(error.to_string());
+    let Declared { mut read, written } = read.await.map_err(unavailable)??;
+    let document = std::mem::take(&mut read.document);
+    match control.registry().declare(document, hash).await {
+        Ok(_) => Ok(read.not_in_force.iter().map(ToString::to_string).collect()),
+        Err(errors) => Err(Refused::Problems(uncompilable(errors, read.places), written)),
+    }
+}
+
+/// What cannot be compiled, each at the place of its entity.
+fn uncompilable(errors: Vec<CompileError>, places: Places) -> Vec<Problem> {
+    let places: HashMap<_, _> = places.into_iter().collect();
+    let problem = |error: CompileError| match error.of.and_then(|of| places.get(&of)) {
+        Some(place) => {
+            let (field, message) = error.field();
+            let path = if field.is_empty() { place.path.clone() } else { format!("{}.{field}", place.path) };
+            Problem { at: place.at, path, message: message.to_owned() }
+        }
+        None => Problem { at: Default::default(), path: String::new(), message: error.to_string() },
+    };
+    let mut problems: Vec<_> = errors.into_iter().map(problem).collect();
+    problems.sort();
+    problems
 }
 
 /// The text of the configuration: the body itself, or its argument `config`.
@@ -182,17 +208,7 @@ impl Refused {
                 let root = weir_model::declarative::to_json(&written.text, written.format);
                 flattened::invalid(&problems, &root.unwrap_or_default(), flatten)
             }
-            Refused::Write(WriteError::Uncompilable(error)) => {
-                let problem = Problem { at: Default::default(), path: String::new(), message: error.message };
-                flattened::invalid(&[problem], &Value::Null, flatten)
-            }
-            Refused::Write(WriteError::Unavailable(reason)) => {
-                message(StatusCode::SERVICE_UNAVAILABLE, &reason)
-            }
-            Refused::Write(WriteError::ReadOnly | WriteError::Refused(_)) => {
-                message(StatusCode::CONFLICT, "the configuration cannot be replaced now: try again")
-            }
-            Refused::Write(WriteError::Decided(never)) => match never {},
+            Refused::Unavailable(reason) => message(StatusCode::SERVICE_UNAVAILABLE, &reason),
         }
     }
 }

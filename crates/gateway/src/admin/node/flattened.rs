@@ -94,15 +94,20 @@ impl Faulty<'_> {
     fn told(&self) -> Value {
         let mut errors = Vec::new();
         flatten(&Violations::of(&self.violations).fields, "", &mut errors);
-        let member = |name: &str| self.entity.get(name).cloned();
+        // Clients read texts here, and fail on anything else.
+        let text = |name: &str| {
+            self.entity.get(name).filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
+        };
+        let tags = self.entity.get("tags").and_then(Value::as_array);
+        let tags = tags.filter(|tags| tags.iter().all(Value::is_string)).map(|tags| json!(tags));
         let mut told = json!({
             "entity_type": self.kind.as_str().trim_end_matches('s'),
             "entity": self.own_fields(),
             "errors": errors,
         });
-        let name = member("name").or_else(|| member("username"));
+        let name = text("name").or_else(|| text("username")).cloned();
         for (field, value) in
-            [("entity_id", member("id")), ("entity_name", name), ("entity_tags", member("tags"))]
+            [("entity_id", text("id").cloned()), ("entity_name", name), ("entity_tags", tags)]
         {
             if let Some(value) = value {
                 told[field] = value;
