@@ -1,8 +1,8 @@
 //! What the data plane is told of the settings.
 use crate::node::StartError;
 use crate::settings::{
-    self, AccessLogFormat, Bytes, DnsRecord, Headers, Listen, LogTarget, Password, Settings, TimedResponses,
-    Trusted,
+    self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
+    TimedResponses, Trusted,
 };
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -13,8 +13,8 @@ use weir_proxy::costs::{ServerTiming, WhoIsTold};
 use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, MOST_PIPES, Options, Own,
-    RealIp, RequestDebug, SharedConnections, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, Limits, MOST_PIPES, Options,
+    Own, RealIp, RequestDebug, SharedConnections, Traffic,
 };
 
 /// Settings that are read and checked, and not acted on by this version.
@@ -44,6 +44,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         keepalive_timeout: settings.keepalive_timeout,
         keepalive_requests: settings.keepalive_requests.into(),
         client_max_body_size: settings.client_max_body_size.0,
+        request_limits: request_limits(settings.large_client_header_buffers),
         mem_bodies_size: settings.mem_bodies_size.0,
         upstream_keepalive: KeepAlive {
             pool_size: settings.upstream_keepalive_pool_size as usize,
@@ -79,6 +80,18 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         request_debug: request_debug(settings),
         own,
         ..Options::default()
+    }
+}
+
+fn request_limits(buffers: Option<HeaderBuffers>) -> Limits {
+    match buffers {
+        None => Limits::default(),
+        Some(HeaderBuffers { total, size }) => Limits {
+            max_head_bytes: total,
+            max_target_bytes: size,
+            max_field_bytes: size,
+            ..Limits::default()
+        },
     }
 }
 

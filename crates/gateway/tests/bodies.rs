@@ -184,6 +184,8 @@ struct Answered {
     status: u16,
     body: String,
     length: Option<String>,
+    #[serde(default)]
+    trailers: Vec<String>,
 }
 
 #[test]
@@ -206,6 +208,8 @@ fn responses_with_and_without_a_body_leave_the_connection_in_step() {
         let response = client.response_to(&case.method);
         assert_eq!((response.status, response.text()), (case.status, case.body.as_str()), "{}", case.name);
         assert_eq!(response.header("content-length"), case.length.as_deref(), "{}", case.name);
+        let trailers: Vec<_> = response.trailers.iter().map(|(name, _)| name).collect();
+        assert_eq!(trailers, case.trailers.iter().collect::<Vec<_>>(), "{}", case.name);
     }
 }
 

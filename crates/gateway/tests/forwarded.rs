@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
+use harness::http2::{ask, block_on, connect};
 use harness::{Builder, Gateway, Head, PATIENCE, Upstream, document, service};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
@@ -320,4 +321,36 @@ fn the_host_is_the_service_s_unless_preserved() {
         let head = upstream.1.recv_timeout(PATIENCE).unwrap();
         assert_eq!(head.all("host"), [host], "{path}");
     }
+}
+
+/// CGI programs take it for the setting of their own proxy (httpoxy).
+#[test]
+fn proxy_reaches_no_upstream() {
+    let upstream = Upstream::echoing();
+    let adds = "plugins: [{name: request-transformer, config: {add: {headers: [\"Proxy: http://added\"]}}}]";
+    let services = [service("/", upstream.address, "", ""), service("/adds", upstream.address, "", adds)];
+    let gateway = Gateway::builder(&document(&services, "")).set("proxy_listen", "127.0.0.1:0 http2").start();
+    let is_there = |seen: &str| seen.to_lowercase().contains("\nproxy:");
+    for path in ["/", "/adds"] {
+        let seen = gateway.get_with(path, "Proxy: http://a\r\nproxy: http://b\r\nProxy-Info: kept\r\n");
+        assert!(seen.text().contains("Proxy-Info: kept") && !is_there(seen.text()), "{}", seen.text());
+        let request = http::Request::get(format!("http://localhost{path}")).header("proxy", "http://a");
+        let seen = block_on(async {
+            let (requests, _) = connect(gateway.proxy()).await;
+            ask(&requests, request.body(()).unwrap()).await.unwrap()
+        });
+        assert!(!is_there(seen.body()), "{}", seen.body());
+    }
+    let (seen, requests) = mpsc::channel();
+    let seen = Mutex::new(seen);
+    let upstream = Upstream::start(move |mut peer, _| {
+        while let Some(request) = peer.request() {
+            let _ = seen.lock().unwrap().send(request.trailers);
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+        }
+    });
+    let gateway = Gateway::start(&document(&[service("/", upstream.address, "", "")], ""));
+    let body = "2\r\nhi\r\n0\r\nProxy: http://a\r\nDigest: b\r\n\r\n";
+    gateway.send(&format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"));
+    assert_eq!(requests.recv_timeout(PATIENCE).unwrap(), [("Digest".to_owned(), "b".to_owned())]);
 }

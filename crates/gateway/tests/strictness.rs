@@ -222,3 +222,43 @@ fn keepalive_requests_bounds_what_a_connection_carries() {
     }
     assert!(client.is_closed());
 }
+
+#[test]
+fn large_client_header_buffers_bound_heads_targets_and_fields() {
+    let upstream = Upstream::echoing();
+    let document = document(&[service("/", upstream.address, "", "")], "");
+    let target = |size: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(size - 1));
+    let field = |size: usize| format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(size - 1));
+    let fields = |count: usize, size: usize| {
+        let field = format!("X: {}\r\n", "a".repeat(size - 5));
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", field.repeat(count))
+    };
+    for (setting, cases) in [
+        ("", [(target(8192), 200), (target(8193), 414), (field(60_000), 200), (fields(7, 10_000), 431)]),
+        ("4 1k", [(target(1024), 200), (target(1025), 414), (field(1025), 431), (fields(5, 1000), 431)]),
+        ("4 16k", [(target(16_384), 200), (target(16_385), 414), (field(16_384), 200), (field(16_385), 431)]),
+        (
+            "16 16k",
+            [
+                (fields(250, 1000), 200),
+                (fields(25, 10_000), 200),
+                (field(16_385), 431),
+                (fields(40, 10_000), 431),
+            ],
+        ),
+    ] {
+        let gateway =
+            Gateway::builder(&document).set("nginx_http_large_client_header_buffers", setting).start();
+        for (at, (request, status)) in cases.into_iter().enumerate() {
+            let mut client = gateway.connect();
+            // In two parts, the second of which comes when the first may have filled a buffer.
+            let (first, second) = request.split_at(request.len() - 3);
+            let response = client.send(first).send(second).response();
+            assert_eq!(response.status, status, "{setting}: case {at}");
+            if status == 200 {
+                let least = request.len() * 9 / 10;
+                assert!(response.body.len() > least, "{setting}: case {at}: {} bytes", response.body.len());
+            }
+        }
+    }
+}

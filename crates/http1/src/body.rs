@@ -6,7 +6,7 @@ use crate::fields::Headers;
 use crate::framing::Framing;
 use crate::reject::Reject;
 use crate::syntax::{is_token_byte, refusal};
-use crate::trailers::{MOST_BYTES, MOST_FIELDS};
+use crate::trailers::{MOST_BYTES, MOST_BYTES_OF_RESPONSE, MOST_FIELDS};
 
 /// The most bytes of one chunk's extensions.
 const MOST_EXTENSION_BYTES: u64 = 256;
@@ -17,6 +17,8 @@ const MOST_OVERHEAD_BYTES: u64 = 16 * 1024;
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: State,
+    /// The body is a response's, in which some faults are overlooked.
+    is_response: bool,
     /// Extension bytes not yet outweighed by data.
     overhead: u64,
     /// The lines of the trailer section so far.
@@ -73,6 +75,8 @@ enum After {
 /// Where in `;name=token` or `;name="quoted"` the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
+    /// Spaces and tabs behind a size, as some servers send them to fill its line.
+    Padding,
     NameStart,
     Name,
     ValueStart,
@@ -85,7 +89,7 @@ enum Part {
 const NEXT_SIZE: State = State::Size { size: 0, digits: 0 };
 
 impl BodyDecoder {
-    /// A decoder for the body of a head with this framing.
+    /// A decoder for the body of a request with this framing.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => State::Done,
@@ -93,14 +97,20 @@ impl BodyDecoder {
             Framing::Chunked => NEXT_SIZE,
             Framing::UntilClose => State::UntilClose,
         };
-        Self { state, overhead: 0, trailer_lines: Vec::new(), trailers: Headers::new() }
+        Self { state, is_response: false, overhead: 0, trailer_lines: Vec::new(), trailers: Headers::new() }
+    }
+
+    /// A decoder for the body of a response with this framing. It comes from a server that was chosen, so that two faults
+    /// are overlooked that would be refused in a request: spaces behind a chunk's size, and trailers that may not pass.
+    pub fn of_response(framing: Framing) -> Self {
+        Self { is_response: true, ..Self::new(framing) }
     }
 
     /// Takes bytes from the start of `input` up to the end of the first piece of payload, and the framing after it.
     /// While `input` has more bytes than were consumed and the body is not done, call again with the rest.
     ///
-    /// All of `input` is consumed unless more payload or the next message follows. After a [`Reject`] every call
-    /// answers the same.
+    /// All of `input` is consumed unless more payload or the next message follows. What is wrong behind a piece of payload
+    /// is the answer to the next call. After a [`Reject`] every call answers the same.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
         let mut at = 0;
         let mut data = 0..0;
@@ -112,16 +122,19 @@ impl BodyDecoder {
                     data = at..at + self.take(input.len() - at);
                     at = data.end;
                 }
-                State::Trailers => at += self.or_fail(|it| it.trailer_bytes(&input[at..]))?,
-                _ => {
-                    let byte = input[at];
-                    self.state = self.or_fail(|it| it.framing_byte(byte))?;
-                    at += 1;
-                }
+                State::Failed(_) => break,
+                State::Trailers => match self.trailer_bytes(&input[at..]) {
+                    Ok(taken) => at += taken,
+                    Err(reject) => self.state = State::Failed(reject),
+                },
+                _ => match self.framing_byte(input[at]) {
+                    Ok(state) => (self.state, at) = (state, at + 1),
+                    Err(reject) => self.state = State::Failed(reject),
+                },
             }
         }
         match self.state {
-            State::Failed(reject) => Err(reject),
+            State::Failed(reject) if data.is_empty() => Err(reject),
             _ => Ok(Decoded { consumed: at, data, done: self.is_done() }),
         }
     }
@@ -145,14 +158,6 @@ impl BodyDecoder {
         &self.trailers
     }
 
-    fn or_fail<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, Reject>) -> Result<T, Reject> {
-        let result = step(self);
-        if let Err(reject) = result {
-            self.state = State::Failed(reject);
-        }
-        result
-    }
-
     /// How much of `available` is payload.
     fn take(&mut self, available: usize) -> usize {
         let State::Data { remaining, then } = self.state else { return available };
@@ -173,13 +178,16 @@ impl BodyDecoder {
             (State::Size { digits: 1.., size }, b';') => {
                 Ok(State::Extension { size, length: 1, part: Part::NameStart })
             }
-            (State::Size { size, digits }, _) => size_digit(size, digits, byte),
+            (State::Size { size, digits }, _) => {
+                size_digit(size, digits, byte).ok_or(()).or_else(|()| self.padding(size, digits, byte))
+            }
             (State::Extension { size, part, length }, b'\r') if part.may_end() => {
                 self.weigh(length, size)?;
                 Ok(State::SizeLf { size })
             }
             (State::Extension { size, length, part }, _) => {
-                let part = part.next(byte).ok_or(Reject::ChunkExtension)?;
+                let wrong = if part == Part::Padding { Reject::ChunkSize } else { Reject::ChunkExtension };
+                let part = part.next(byte).ok_or(wrong)?;
                 if length == MOST_EXTENSION_BYTES {
                     return Err(Reject::ChunkExtensionTooLong);
                 }
@@ -195,6 +203,15 @@ impl BodyDecoder {
         }
     }
 
+    /// What does not belong to a size may be a space behind one, in a response.
+    #[cold]
+    fn padding(&self, size: u64, digits: u8, byte: u8) -> Result<State, Reject> {
+        if self.is_response && digits > 0 && matches!(byte, b' ' | b'\t') {
+            return Ok(State::Extension { size, length: 1, part: Part::Padding });
+        }
+        Err(Reject::ChunkSize)
+    }
+
     /// Bounds what extensions cost, so that a body cannot be made of little else.
     fn weigh(&mut self, extension: u64, size: u64) -> Result<(), Reject> {
         self.overhead = (self.overhead + extension).saturating_sub(size);
@@ -205,7 +222,8 @@ impl BodyDecoder {
     fn trailer_bytes(&mut self, input: &[u8]) -> Result<usize, Reject> {
         let end = memchr::memchr(b'\n', input);
         let taken = end.map_or(input.len(), |end| end + 1);
-        if self.trailer_lines.len() + taken > MOST_BYTES {
+        let most = if self.is_response { MOST_BYTES_OF_RESPONSE } else { MOST_BYTES };
+        if self.trailer_lines.len() + taken > most {
             return Err(Reject::TrailersTooLarge);
         }
         if self.trailer_lines.is_empty() && input.starts_with(b"\r\n") {
@@ -233,6 +251,9 @@ impl BodyDecoder {
     }
 
     fn read_trailers(&mut self) -> Result<(), Reject> {
+        if self.is_response {
+            self.leave_out_trailers_beyond_limit();
+        }
         let lines = &self.trailer_lines;
         let mut slots = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let parsed = match httparse::parse_headers(lines, &mut slots) {
@@ -242,28 +263,44 @@ impl BodyDecoder {
             Err(error) => return Err(refusal(lines, error).unwrap_or(Reject::FieldName)),
         };
         let fields = parsed.iter().map(|field| (field.name.as_bytes(), field.value));
-        self.trailers = Headers::of_trailers(fields)?;
+        self.trailers = if self.is_response {
+            Headers::of_response_trailers(fields)
+        } else {
+            Headers::of_trailers(fields)?
+        };
         Ok(())
+    }
+
+    /// Ends the trailer section behind its last line that may pass.
+    fn leave_out_trailers_beyond_limit(&mut self) {
+        let mut ends = memchr::memchr_iter(b'\n', &self.trailer_lines);
+        if let Some(last) = ends.nth(MOST_FIELDS - 1)
+            && ends.nth(1).is_some()
+        {
+            self.trailer_lines.truncate(last + 1);
+            self.trailer_lines.extend_from_slice(b"\r\n");
+        }
     }
 }
 
-fn size_digit(size: u64, digits: u8, byte: u8) -> Result<State, Reject> {
-    let digit = (byte as char).to_digit(16).ok_or(Reject::ChunkSize)?;
+fn size_digit(size: u64, digits: u8, byte: u8) -> Option<State> {
+    let digit = (byte as char).to_digit(16)?;
     let too_large = size > (i64::MAX as u64) >> 4;
     if digits == 16 || too_large {
-        return Err(Reject::ChunkSize);
+        return None;
     }
-    Ok(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
+    Some(State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 })
 }
 
 impl Part {
     fn may_end(self) -> bool {
-        matches!(self, Self::Name | Self::Token | Self::QuoteEnd)
+        matches!(self, Self::Padding | Self::Name | Self::Token | Self::QuoteEnd)
     }
 
     fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
-            (Self::Name | Self::Token | Self::QuoteEnd, b';') => Self::NameStart,
+            (Self::Padding, b' ' | b'\t') => Self::Padding,
+            (Self::Padding | Self::Name | Self::Token | Self::QuoteEnd, b';') => Self::NameStart,
             (Self::Name, b'=') => Self::ValueStart,
             (Self::NameStart | Self::Name, _) if is_token_byte(byte) => Self::Name,
             (Self::ValueStart, b'"') => Self::Quoted,

@@ -35,6 +35,7 @@ known! {
     AcceptEncoding = "accept-encoding",
     Authorization = "authorization",
     ProxyAuthorization = "proxy-authorization",
+    Proxy = "proxy",
     Cookie = "cookie",
     SetCookie = "set-cookie",
     Origin = "origin",

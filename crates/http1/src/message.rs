@@ -59,15 +59,29 @@ pub struct Limits {
     pub max_fields: usize,
     /// Bytes of a request target; more answers 414.
     pub max_target_bytes: usize,
+    /// Bytes of one field, its name and its value; more answers 431.
+    pub max_field_bytes: usize,
 }
 
 impl Limits {
     /// The most that `max_fields` can ask for.
-    pub const MOST_FIELDS: usize = 256;
+    pub const MOST_FIELDS: usize = 1000;
+    /// Parsing fewer fields than this needs no memory beyond the stack.
+    pub(crate) const FEW_FIELDS: usize = 100;
+
+    /// Whether a field is within the limit.
+    pub fn allows_field(&self, name: &[u8], value: &[u8]) -> bool {
+        name.len() + value.len() <= self.max_field_bytes
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_head_bytes: 64 * 1024, max_fields: 100, max_target_bytes: 8 * 1024 }
+        Self {
+            max_head_bytes: 64 * 1024,
+            max_fields: Self::MOST_FIELDS,
+            max_target_bytes: 8 * 1024,
+            max_field_bytes: usize::MAX,
+        }
     }
 }

@@ -37,6 +37,7 @@ rejects! {
 
     // Fields
     TooManyFields = 431 "the head exceeds the limit of fields; send fewer",
+    FieldTooLarge = 431 "a field exceeds the limit of bytes; send a shorter one",
     FieldName = 400 "a field name is empty, not a token, or followed by a space before its colon",
     FieldValue = 400 "a field value holds a control character; send visible characters, spaces and tabs only",
     FieldOfConnection = 400 "a field is of one connection over HTTP/1.1, such as Connection or Transfer-Encoding; leave it out",

@@ -10,7 +10,7 @@ use crate::known::Known;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
-use crate::syntax::refusal;
+use crate::syntax::{parse_fields, refusal};
 use crate::target::{Target, is_authority};
 
 /// The head of a request. Keep it and parse into it again: each [`RequestHead::parse`] replaces what it holds.
@@ -126,14 +126,41 @@ impl RequestHead {
     }
 
     fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
-        let mut slots = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
-        let slots = &mut slots[..limits.max_fields.min(Limits::MOST_FIELDS)];
+        let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
+        let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Request::new(&mut []);
         match parsed.parse_with_uninit_headers(head, slots) {
-            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-            Ok(_) => return Err(Reject::RequestLine),
-            Err(error) => return Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {
+                self.take(head, limits, &parsed, parsed.headers)
+            }
+            Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
+            Ok(_) => Err(Reject::RequestLine),
+            Err(error) => Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
         }
+    }
+
+    /// Reads the fields again, as they are many; what precedes them was read.
+    #[cold]
+    #[inline(never)]
+    fn read_many(
+        &mut self,
+        head: &[u8],
+        limits: &Limits,
+        parsed: &httparse::Request<'_, '_>,
+    ) -> Result<(), Reject> {
+        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MOST_FIELDS)];
+        let fields = parse_fields(head, &mut slots)?;
+        self.take(head, limits, parsed, fields)
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        head: &[u8],
+        limits: &Limits,
+        parsed: &httparse::Request<'_, '_>,
+        fields: &[httparse::Header<'_>],
+    ) -> Result<(), Reject> {
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(Reject::RequestLine);
         };
@@ -143,7 +170,7 @@ impl RequestHead {
         self.method = Method::of(method);
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
         let split = Target::split(self.method, target)?;
-        self.headers.load(head, parsed.headers);
+        self.headers.load(head, fields, limits)?;
         self.read_host(split.authority.clone().map(|authority| &target[authority]))?;
         self.line.fill(method, target, split);
         self.read_fields()

@@ -8,7 +8,7 @@ use crate::known::Known;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
-use crate::syntax::refusal;
+use crate::syntax::{parse_fields, refusal};
 
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]
@@ -51,22 +51,48 @@ impl ResponseHead {
     }
 
     fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
-        let mut slots = [const { MaybeUninit::uninit() }; Limits::MOST_FIELDS];
-        let slots = &mut slots[..limits.max_fields.min(Limits::MOST_FIELDS)];
+        let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
+        let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
         match config.parse_response_with_uninit_headers(&mut parsed, head, slots) {
-            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-            Ok(_) => return Err(Reject::StatusLine),
-            Err(error) => return Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {
+                self.take(head, limits, &parsed, parsed.headers)
+            }
+            Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
+            Ok(_) => Err(Reject::StatusLine),
+            Err(error) => Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
         }
+    }
+
+    /// Reads the fields again, as they are many; what precedes them was read.
+    #[cold]
+    #[inline(never)]
+    fn read_many(
+        &mut self,
+        head: &[u8],
+        limits: &Limits,
+        parsed: &httparse::Response<'_, '_>,
+    ) -> Result<(), Reject> {
+        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MOST_FIELDS)];
+        let fields = parse_fields(head, &mut slots)?;
+        self.take(head, limits, parsed, fields)
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        head: &[u8],
+        limits: &Limits,
+        parsed: &httparse::Response<'_, '_>,
+        fields: &[httparse::Header<'_>],
+    ) -> Result<(), Reject> {
         let (Some(status @ 100..), Some(minor)) = (parsed.code, parsed.version) else {
             return Err(Reject::StatusLine);
         };
         self.status = status;
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-        self.headers.load(head, parsed.headers);
-        Ok(())
+        self.headers.load(head, fields, limits)
     }
 
     /// RFC 9112, 6.3. A status without a body whose fields announce one leaves the connection in doubt: it is not

@@ -60,6 +60,20 @@ const fn is_allowed(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
 }
 
+/// The fields of `head`, which begin with its second line.
+#[cold]
+pub(crate) fn parse_fields<'s, 'h>(
+    head: &'h [u8],
+    slots: &'s mut [httparse::Header<'h>],
+) -> Result<&'s [httparse::Header<'h>], Reject> {
+    let lines = memchr::memchr(b'\n', head).map_or(&head[head.len()..], |end| &head[end + 1..]);
+    match httparse::parse_headers(lines, slots) {
+        Ok(httparse::Status::Complete((length, fields))) if length == lines.len() => Ok(fields),
+        Ok(_) => Err(Reject::FieldName),
+        Err(error) => Err(refusal(head, error).unwrap_or(Reject::FieldName)),
+    }
+}
+
 /// Why `httparse` refused the fields of `head`, whose every LF is known to follow a CR.
 pub(crate) fn refusal(head: &[u8], error: httparse::Error) -> Option<Reject> {
     use httparse::Error;

@@ -2,7 +2,7 @@
 //!
 //! A case gives `input`, or `field` to be put into a minimal head, and what must come of it: `reject` with status and
 //! kind, `incomplete`, or what was read. `framing`, `keep_alive`, `rest` and the like are compared in every accepted
-//! case; their defaults are those of an unremarkable message.
+//! case; their defaults are those of an unremarkable message. A body that is refused may give the `data` before that.
 //!
 //! Escapes in `input`, `field`, `data` and `rest`: `\r \n \t \0 \\ \xNN`, and `\{text*count}` for repetition.
 
@@ -27,6 +27,9 @@ enum Kind {
     Request,
     Response,
     Body,
+    /// The body of a response.
+    #[serde(rename = "response body")]
+    ResponseBody,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +44,7 @@ struct Case {
     max_head_bytes: Option<usize>,
     max_fields: Option<usize>,
     max_target_bytes: Option<usize>,
+    max_field_bytes: Option<usize>,
 
     reject: Option<String>,
     #[serde(default)]
@@ -62,6 +66,8 @@ struct Case {
     upgrade: bool,
     data: Option<String>,
     trailers: Option<Vec<String>>,
+    /// How many trailers pass, the last being `C: d`, where they are many.
+    trailers_counted: Option<usize>,
     #[serde(default)]
     rest: String,
 }
@@ -122,13 +128,17 @@ impl Case {
             max_head_bytes: self.max_head_bytes.unwrap_or(default.max_head_bytes),
             max_fields: self.max_fields.unwrap_or(default.max_fields),
             max_target_bytes: self.max_target_bytes.unwrap_or(default.max_target_bytes),
+            max_field_bytes: self.max_field_bytes.unwrap_or(default.max_field_bytes),
         }
     }
 
     /// What must come of the case, as text to be compared with what [`Case::run`] says.
     fn expected(&self, kind: Kind) -> String {
         if let Some(reject) = &self.reject {
-            return reject.clone();
+            return match &self.data {
+                Some(data) => refused_text(reject, &unescape(data)),
+                None => reject.clone(),
+            };
         }
         if self.incomplete {
             return "incomplete".to_owned();
@@ -136,11 +146,9 @@ impl Case {
         let framing = self.framing.as_deref().unwrap_or("none");
         let rest = unescape(&self.rest);
         match kind {
-            Kind::Body => body_text(
-                &unescape(self.data.as_deref().unwrap_or("")),
-                self.trailers.as_deref().unwrap_or(&[]),
-                &rest,
-            ),
+            Kind::Body | Kind::ResponseBody => {
+                body_text(&unescape(self.data.as_deref().unwrap_or("")), &self.expected_trailers(), &rest)
+            }
             _ => format!(
                 "{}framing {framing}, keep-alive {}, expect-continue {}, upgrade {}, rest {:?}",
                 self.stated(),
@@ -150,6 +158,11 @@ impl Case {
                 String::from_utf8_lossy(&rest)
             ),
         }
+    }
+
+    fn expected_trailers(&self) -> Vec<String> {
+        let Some(count) = self.trailers_counted else { return self.trailers.clone().unwrap_or_default() };
+        (1..count).map(|_| "A: b".to_owned()).chain(["C: d".to_owned()]).collect()
     }
 
     /// The properties that only some cases state.
@@ -172,7 +185,8 @@ impl Case {
         let result = match kind {
             Kind::Request => self.run_request(&input, step),
             Kind::Response => self.run_response(&input, step),
-            Kind::Body => self.run_body(&input, step),
+            Kind::Body => self.run_body(BodyDecoder::new(self.framing()), &input, step),
+            Kind::ResponseBody => self.run_body(BodyDecoder::of_response(self.framing()), &input, step),
         };
         result.unwrap_or_else(|reject| format!("{} {reject:?}", reject.status()))
     }
@@ -230,13 +244,23 @@ impl Case {
         ))
     }
 
-    fn run_body(&self, input: &[u8], step: usize) -> Result<String, Reject> {
-        let mut decoder = BodyDecoder::new(framing_of(self.framing.as_deref().unwrap_or("chunked")));
+    /// How a body is framed.
+    fn framing(&self) -> Framing {
+        framing_of(self.framing.as_deref().unwrap_or("chunked"))
+    }
+
+    fn run_body(&self, mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<String, Reject> {
         let mut data = Vec::new();
         let mut at = 0;
         for arrived in arrivals(input.len(), step) {
             while at < arrived && !decoder.is_done() {
-                let decoded = decoder.decode(&input[at..arrived])?;
+                let decoded = match decoder.decode(&input[at..arrived]) {
+                    Ok(decoded) => decoded,
+                    Err(reject) if self.data.is_some() => {
+                        return Ok(refused_text(&format!("{} {reject:?}", reject.status()), &data));
+                    }
+                    Err(reject) => return Err(reject),
+                };
                 data.extend_from_slice(&input[at..arrived][decoded.data]);
                 at += decoded.consumed;
             }
@@ -246,6 +270,10 @@ impl Case {
         }
         Ok(body_text(&data, &lines(decoder.trailers()), &input[at..]))
     }
+}
+
+fn refused_text(reject: &str, data: &[u8]) -> String {
+    format!("{reject} behind {:?}", String::from_utf8_lossy(data))
 }
 
 fn body_text(data: &[u8], trailers: &[String], rest: &[u8]) -> String {

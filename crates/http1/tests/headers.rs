@@ -105,6 +105,21 @@ fn a_head_is_reused_without_traces() {
 }
 
 #[test]
+fn connection_names_fields_away_among_many() {
+    let mut input = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: X-7, x-250, host\r\n".to_vec();
+    (0..300).for_each(|at| encode::header(&mut input, format!("x-{at}"), "1"));
+    encode::header(&mut input, "Connection", "X-9");
+    encode::end(&mut input);
+    let mut head = RequestHead::default();
+    assert_eq!(head.parse(&input, &Limits::default()), Ok(Some(input.len())));
+    assert_eq!(head.headers.len(), 303);
+    head.headers.remove_hop_by_hop();
+    assert_eq!(head.headers.len(), 298);
+    assert_eq!(["x-7", "x-250", "x-9"].map(|name| head.headers.get(name)), [None; 3]);
+    assert!(head.headers.get("x-8").is_some() && head.host() == Some("h"));
+}
+
+#[test]
 fn debug_shows_no_values() {
     let mut head = RequestHead::default();
     let input = b"GET /path?apikey=hunter2 HTTP/1.1\r\nHost: h\r\nAuthorization: Basic hunter2\r\n\r\n";

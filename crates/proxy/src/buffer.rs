@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-/// Bytes of one read buffer. A head must fit, and a body streams through it.
+/// Bytes of one read buffer. A head fits, unless larger ones are allowed, and a body streams through it.
 pub(crate) const SIZE: usize = 64 * 1024;
 /// What a connection keeps in a buffer of its own size while it waits for more, so that many slow clients hold little.
 const PARKED: usize = 4 * 1024;
@@ -43,7 +43,20 @@ impl Buffer {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() == SIZE
+        self.len() >= SIZE.max(self.data.len())
+    }
+
+    /// Makes a full buffer larger, so that it can hold a head of so many bytes; false where it can hold one already.
+    #[cold]
+    pub(crate) fn grow(&mut self, most: usize) -> bool {
+        if self.data.len() >= most {
+            return false;
+        }
+        let mut data = vec![0; (2 * self.data.len()).min(most)];
+        data[..self.len()].copy_from_slice(self.bytes());
+        (self.start, self.end) = (0, self.len());
+        self.data = data.into();
+        true
     }
 
     pub(crate) fn consume(&mut self, n: usize) {
@@ -62,7 +75,7 @@ impl Buffer {
             self.data = data;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.start > 0 && SIZE - self.end < SIZE / 4 {
+        if self.start > 0 && self.data.len() - self.end < SIZE / 4 {
             self.data.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
@@ -75,12 +88,12 @@ impl Buffer {
 
     /// Gives the memory back while nothing comes: all of it when nothing is in it, most of it when there is little.
     pub(crate) fn release(&mut self) {
-        if self.len() <= PARKED && self.data.len() == SIZE {
+        if self.len() <= PARKED && self.data.len() >= SIZE {
             let parked = self.bytes().into();
             let data = std::mem::replace(&mut self.data, parked);
             (self.start, self.end) = (0, self.end - self.start);
             FREE.with_borrow_mut(|free| {
-                if free.len() < KEPT {
+                if free.len() < KEPT && data.len() == SIZE {
                     free.push(data)
                 }
             });
@@ -175,5 +188,22 @@ mod tests {
         buffer.consume(4);
         buffer.release();
         assert_eq!(buffer.data.len(), 0);
+    }
+
+    #[test]
+    fn a_full_one_grows_as_far_as_a_head_may_be_long() {
+        let mut buffer = Buffer::default();
+        buffer.room().fill(b'a');
+        buffer.filled(SIZE);
+        assert!(buffer.is_full() && !buffer.grow(SIZE));
+        assert!(buffer.grow(3 * SIZE) && !buffer.is_full());
+        assert_eq!(buffer.room().len(), SIZE);
+        buffer.filled(SIZE);
+        assert!(buffer.is_full() && buffer.grow(3 * SIZE));
+        assert_eq!((buffer.len(), buffer.room().len()), (2 * SIZE, SIZE));
+        assert!(buffer.bytes()[..SIZE].iter().all(|byte| *byte == b'a'));
+        buffer.consume(2 * SIZE);
+        buffer.release();
+        assert_eq!(buffer.room().len(), SIZE);
     }
 }

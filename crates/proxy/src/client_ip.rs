@@ -4,11 +4,15 @@ use crate::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use crate::head::REWRITTEN;
 use crate::options::{Options, RealIp};
 use std::net::{IpAddr, SocketAddr};
-use weir_http1::Headers;
+use weir_http1::{Headers, Known, KnownSet};
+
+/// What no client may say: who the consumer is, and `Proxy`, which CGI programs take for the setting of their own proxy
+/// (httpoxy).
+const FORBIDDEN: KnownSet = IDENTITY.with(KnownSet::of(&[Known::Proxy]));
 
 /// Removes what only the gateway may say.
 pub(crate) fn strip_identity(headers: &mut Headers, trusted: bool) {
-    headers.remove_all_known(if trusted { IDENTITY } else { IDENTITY.with(CERTIFICATE) });
+    headers.remove_all_known(if trusted { FORBIDDEN } else { FORBIDDEN.with(CERTIFICATE) });
     headers.remove_underscore_aliases(IDENTITY.with(CERTIFICATE).with(REWRITTEN));
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route
     }
 }
 
-/// Fields that `write_request` writes itself, or that end at this hop.
+/// Fields that `write_request` writes itself, or that end at this hop, whoever has added them.
 pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,
@@ -55,6 +55,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Connection,
     Known::KeepAlive,
     Known::ProxyConnection,
+    Known::Proxy,
     Known::Te,
     Known::Trailer,
     Known::Expect,

@@ -74,3 +74,4 @@ pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consu
 pub use stream::{MOST_PIPES, Session};
 pub use upstream::http2::SharedConnections;
 pub use upstream::pool::KeepAlive;
+pub use weir_http1::Limits;

@@ -37,7 +37,9 @@ pub struct Options {
     pub client_max_body_size: u64,
     /// The most bytes of memory for bodies that plugins read, all together; 0 is any number.
     pub mem_bodies_size: u64,
-    /// What a head may hold.
+    /// What the head of a request may hold.
+    pub request_limits: Limits,
+    /// What the head of an upstream's response may hold.
     pub limits: Limits,
     /// Connections to upstreams.
     pub upstream_keepalive: KeepAlive,
@@ -87,6 +89,7 @@ impl Default for Options {
             keepalive_requests: 0,
             client_max_body_size: 0,
             mem_bodies_size: 256 * 1024 * 1024,
+            request_limits: Limits::default(),
             limits: Limits::default(),
             upstream_keepalive: KeepAlive::default(),
             upstream_http2: SharedConnections::default(),

@@ -90,6 +90,11 @@ impl Wire {
         self.reading = Reading { decoder: BodyDecoder::new(framing), data: 0..0, consumed: 0 };
     }
 
+    /// The same for the body of a response.
+    pub(crate) fn begin_reading_response(&mut self, framing: Framing) {
+        self.reading = Reading { decoder: BodyDecoder::of_response(framing), data: 0..0, consumed: 0 };
+    }
+
     /// Decoded bytes that are here, if any; never waits.
     pub(crate) fn body(&mut self) -> Result<&[u8], Reject> {
         while self.reading.data.is_empty() && !self.reading.decoder.is_done() {

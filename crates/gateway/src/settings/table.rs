@@ -165,6 +165,10 @@ settings! {
     request_debug_token: Option<Password> = "";
     /// The longest request body; 0 is no limit.
     client_max_body_size: Bytes = "0" | "nginx_http_client_max_body_size" | "nginx_proxy_client_max_body_size";
+    /// How large the head of a request may be: so many lines' worth in all (431), and the target (414) and each field (431)
+    /// no longer than one of them. Empty: 64k in all, 8k for the target. Over HTTP/2 and HTTP/3, all of a head is bounded by
+    /// `http2_max_header_list_size` and `http3_max_header_list_size` instead.
+    large_client_header_buffers: Option<HeaderBuffers> = "" | "nginx_http_large_client_header_buffers" | "nginx_proxy_large_client_header_buffers";
     /// How much of a request body is held in memory at a time.
     client_body_buffer_size: Bytes = "8k" | "nginx_http_client_body_buffer_size" | "nginx_proxy_client_body_buffer_size";
     /// How much memory the bodies that plugins read may take, all those of the node together; 0 is no limit. When it is

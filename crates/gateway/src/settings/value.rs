@@ -3,7 +3,7 @@
 mod amounts;
 mod secrets;
 
-pub(crate) use amounts::{Bytes, CacheSize, Milliseconds};
+pub(crate) use amounts::{Bytes, CacheSize, HeaderBuffers, Milliseconds};
 pub(crate) use secrets::{DeclarativeText, KeyFile, Password};
 
 use std::fmt;

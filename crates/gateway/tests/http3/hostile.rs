@@ -88,7 +88,7 @@ fn heads_have_limits() {
     // Far more than that is refused as soon as it is announced.
     raw(&mut client, "0180030d4000", &json!({"end": false}));
     assert_eq!(client.response("raw").reset(), Some(EXCESSIVE_LOAD));
-    let many: Vec<_> = (0..1000).map(|n| json!([format!("x{n}"), "1"])).collect();
+    let many: Vec<_> = (0..1001).map(|n| json!([format!("x{n}"), "1"])).collect();
     assert_eq!(client.ask("d", ("GET", "/"), &json!({"add": many})).response("d").status(), 431);
     assert_eq!(client.get("/").text(), "hi");
 }

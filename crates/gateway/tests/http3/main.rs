@@ -33,7 +33,8 @@ fn heads_are_translated_both_ways() {
         ["cookie", "b=2"],
         ["x-twice", "2"],
         ["te", "trailers"],
-        ["x-consumer-id", "forged"]
+        ["x-consumer-id", "forged"],
+        ["proxy", "http://forged"]
     ]);
     let said = client.ask_with("a", fields, &json!({})).response("a");
     assert_eq!(said.status(), 200);

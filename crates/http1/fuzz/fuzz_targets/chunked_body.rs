@@ -5,12 +5,13 @@ use libfuzzer_sys::fuzz_target;
 use weir_http1::{BodyDecoder, Framing, Known, Reject};
 
 fuzz_target!(|input: &[u8]| {
-    let whole = decode(input, usize::MAX);
-    assert_eq!(decode(input, 1), whole);
+    for decoder in [BodyDecoder::new, BodyDecoder::of_response] {
+        let whole = decode(decoder(Framing::Chunked), input, usize::MAX);
+        assert_eq!(decode(decoder(Framing::Chunked), input, 1), whole);
+    }
 });
 
-fn decode(input: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), Reject> {
-    let mut decoder = BodyDecoder::new(Framing::Chunked);
+fn decode(mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), Reject> {
     let (mut data, mut at) = (Vec::new(), 0);
     while at < input.len() && !decoder.is_done() {
         let arrived = &input[at..at.saturating_add(step).min(input.len())];

@@ -1,6 +1,6 @@
 //! Bodies over HTTP/2, on either side of the proxy.
 
-use crate::multiplex::{read_trailers, write_fields};
+use crate::multiplex::{read_response_trailers, read_trailers, write_fields};
 use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use std::io;
@@ -16,6 +16,8 @@ pub(crate) struct Incoming {
     unacknowledged: usize,
     ended: bool,
     trailers: Result<Headers, Reject>,
+    /// It is a response's.
+    is_response: bool,
     /// The most that is held of it.
     most: usize,
 }
@@ -35,7 +37,20 @@ pub(crate) struct Outgoing {
 impl Incoming {
     /// A body that is over already or follows, of which so much may be held.
     pub(crate) fn new(stream: RecvStream, ended: bool, most: usize) -> Self {
-        Self { stream, data: Bytes::new(), unacknowledged: 0, ended, trailers: Ok(Headers::new()), most }
+        Self {
+            stream,
+            data: Bytes::new(),
+            unacknowledged: 0,
+            ended,
+            trailers: Ok(Headers::new()),
+            is_response: false,
+            most,
+        }
+    }
+
+    /// The same of a response.
+    pub(super) fn of_response(stream: RecvStream, ended: bool, most: usize) -> Self {
+        Self { is_response: true, ..Self::new(stream, ended, most) }
     }
 
     /// What was over goes on, as a tunnel.
@@ -102,7 +117,11 @@ impl Incoming {
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
         if let Some(trailers) = trailers {
-            self.trailers = read_trailers(&trailers);
+            self.trailers = if self.is_response {
+                Ok(read_response_trailers(&trailers))
+            } else {
+                read_trailers(&trailers)
+            };
         }
         self.ended = true;
         Poll::Ready(Ok(()))

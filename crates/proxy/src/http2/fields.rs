@@ -65,7 +65,7 @@ pub(crate) fn read_response(
     (head.version, head.keep_alive, head.upgrade) = (Version::Http2, true, false);
     let is_over = body.is_end_stream();
     head.framing = read_fields(&mut head.headers, &parts.headers, is_over)?;
-    Ok(Incoming::new(body, is_over, buffer::SIZE))
+    Ok(Incoming::of_response(body, is_over, buffer::SIZE))
 }
 
 /// A request's fields as an upstream gets them: those of HTTP/1.1, taken apart.

@@ -159,7 +159,7 @@ async fn exchange(
 ) {
     let (parts, body) = request.into_parts();
     let (mut head, response) = worker.heads();
-    let read = read_request(&mut head, &parts, body.is_end_stream(), &worker.options.limits);
+    let read = read_request(&mut head, &parts, body.is_end_stream(), &worker.options.request_limits);
     let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let bytes = bytes + head.method_str().len() + head.target().len();
     drop(parts);

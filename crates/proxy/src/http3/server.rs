@@ -178,7 +178,7 @@ async fn exchange(worker: Rc<Worker>, mut under_way: UnderWay, resolver: Resolve
     let (mut head, response) = worker.heads();
     let held = (options.http3.body_preread_size as usize).min(buffer::SIZE);
     let mut client = Http3::new(stream, lane, held, options.client_header_timeout);
-    let read = read(&mut head, &parts, &mut client, &options.limits).await;
+    let read = read(&mut head, &parts, &mut client, &options.request_limits).await;
     let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let bytes = bytes + head.method_str().len() + head.target().len();
     drop(parts);

@@ -51,6 +51,9 @@ pub(crate) fn read_request(
     let (method, target) = arrived.line(authority);
     head.assemble(arrived.version, (method, target), authority, limits)?;
     for (name, value) in fields {
+        if !limits.allows_field(name.as_ref(), value.as_bytes()) {
+            return Err(Reject::FieldTooLarge);
+        }
         if name != HOST && name != COOKIE {
             head.headers.append(name, value.as_bytes().trim_ascii());
         }
@@ -123,9 +126,18 @@ pub(crate) fn read_fields(into: &mut Headers, fields: &HeaderMap, is_over: bool)
     body_framing(fields, is_over)
 }
 
-/// Trailer fields as the engine has them, as far as they may pass.
+/// A request's trailer fields as the engine has them, as far as they may pass.
 pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
-    Headers::of_trailers(fields.iter().map(|(name, value)| (name.as_ref(), value.as_bytes().trim_ascii())))
+    Headers::of_trailers(trimmed(fields))
+}
+
+/// The same of a response, of which those that may not pass are left out.
+pub(crate) fn read_response_trailers(fields: &HeaderMap) -> Headers {
+    Headers::of_response_trailers(trimmed(fields))
+}
+
+fn trimmed(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.iter().map(|(name, value)| (name.as_ref(), value.as_bytes().trim_ascii()))
 }
 
 /// Fields without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they are.

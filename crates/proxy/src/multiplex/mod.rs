@@ -8,7 +8,8 @@ mod names;
 pub(crate) use authority::is_misdirected;
 pub(crate) use books::{Books, UnderWay};
 pub(crate) use fields::{
-    Arrived, Fields, Start, framing, read_fields, read_request, read_trailers, size, write_fields,
+    Arrived, Fields, Start, framing, read_fields, read_request, read_response_trailers, read_trailers, size,
+    write_fields,
 };
 
 use std::time::Duration;

@@ -48,13 +48,16 @@ async fn read_head(
     let mut begun = false;
     loop {
         if !client.wire.inbox.is_empty() {
-            match head.parse(client.wire.inbox.bytes(), &worker.options.limits) {
+            match head.parse(client.wire.inbox.bytes(), &worker.options.request_limits) {
                 Ok(Some(n)) => {
                     client.wire.inbox.consume(n);
                     return Some(Ok(n));
                 }
                 Ok(None) if client.wire.inbox.is_full() => {
-                    return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
+                    let most = worker.options.request_limits.max_head_bytes;
+                    if !client.wire.inbox.grow(most) {
+                        return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
+                    }
                 }
                 Ok(None) => {}
                 Err(_) if client.finds_preface() => return None,

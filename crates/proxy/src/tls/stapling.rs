@@ -142,7 +142,7 @@ async fn connect(resolver: &Resolver, authority: &str) -> io::Result<TcpStream> 
 fn body(received: &[u8], ended: bool) -> Option<Vec<u8>> {
     let mut head = ResponseHead::default();
     let length = head.parse(received, &Limits::default(), Method::Post).ok()??;
-    let mut decoder = BodyDecoder::new(head.framing);
+    let mut decoder = BodyDecoder::of_response(head.framing);
     let (mut rest, mut body) = (&received[length..], Vec::new());
     while !decoder.is_done() && !rest.is_empty() {
         let decoded = decoder.decode(rest).ok()?;

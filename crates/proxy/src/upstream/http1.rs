@@ -122,7 +122,7 @@ impl UpstreamConnection {
                 Some(consumed) => inbox.consume(consumed),
             }
             if !(100..=199).contains(&response.status) {
-                self.wire.begin_reading(response.framing);
+                self.wire.begin_reading_response(response.framing);
                 return Ok(true);
             }
             let changes = response.status == 101;

@@ -14,8 +14,12 @@ const SERVER: u8 = 2;
 const SCRATCH_BYTES: usize = 128 * 1024;
 /// How often one exchange goes on before others have their turn.
 const TURNS: usize = 32;
-pub(super) const LIMITS: Limits =
-    Limits { max_head_bytes: 64 * 1024, max_fields: 256, max_target_bytes: 32 * 1024 };
+pub(super) const LIMITS: Limits = Limits {
+    max_head_bytes: 64 * 1024,
+    max_fields: 256,
+    max_target_bytes: 32 * 1024,
+    max_field_bytes: usize::MAX,
+};
 
 pub(super) struct Relay {
     pub(super) upstream: SocketAddr,

@@ -3,8 +3,12 @@ use super::Expect;
 use memchr::memmem;
 use weir_http1::{BodyDecoder, Framing, Limits, Method, Reject, ResponseHead};
 
-const LIMITS: Limits =
-    Limits { max_head_bytes: 256 * 1024, max_fields: Limits::MOST_FIELDS, max_target_bytes: 8192 };
+const LIMITS: Limits = Limits {
+    max_head_bytes: 256 * 1024,
+    max_fields: Limits::MOST_FIELDS,
+    max_target_bytes: 8192,
+    max_field_bytes: usize::MAX,
+};
 
 /// The answer that a connection is in the middle of.
 #[derive(Debug, Default)]

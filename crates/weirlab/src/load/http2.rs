@@ -21,8 +21,12 @@ use weir_http1::{Limits, RequestHead};
 /// How much may be on its way to us, of a stream and of a connection: answers are not to wait for leave.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 24;
-const LIMITS: Limits =
-    Limits { max_head_bytes: 256 * 1024, max_fields: Limits::MOST_FIELDS, max_target_bytes: 8192 };
+const LIMITS: Limits = Limits {
+    max_head_bytes: 256 * 1024,
+    max_fields: Limits::MOST_FIELDS,
+    max_target_bytes: 8192,
+    max_field_bytes: usize::MAX,
+};
 
 /// The connection's socket as h2 reads and writes it.
 pub(super) struct Io {

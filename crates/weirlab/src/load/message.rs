@@ -8,8 +8,12 @@ use weir_http1::{Limits, Method, ResponseHead};
 
 /// Longer messages are nobody's.
 const LONGEST: u64 = 64 << 20;
-const LIMITS: Limits =
-    Limits { max_head_bytes: 256 * 1024, max_fields: Limits::MOST_FIELDS, max_target_bytes: 8192 };
+const LIMITS: Limits = Limits {
+    max_head_bytes: 256 * 1024,
+    max_fields: Limits::MOST_FIELDS,
+    max_target_bytes: 8192,
+    max_field_bytes: usize::MAX,
+};
 
 /// What has been said over a connection, and what is being said.
 #[derive(Debug)]

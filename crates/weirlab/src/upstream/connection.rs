@@ -11,7 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_http1::{BodyDecoder, Framing, Limits, Method, Reject, RequestHead, Version, encode};
 
-const LIMITS: Limits = Limits { max_head_bytes: 64 * 1024, max_fields: 256, max_target_bytes: 32 * 1024 };
+const LIMITS: Limits = Limits {
+    max_head_bytes: 64 * 1024,
+    max_fields: 256,
+    max_target_bytes: 32 * 1024,
+    max_field_bytes: usize::MAX,
+};
 /// Holds the largest head, and what came after it.
 const SCRATCH_BYTES: usize = 128 * 1024;
 /// Bodies up to this size are copied behind their heads; larger ones are sent from where they are.

@@ -100,10 +100,41 @@ impl Value for CacheSize {
     }
 }
 
+/// nginx's `large_client_header_buffers`: how many buffers, each of which holds one line, and how large each is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeaderBuffers {
+    pub(crate) total: usize,
+    pub(crate) size: usize,
+}
+
+impl Value for HeaderBuffers {
+    const KIND: &'static str = "number and size (`4 8k`)";
+    fn parse(text: &str) -> Result<Self, String> {
+        let error = || format!("`{text}` is not a number and a size: write `4 8k` for four buffers of 8 KiB");
+        let (number, size) = text.split_once(' ').ok_or_else(error)?;
+        let number: u64 = number.parse().map_err(|_| error())?;
+        let Bytes(size) = Bytes::parse(size.trim_start()).map_err(|_| error())?;
+        match number.checked_mul(size) {
+            _ if number == 0 || size < 1024 => Err(format!("`{text}` is too little: write at least `1 1k`")),
+            Some(total @ ..=0x100_0000) => Ok(HeaderBuffers { total: total as usize, size: size as usize }),
+            _ => Err(format!("`{text}` is too much: write at most `16m` in all, as `16 1m`")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{reads, refuses};
     use super::*;
+
+    #[test]
+    fn header_buffers() {
+        reads("4 8k", HeaderBuffers { total: 32 << 10, size: 8 << 10 });
+        reads("16  1m", HeaderBuffers { total: 16 << 20, size: 1 << 20 });
+        for text in ["4", "8k", "4 8k 1", "0 8k", "4 0", "4 512", "17 1m", "-1 8k", "4,8k"] {
+            refuses::<HeaderBuffers>(text);
+        }
+    }
 
     #[test]
     fn times() {
