@@ -141,7 +141,7 @@ fn what_breaks_off_or_is_too_long_is_not_kept() {
     });
     let gateway = Gateway::start(&document(&[service("/", upstream.address, "", CACHED)], ""));
     for _ in 0..2 {
-        gateway.connect().send("GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").rest();
+        gateway.connect().send("GET /cut HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").rest();
     }
     assert_eq!(upstream.connections(), 2, "each request was passed on");
     let mut client = gateway.connect();

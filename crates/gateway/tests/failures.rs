@@ -3,9 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 mod harness;
 
-use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service, unescape};
+use harness::{Gateway, PATIENCE, Upstream, document, eventually, service, unescape};
 use serde::Deserialize;
-use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -18,7 +17,6 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 #[derive(Deserialize)]
 struct Table {
     refused: Vec<Sent>,
-    broken: Vec<Sent>,
 }
 
 /// What an upstream sends after a request, and whether it closes then.
@@ -100,53 +98,6 @@ fn what_is_no_response_is_answered_for_and_its_connection_left() {
     // Each case once, each follow-up once; and no connection of a failed case was used again.
     assert_eq!(asked.load(Ordering::SeqCst), 2 * cases.len(), "a request was sent twice");
     assert!(upstream.connections() > cases.len(), "a connection was used after it had failed");
-}
-
-/// Reads to the end; true if that was a proper one.
-fn read_raw(client: &mut Peer) -> (String, bool) {
-    let mut bytes = Vec::new();
-    let ended = client.reader().read_to_end(&mut bytes);
-    if let Err(error) = &ended {
-        assert_eq!(
-            error.kind(),
-            std::io::ErrorKind::ConnectionReset,
-            "the gateway neither speaks nor closes"
-        );
-    }
-    (String::from_utf8(bytes).unwrap(), ended.is_ok())
-}
-
-#[test]
-fn a_response_cut_short_never_looks_whole() {
-    let cases = table().broken;
-    let (upstream, _) = scripted(&cases);
-    let gateway =
-        Gateway::start(&document(&[service("/", upstream.address, "read_timeout: 500, retries: 5", "")], ""));
-    thread::scope(|scope| {
-        for (index, case) in cases.iter().enumerate() {
-            for version in ["1.1", "1.0"] {
-                let gateway = &gateway;
-                scope.spawn(move || {
-                    let mut client = gateway.connect();
-                    client.send(format!("GET / HTTP/{version}\r\nHost: a\r\nCase: {index}\r\n\r\n"));
-                    let (text, proper_end) = read_raw(&mut client);
-                    let case = format!("{} for HTTP/{version}", case.name);
-                    if text.is_empty() {
-                        return;
-                    }
-                    let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
-                    let whole = if head.contains("chunked") {
-                        body.ends_with("0\r\n\r\n")
-                    } else if head.contains("Content-Length: 10") {
-                        body.len() >= 10
-                    } else {
-                        proper_end
-                    };
-                    assert!(!whole, "{case}: {text}");
-                });
-            }
-        }
-    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Request};
 use rustix::process::Signal;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -204,14 +204,20 @@ fn a_hundred_requests_share_a_connection() {
 
 #[test]
 fn a_truncated_response_never_looks_whole() {
-    let upstream = Upstream::start(|mut peer, _| {
+    let (go, may_close) = mpsc::channel();
+    let may_close = Mutex::new(may_close);
+    let upstream = Upstream::start(move |mut peer, _| {
         peer.request();
         peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        let () = may_close.lock().unwrap().recv().unwrap();
     });
     let gateway = gateway(&one_route(upstream.address)).start();
     block_on(async {
         let (requests, _) = connect(gateway.proxy()).await;
-        let error = ask(&requests, get("/")).await.unwrap_err();
+        let response = start(&requests, get("/"), true).await.unwrap().0.await.unwrap();
+        assert_eq!(response.status(), 200);
+        go.send(()).unwrap();
+        let error = read(response).await.unwrap_err();
         assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR));
         // The connection goes on.
         assert_eq!(ask(&requests, Request::connect("a:1").body(()).unwrap()).await.unwrap().status(), 405);

@@ -258,6 +258,25 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What logs call it, where the status does not say what failed.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        Some(match self {
+            Failure::ClientGone => "client_closed",
+            Failure::ClientTimeout => "client_timeout",
+            Failure::NameResolution(_) => "name_resolution_failed",
+            Failure::Connect(_) => "upstream_connect_failed",
+            Failure::ConnectTimeout => "upstream_connect_timeout",
+            Failure::UpstreamClosed(_) => "upstream_closed",
+            Failure::UpstreamGarbage(_) => "upstream_invalid_response",
+            Failure::UpstreamTimeout => "upstream_timeout",
+            Failure::DeadlineExceeded => "deadline_exceeded",
+            Failure::NoPeer => "no_healthy_target",
+            _ => return None,
+        })
+    }
+}
+
 fn rejection(status: u16) -> &'static str {
     match status {
         413 => "Payload too large",

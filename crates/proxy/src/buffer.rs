@@ -145,6 +145,12 @@ impl Outbox {
         }
     }
 
+    /// Takes back what was appended beyond so many bytes, of which nothing was written.
+    pub(crate) fn truncate(&mut self, held: usize) {
+        self.bytes.truncate(held);
+        debug_assert!(self.written <= self.bytes.len());
+    }
+
     /// Gives the memory back when nothing is in it.
     pub(crate) fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() > 0 {

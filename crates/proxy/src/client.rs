@@ -56,6 +56,14 @@ pub(crate) trait Client {
     fn has_begun(&self) -> bool;
     /// The connection must end with this exchange.
     fn close_after(&mut self);
+    /// Takes the response back, so that another can be sent in its place; false when some of it may have left.
+    fn retract(&mut self) -> bool;
+    /// Sends what waits of a response that is about to be aborted. Ready when it has left, as far as that is known.
+    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+    /// How many bytes of the response were taken and have not left, as far as that is known.
+    fn unsent(&self) -> u64;
     /// What was sent must not look complete: ends the connection with nothing more.
     fn abort(&mut self);
 }
@@ -81,6 +89,8 @@ pub(crate) struct Http1 {
     /// Whether the client begins with HTTP/2, where it may.
     pub(crate) preface: Preface,
     begun: bool,
+    /// Where in the outbox the response begins.
+    start: usize,
     framing: Framing,
     version: Version,
     head_request: bool,
@@ -96,6 +106,7 @@ impl Http1 {
             aborted: false,
             preface: Preface::Refused,
             begun: false,
+            start: 0,
             framing: Framing::None,
             version: Version::Http11,
             head_request: false,
@@ -218,6 +229,7 @@ impl Client for Http1 {
         }
         encode::end(out);
         let head = out.len() - before;
+        self.start = before;
         self.wire.begin_writing(framing);
         head as u64
     }
@@ -266,6 +278,19 @@ impl Client for Http1 {
 
     fn close_after(&mut self) {
         self.keep_alive = false;
+    }
+
+    fn retract(&mut self) -> bool {
+        let retracts = self.begun && !self.wire.touched;
+        if retracts {
+            self.begun = false;
+            self.wire.outbox.truncate(self.start);
+        }
+        retracts
+    }
+
+    fn unsent(&self) -> u64 {
+        self.wire.outbox.pending().len() as u64
     }
 
     fn abort(&mut self) {

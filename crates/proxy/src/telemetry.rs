@@ -126,6 +126,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
             custom_id: c.entity.custom_id.as_deref(),
         }),
         source: source(exchange),
+        error: exchange.error(),
     });
 }
 

@@ -88,6 +88,7 @@ pub(super) fn json(out: &mut Vec<u8>, record: &Record<'_>) {
     object.text("client_ip", record.client_ip.to_string().as_bytes());
     object.number("started_at", u64::try_from(since_epoch(record.time).as_millis()).unwrap_or(u64::MAX));
     object.text("source", record.source.as_bytes());
+    object.some("error", record.error);
     object.close();
     out.push(b'\n');
 }

@@ -55,6 +55,8 @@ pub struct Record<'a> {
     pub consumer: Option<Consumer<'a>>,
     /// Who made the response, in Kong's words: `upstream`, `exit` or `error`.
     pub source: &'a str,
+    /// Why the client got no response of the upstream's, or only its beginning.
+    pub error: Option<&'a str>,
 }
 
 /// A session of a stream listener that has ended.

@@ -33,6 +33,7 @@ fn record() -> Record<'static> {
         service: None,
         consumer: None,
         source: "upstream",
+        error: None,
     }
 }
 

@@ -73,11 +73,23 @@ pub(crate) struct Rare {
     failed_tries: Vec<FailedTry>,
     took: Vec<Took>,
     times: Option<Box<Times>>,
+    error: Option<&'static str>,
 }
 
 impl Exchange {
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// Why the client got no response of the upstream's, or only the beginning of one: `upstream_closed` or the like.
+    pub fn error(&self) -> Option<&'static str> {
+        self.rare.as_ref()?.error
+    }
+
+    pub(crate) fn fail(&mut self, failure: &Failure) {
+        if let Some(name) = failure.name() {
+            self.rare().error = Some(name);
+        }
     }
 
     /// Replaces the method that the upstream is asked with. What is none changes nothing.

@@ -7,6 +7,9 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use weir_http1::{Headers, KnownSet, Reject};
 
+/// The most of a body that waits together with its head. It leaves without asking whether the other side has room.
+const HELD_BACK: usize = 16 * 1024;
+
 /// A body on its way here.
 pub(crate) struct Incoming {
     stream: RecvStream,
@@ -175,6 +178,23 @@ impl Outgoing {
     /// The same, of which the first so many bytes need not wait for room.
     pub(crate) fn ahead(self, ahead: usize) -> Self {
         Self { ahead, ..self }
+    }
+
+    /// Its head is sent.
+    pub(super) fn open(&mut self, stream: SendStream<Bytes>) {
+        self.stream = Some(stream);
+    }
+
+    /// Holds the first piece of a body whose head waits, if it is neither the whole nor large.
+    pub(super) fn hold_first(&mut self, data: &[u8]) -> Option<usize> {
+        let is_whole = self.left == Some(data.len() as u64);
+        let is_wrong = self.left.is_some_and(|left| data.len() as u64 > left);
+        if !self.held.is_empty() || is_whole || is_wrong || data.len() > HELD_BACK {
+            return None;
+        }
+        self.held = Bytes::copy_from_slice(data);
+        self.left = self.left.map(|left| left - data.len() as u64);
+        Some(data.len())
     }
 
     /// Ready when the other side takes no more; none, when nothing more is to be sent.

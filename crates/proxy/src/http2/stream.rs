@@ -19,11 +19,18 @@ use weir_http1::{Framing, Headers, Known, KnownSet, Method, Reject, RequestHead}
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
+/// How many turns the connection's task has to send what waits before a response is aborted.
+const TURNS: u8 = 2;
+
 /// A client that speaks HTTP/2, as one of its streams shows it.
 pub(super) struct Http2 {
     request: Incoming,
     respond: SendResponse<Bytes>,
+    /// The head of a response whose body follows, until some of it has to leave: so far, another can take its place.
+    unsent: Option<Response<()>>,
     response: Outgoing,
+    /// How often the connection's task was given its turn to send what waits.
+    turns: u8,
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
@@ -46,7 +53,9 @@ impl Http2 {
         Self {
             request: Incoming::new(body, ended, most),
             respond,
+            unsent: None,
             response: Outgoing::default(),
+            turns: 0,
             framing: head.framing,
             is_head: head.method == Method::Head,
             expects_continue: head.expect_continue,
@@ -74,7 +83,7 @@ impl Http2 {
     fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let reset = match self.response.poll_reset(cx) {
             Some(reset) => reset,
-            None if self.begun => return Poll::Pending,
+            None if self.begun && self.unsent.is_none() => return Poll::Pending,
             None => self.respond.poll_reset(cx),
         };
         reset.map(|_| self.taken_back |= !self.begun)
@@ -141,7 +150,16 @@ impl Client for Http2 {
             status => status,
         };
         let start = Start::of(exchange, framing, status, self.is_head);
-        self.start(status, start.fields, start.left, start.is_whole);
+        let Some(response) = response(status, start.fields) else {
+            self.respond.send_reset(Reason::INTERNAL_ERROR);
+            return start.bytes;
+        };
+        self.response = Outgoing::new(None, start.left);
+        if start.is_whole {
+            self.start(response, true);
+        } else {
+            self.unsent = Some(response);
+        }
         start.bytes
     }
 
@@ -150,7 +168,9 @@ impl Client for Http2 {
         self.request.reopen();
         let (mut fields, bytes) = write_fields(&exchange.response.headers, LENGTH);
         fields.remove(SEC_WEBSOCKET_ACCEPT);
-        self.start(200, fields, None, false);
+        if let Some(response) = response(200, fields) {
+            self.start(response, false);
+        }
         bytes
     }
 
@@ -158,15 +178,23 @@ impl Client for Http2 {
         if self.is_head {
             return Poll::Ready(Ok(data.len()));
         }
+        if self.unsent.is_some() {
+            if let Some(held) = self.response.hold_first(data) {
+                return Poll::Ready(Ok(held));
+            }
+            self.open();
+        }
         self.response.poll_send(cx, data)
     }
 
     fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+        self.open();
         self.response.end(trailers)
     }
 
     /// Here it also shows whether somebody still waits for more.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.open();
         self.response.flush()?;
         match self.poll_reset(cx) {
             Poll::Ready(()) => Poll::Ready(Err(gone())),
@@ -185,8 +213,34 @@ impl Client for Http2 {
     /// Other streams go on; one whose request was not read to its end is reset by the `h2` crate.
     fn close_after(&mut self) {}
 
+    fn retract(&mut self) -> bool {
+        let retracts = self.unsent.take().is_some();
+        if retracts {
+            self.begun = false;
+            self.response = Outgoing::default();
+        }
+        retracts
+    }
+
+    /// A reset takes back what the crate has not written: so the connection's task, which was woken before this one, has
+    /// its turn first, and another in which to see what the socket takes.
+    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        if self.turns < TURNS {
+            self.turns += 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What the crate was given is its own.
+    fn unsent(&self) -> u64 {
+        if self.unsent.is_some() { u64::MAX } else { 0 }
+    }
+
     fn abort(&mut self) {
-        if !self.begun {
+        if !self.begun || self.unsent.take().is_some() {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
         }
         self.response.reset(Reason::INTERNAL_ERROR);
@@ -195,17 +249,26 @@ impl Client for Http2 {
 }
 
 impl Http2 {
-    fn start(&mut self, status: u16, fields: HeaderMap, left: Option<u64>, is_whole: bool) {
-        let mut response = Response::new(());
-        *response.headers_mut() = fields;
-        let Ok(status) = StatusCode::from_u16(status) else {
-            return self.respond.send_reset(Reason::INTERNAL_ERROR);
-        };
-        *response.status_mut() = status;
+    /// Sends the head that waits, if one does.
+    fn open(&mut self) {
+        if let Some(response) = self.unsent.take() {
+            self.start(response, false);
+        }
+    }
+
+    fn start(&mut self, response: Response<()>, is_whole: bool) {
         match self.respond.send_response(response, is_whole) {
-            Ok(stream) if !is_whole => self.response = Outgoing::new(Some(stream), left),
+            Ok(stream) if !is_whole => self.response.open(stream),
             // A client that is gone shows that when it is sent more.
             Ok(_) | Err(_) => {}
         }
     }
+}
+
+/// A response's head, if it can be said.
+fn response(status: u16, fields: HeaderMap) -> Option<Response<()>> {
+    let mut response = Response::new(());
+    *response.headers_mut() = fields;
+    *response.status_mut() = StatusCode::from_u16(status).ok()?;
+    Some(response)
 }

@@ -16,6 +16,8 @@ use std::task::{Context, Poll, ready};
 pub(super) struct Lane {
     stream: RefCell<quinn::SendStream>,
     queue: RefCell<VecDeque<WriteBuf<Bytes>>>,
+    /// What is queued waits for more, as it may have to be taken back.
+    waits: Cell<bool>,
     /// What is queued is all.
     ends: Cell<bool>,
     stopped: RefCell<Stopped>,
@@ -39,6 +41,7 @@ impl Lane {
         Self {
             stream: RefCell::new(stream),
             queue: RefCell::default(),
+            waits: Cell::new(false),
             ends: Cell::new(false),
             stopped: RefCell::default(),
             held: Cell::new(0),
@@ -46,8 +49,25 @@ impl Lane {
         }
     }
 
+    /// Has what is written from here on wait until [`Lane::poll_sent`]. Nothing waits so far.
+    pub(super) fn wait(&self) {
+        self.waits.set(self.queue.borrow().is_empty());
+    }
+
+    /// Whether what was written waits.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// Takes back what waits.
+    pub(super) fn retract(&self) {
+        self.waits.set(false);
+        self.queue.borrow_mut().clear();
+    }
+
     /// Ready when all that was written is on its way.
     pub(super) fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
+        self.waits.set(false);
         let (mut stream, mut queue) = (self.stream.borrow_mut(), self.queue.borrow_mut());
         while let Some(first) = queue.front_mut() {
             while first.has_remaining() {
@@ -113,6 +133,9 @@ impl Sending {
 
 impl quic::SendStream<Bytes> for Sending {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        if self.lane.waits() {
+            return Poll::Ready(Ok(()));
+        }
         match self.lane.poll_sent(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(unwritten(error))),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),

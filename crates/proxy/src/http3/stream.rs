@@ -23,6 +23,9 @@ use weir_http1::{Framing, Headers, KnownSet, Method, Reject, RequestHead};
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;
 
+/// How many turns the connection's task has to send what waits before a response is aborted.
+const TURNS: u8 = 2;
+
 /// A client that speaks HTTP/3, as one of its requests shows it.
 pub(super) struct Http3 {
     request: Incoming,
@@ -33,6 +36,10 @@ pub(super) struct Http3 {
     expects_continue: bool,
     /// What is left of the response's promised length.
     left: Option<u64>,
+    /// Some of the response's body was taken.
+    has_data: bool,
+    /// How often the connection's task was given its turn to send what waits.
+    turns: u8,
     deadline: Deadline,
     /// It took its request back before it had a response.
     pub(super) taken_back: bool,
@@ -59,6 +66,8 @@ impl Http3 {
             is_head: false,
             expects_continue: false,
             left: None,
+            has_data: false,
+            turns: 0,
             deadline,
             taken_back: false,
             begun: false,
@@ -188,6 +197,10 @@ impl Client for Http3 {
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
         self.begun = true;
         let start = Start::of(exchange, framing, exchange.response.status, self.is_head);
+        if !start.is_whole {
+            // Until some of it has to leave, another response can take its place.
+            self.lane.wait();
+        }
         if let Err(error) = self.start(exchange.response.status, start.fields) {
             tracing::debug!(request_id = exchange.id(), "a response over HTTP/3 could not begin: {error}");
             self.abort();
@@ -206,7 +219,10 @@ impl Client for Http3 {
         if self.left.is_some_and(|left| data.len() as u64 > left) {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
         }
-        ready!(self.lane.poll_sent(cx)).map_err(io::Error::other)?;
+        let is_whole = self.left == Some(data.len() as u64);
+        if std::mem::replace(&mut self.has_data, true) || is_whole || !self.lane.waits() {
+            ready!(self.lane.poll_sent(cx)).map_err(io::Error::other)?;
+        }
         let n = data.len().min(PIECE);
         at_once(self.response.send_data(Bytes::copy_from_slice(&data[..n]))).map_err(io::Error::other)?;
         self.left = self.left.map(|left| left - n as u64);
@@ -249,6 +265,32 @@ impl Client for Http3 {
 
     /// Other requests go on; what is left of this one is thrown away.
     fn close_after(&mut self) {}
+
+    fn retract(&mut self) -> bool {
+        let retracts = self.begun && !self.ended && self.lane.waits();
+        if retracts {
+            self.lane.retract();
+            (self.begun, self.has_data, self.left) = (false, false, None);
+        }
+        retracts
+    }
+
+    /// A reset takes back what is not on its way: so the connection's task, which was woken before this one, has its turn
+    /// first, and another in which to see what the socket takes.
+    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        if self.turns < TURNS {
+            self.turns += 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is on its way may arrive.
+    fn unsent(&self) -> u64 {
+        if self.lane.waits() { u64::MAX } else { 0 }
+    }
 
     fn abort(&mut self) {
         self.lane.reset(number(Code::H3_INTERNAL_ERROR));

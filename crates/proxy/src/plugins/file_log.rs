@@ -27,7 +27,12 @@
 //! | `authenticated_entity` | `id` of the credential, and `consumer_id` |
 //! | `client_ip`, `started_at` | the client, and Unix time in milliseconds |
 //! | `source` | who made the response: `upstream`, `exit` (a plugin) or `error` |
+//! | `error` | why the client got no response of the upstream's, or only its beginning; otherwise there is none |
 //! | `workspace`, `workspace_name` | always those of the one workspace |
+//!
+//! `status` and `size` of `response` are what the client got. `error` is one of `upstream_closed`, `upstream_timeout`,
+//! `upstream_invalid_response`, `upstream_connect_failed`, `upstream_connect_timeout`, `name_resolution_failed`,
+//! `no_healthy_target`, `deadline_exceeded`, `client_closed` and `client_timeout`.
 //!
 //! Header names are in small letters; several headers or arguments of one name are a list, an argument without a value
 //! is `true`. At most a hundred of each are told. `Authorization` and `Proxy-Authorization` are `REDACTED`; other

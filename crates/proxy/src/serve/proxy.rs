@@ -13,6 +13,7 @@ use crate::worker::Worker;
 use crate::{grpc, request_body, respond, response_body, telemetry};
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
 
@@ -55,6 +56,7 @@ pub(super) async fn proxy<C: Client>(
             Box::pin(pass_on(&ask, client, exchange, &mut *upstream, upload)).await;
         }
         Err(failure) => {
+            exchange.fail(&failure);
             telemetry::failed(exchange, service, &failure);
             if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
                 client.close_after();
@@ -125,8 +127,8 @@ async fn pass_on<C: Client, U: Upstream>(
         }
         Ok(()) => None,
         Err(broken) => {
-            break_off(client, exchange, &broken);
-            blame(ask, exchange, &broken);
+            let is_stalled = relay.awaited == Awaited::Send;
+            Box::pin(give_up(ask, client, exchange, broken, is_stalled)).await;
             None
         }
     }
@@ -176,23 +178,62 @@ fn blame(ask: &Ask<'_>, exchange: &mut Exchange, broken: &Broken) {
 async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Exchange, broken: Broken) {
     blame(ask, exchange, &broken);
     client.close_after();
-    let failure = match broken {
+    let failure = failure(broken, false);
+    exchange.fail(&failure);
+    answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
+}
+
+/// Ends a response that cannot be completed. As long as nothing of it has left, the client is answered instead; otherwise
+/// it gets what has arrived, and then an end that cannot be taken for the message's.
+async fn give_up<C: Client>(
+    ask: &Ask<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    broken: Broken,
+    is_stalled: bool,
+) {
+    blame(ask, exchange, &broken);
+    let is_late = matches!(broken, Broken::Timeout);
+    let failure = failure(broken, is_stalled);
+    exchange.fail(&failure);
+    let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
+    // A message of a call that is cut off shows by its length, and its status says the rest.
+    if !is_clients && grpc::is_call(exchange) && client.end(Some(&grpc::broken_off(is_late))).is_ok() {
+        return;
+    }
+    if !is_clients && client.retract() {
+        exchange.bytes_out = 0;
+        return answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
+    }
+    if !is_clients {
+        hand_over(ask, client).await;
+    }
+    exchange.bytes_out = exchange.bytes_out.saturating_sub(client.unsent());
+    if exchange.bytes_out == 0 {
+        exchange.response.status = Failure::ClientGone.answer().status;
+    }
+    client.abort();
+}
+
+/// Sends what waits of a response that is about to be aborted, if the client takes it in time.
+async fn hand_over<C: Client>(ask: &Ask<'_>, client: &mut C) {
+    client.deadline().set(Instant::now(), ask.timeouts.client_send);
+    poll_fn(|cx| match client.poll_hand_over(cx) {
+        // A client that is gone is aborted as any other.
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => client.deadline().poll(cx),
+    })
+    .await;
+}
+
+/// What a response that broke off means for its request. The client may be what stalled.
+fn failure(broken: Broken, is_stalled: bool) -> Failure {
+    match broken {
         Broken::Client(_) => Failure::ClientGone,
+        Broken::Timeout if is_stalled => Failure::ClientTimeout,
         Broken::Timeout => Failure::UpstreamTimeout,
         Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
         Broken::NoRoom => Failure::NoRoomForResponse,
         Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
-    };
-    answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
-}
-
-/// Ends a response that cannot be completed. To a gRPC call its status says so: a message that is cut off shows by its
-/// length.
-fn break_off<C: Client>(client: &mut C, exchange: &Exchange, broken: &Broken) {
-    let said = !matches!(broken, Broken::Client(_)) && grpc::is_call(exchange) && {
-        client.end(Some(&grpc::broken_off(matches!(broken, Broken::Timeout)))).is_ok()
-    };
-    if !said {
-        client.abort();
     }
 }

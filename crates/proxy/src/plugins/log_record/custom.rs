@@ -6,7 +6,7 @@ use crate::plugin::json_text;
 use std::collections::BTreeMap;
 
 /// The members of a record. Others can be added without a look at it.
-const OWN: [&str; 15] = [
+const OWN: [&str; 16] = [
     "request",
     "response",
     "session",
@@ -22,6 +22,7 @@ const OWN: [&str; 15] = [
     "client_ip",
     "started_at",
     "source",
+    "error",
 ];
 
 /// What a configuration makes of records.

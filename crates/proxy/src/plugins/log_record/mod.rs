@@ -94,6 +94,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     raw(out, r#"","started_at":"#);
     integer(out, started / NANOSECONDS);
     source(out, exchange);
+    error(out, exchange);
     workspace(out);
     let mut object = Object::resume(out);
     if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
@@ -319,6 +320,15 @@ fn source(out: &mut Vec<u8>, exchange: &Exchange) {
         Source::Service => raw(out, r#","source":"upstream""#),
         Source::Kong if exchange.is_failure() => raw(out, r#","source":"error""#),
         Source::Kong => raw(out, r#","source":"exit""#),
+    }
+}
+
+/// Why there is no response, or not all of it.
+fn error(out: &mut Vec<u8>, exchange: &Exchange) {
+    if let Some(error) = exchange.error() {
+        raw(out, r#","error":""#);
+        raw(out, error);
+        out.push(b'"');
     }
 }
 
