@@ -103,6 +103,21 @@ fn a_child_that_came_and_went_between_two_samples_is_not_lost() {
     assert!(usage.cpu_us > 60_000.0, "the kernel's accounting still has it: {usage:?}");
 }
 
+/// However many processes round their times, what one of them used before it ended stays counted.
+#[test]
+fn a_child_that_was_seen_is_counted_to_its_end() {
+    let mut shell = Shell::start();
+    shell.run("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 600 & done");
+    shell.run(&format!("( read x < <(sleep 0.2); {COUNT}; {COUNT}; {COUNT} ) & worker=$!"));
+    let mut tree = ProcessTree::new(shell.0.id());
+    let before = tree.sample();
+    assert!(before.since(&Sample::default()).processes > 20, "{before:?}");
+    shell.run("wait $worker");
+    let usage = tree.sample().since(&before);
+    assert!(usage.cpu_us > 60_000.0, "{usage:?}");
+    shell.run("kill $(jobs -p); wait");
+}
+
 #[test]
 fn children_that_live_are_part_of_the_tree() {
     let mut shell = Shell::start();

@@ -1,10 +1,11 @@
 //! The CPU time, memory and context switches of a process tree.
 //!
 //! CPU time is the scheduler's own, in nanoseconds, kept for every thread apart: what a thread that is gone had used
-//! when it was last seen stays counted. What it used after that is lost to this count, as is a thread that came and
-//! went between two samples. The kernel's accounting per process, in ticks, still holds it: where that has seen more
-//! than its rounding explains, [`Sample::since`] takes it instead. A thread that runs at the moment of a sample is
-//! behind by up to one timer tick (1 to 10 ms).
+//! when it was last seen stays counted. What a process used after that, or one that came and went between two samples,
+//! is in its parent's account once it was waited for, in ticks: [`Sample::since`] adds it. So the workers that a reload
+//! replaces are counted to their end. What remains are threads that came and went within a process that lives: where
+//! the kernel's accounting per process has seen more than its rounding explains, it is taken instead. A thread that
+//! runs at the moment of a sample is behind by up to one timer tick (1 to 10 ms).
 use super::procfs::{self, Stat, numbers};
 use crate::result::Usage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +24,19 @@ pub struct ProcessTree {
     /// Whether the kernel lists a thread's children; not every one is built to.
     lists_children: bool,
     tasks: BTreeMap<(u32, u32), Task>,
-    stats: BTreeMap<u32, File>,
+    processes: BTreeMap<u32, Process>,
     /// What threads had used that are gone.
     gone: Counters,
+    /// What processes had used, when they were last seen, that are gone and that a process of the tree waited for.
+    reaped: u64,
     buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Process {
+    stat: File,
+    /// Nanoseconds of its threads that are gone.
+    gone: u64,
 }
 
 #[derive(Debug)]
@@ -51,6 +61,10 @@ pub struct Sample {
     /// By the kernel's accounting, in ticks; children that were waited for included.
     user_ticks: u64,
     system_ticks: u64,
+    /// Of these, what children had used in all that were waited for.
+    reaped_ticks: u64,
+    /// What of that is in `used`, in nanoseconds.
+    reaped: u64,
     rss_kib: u64,
     rss_peak_kib: u64,
     processes: u32,
@@ -64,8 +78,9 @@ impl ProcessTree {
             root,
             lists_children: Path::new("/proc/thread-self/children").exists(),
             tasks: BTreeMap::new(),
-            stats: BTreeMap::new(),
+            processes: BTreeMap::new(),
             gone: Counters::default(),
+            reaped: 0,
             buffer: vec![0; 8192],
         }
     }
@@ -73,7 +88,7 @@ impl ProcessTree {
     /// The processes of the tree, as of the last sample.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
-        self.stats.keys().copied().collect()
+        self.processes.keys().copied().collect()
     }
 
     /// Looks at every process and thread of the tree. Of one that has ended, what it had used is kept.
@@ -84,6 +99,7 @@ impl ProcessTree {
         self.read_statuses(&mut sample);
         self.read_stats(&mut sample);
         sample.used = self.tasks.values().fold(self.gone, |sum, task| sum.plus(task.used));
+        sample.reaped = self.reaped;
         sample
     }
 
@@ -118,10 +134,33 @@ impl ProcessTree {
     fn open_process(&mut self, pid: u32) {
         // The file of a process that has ended stays unreadable, even when its number is used anew.
         let buffer = &mut self.buffer;
-        if self.stats.get(&pid).is_none_or(|file| read(file, buffer).is_none())
-            && let Ok(file) = File::open(format!("/proc/{pid}/stat"))
-        {
-            self.stats.insert(pid, file);
+        if self.processes.get(&pid).is_some_and(|process| read(&process.stat, buffer).is_some()) {
+            return;
+        }
+        self.bury(pid);
+        if let Ok(stat) = File::open(format!("/proc/{pid}/stat")) {
+            self.processes.insert(pid, Process { stat, gone: 0 });
+        }
+    }
+
+    /// A process has ended. Unless it was the root, its parent is of the tree and has all that it used in its account.
+    fn bury(&mut self, pid: u32) {
+        let threads: Vec<_> = self.tasks.range((pid, 0)..=(pid, u32::MAX)).map(|(key, _)| *key).collect();
+        for key in threads {
+            self.end_task(key);
+        }
+        let used = self.processes.remove(&pid).map_or(0, |process| process.gone);
+        if pid != self.root {
+            self.reaped += used;
+        }
+    }
+
+    /// A thread has ended: what it was last seen to have used stays counted.
+    fn end_task(&mut self, key: (u32, u32)) {
+        let Some(task) = self.tasks.remove(&key) else { return };
+        self.gone = self.gone.plus(task.used);
+        if let Some(process) = self.processes.get_mut(&key.0) {
+            process.gone += task.used.nanoseconds;
         }
     }
 
@@ -130,8 +169,7 @@ impl ProcessTree {
             if read(&task.schedstat, &mut self.buffer).is_some() {
                 return true;
             }
-            self.gone = self.gone.plus(task.used);
-            self.tasks.remove(&(pid, thread));
+            self.end_task((pid, thread));
         }
         match Task::open(pid, thread) {
             Ok(task) => self.tasks.insert((pid, thread), task).is_none(),
@@ -149,15 +187,11 @@ impl ProcessTree {
     }
 
     fn forget(&mut self, seen: &BTreeSet<(u32, u32)>) {
-        let gone = &mut self.gone;
-        self.tasks.retain(|key, task| {
-            let there = seen.contains(key);
-            if !there {
-                *gone = gone.plus(task.used);
-            }
-            there
-        });
-        self.stats.retain(|pid, _| seen.range((*pid, 0)..=(*pid, u32::MAX)).next().is_some());
+        let threads: Vec<_> = self.tasks.keys().filter(|key| !seen.contains(key)).copied().collect();
+        threads.into_iter().for_each(|key| self.end_task(key));
+        let there = |pid: u32| seen.range((pid, 0)..=(pid, u32::MAX)).next().is_some();
+        let ended: Vec<_> = self.processes.keys().filter(|pid| !there(**pid)).copied().collect();
+        ended.into_iter().for_each(|pid| self.bury(pid));
     }
 
     /// CPU times first, and close together: they are what a request's cost is computed from.
@@ -193,10 +227,11 @@ impl ProcessTree {
     }
 
     fn read_stats(&mut self, sample: &mut Sample) {
-        for file in self.stats.values() {
-            let Some(stat) = read(file, &mut self.buffer).and_then(Stat::parse) else { continue };
+        for process in self.processes.values() {
+            let Some(stat) = read(&process.stat, &mut self.buffer).and_then(Stat::parse) else { continue };
             sample.user_ticks += stat.user + stat.children_user;
             sample.system_ticks += stat.system + stat.children_system;
+            sample.reaped_ticks += stat.children_user + stat.children_system;
             sample.processes += u32::from(!stat.ended());
         }
     }
@@ -233,6 +268,10 @@ impl Sample {
         let tick_us = 1e6 / rustix::param::clock_ticks_per_second() as f64;
         let threads_us = self.used.nanoseconds.saturating_sub(earlier.used.nanoseconds) as f64 / 1e3;
         let ticks_us = (user + system) * tick_us;
+        // What children used that have ended, beyond what was seen of it.
+        let reaped_us = self.reaped_ticks.saturating_sub(earlier.reaped_ticks) as f64 * tick_us;
+        let seen_us = self.reaped.saturating_sub(earlier.reaped) as f64 / 1e3;
+        let threads_us = threads_us + (reaped_us - seen_us).max(0.0);
         // Each process rounds its user and its system time, at either end.
         let rounding_us = 2.0 * tick_us * f64::from(self.processes.max(earlier.processes));
         let cpu_us = if ticks_us > threads_us + rounding_us { ticks_us } else { threads_us };
