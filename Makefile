@@ -19,9 +19,10 @@ PACKAGE_dockerd := docker.io
 PACKAGE_pg_ctlcluster := postgresql
 PACKAGE_redis-cli := redis-tools
 # Clients and servers of other makers, as modules of Debian's Python.
-TEST_MODULES := grpc websockets
+TEST_MODULES := grpc websockets yaml
 PACKAGE_grpc := python3-grpcio
 PACKAGE_websockets := python3-websockets
+PACKAGE_yaml := python3-yaml
 PACKAGE_ensurepip := python3-venv
 package = $(foreach tool,$(1),$(or $(PACKAGE_$(tool)),$(tool)))
 

@@ -43,6 +43,9 @@ enum Command {
     Front(front::command::Args),
     /// List scenarios and targets.
     List(catalogue::command::Args),
+    /// End what a session leaves that is killed.
+    #[command(hide = true)]
+    Guard(session::guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -71,5 +74,6 @@ fn perform(command: Command) -> Result<ExitCode, String> {
         Command::Floor(args) => floor::command::run(args),
         Command::Front(args) => front::command::run(args),
         Command::List(args) => catalogue::command::run(args),
+        Command::Guard(args) => session::guard::run(args),
     }
 }

@@ -254,6 +254,19 @@ fn what_a_killed_laboratory_left_is_ended_later() {
     assert_eq!(leftover::end_below(folder.path()).unwrap(), Vec::<String>::new());
 }
 
+/// A program may change its command line, as nginx does.
+#[test]
+fn what_is_left_is_known_by_another_command_line() {
+    let folder = TempDir::new().unwrap();
+    let script = "until [ -e noted ]; do sleep 0.01; done; exec sleep 600";
+    std::mem::forget(start(&shell(folder.path(), script)).unwrap());
+    fs::write(folder.path().join("noted"), "").unwrap();
+    let line = |stat: &Stat| procfs::command_line(stat.pid);
+    eventually("another program", || at_work(folder.path()).values().any(|stat| line(stat) == "sleep 600"));
+    leftover::end_below(folder.path()).unwrap();
+    assert!(at_work(folder.path()).values().all(Stat::ended));
+}
+
 #[test]
 fn a_process_that_only_has_the_number_is_left_alone() {
     let folder = TempDir::new().unwrap();

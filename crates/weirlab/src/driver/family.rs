@@ -1,11 +1,14 @@
 //! All processes of one gateway, also those that left its process group: a target may put itself into the background.
 //!
 //! This process adopts orphans below it, so that a daemon's parent is known: a process of the family is one of its
-//! process group, an orphan that carries its mark or works in its folder, or a descendant of these.
+//! process group, an orphan that carries its mark, works in its folder or is named by its pid file, or a descendant of
+//! these. An orphan that is older than the launch is none of them, whatever a pid file says.
 use crate::observe::procfs::{self, Stat};
+use crate::target::Launch;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The environment variable that marks what belongs to a launch: its folder.
@@ -13,22 +16,43 @@ pub(super) const MARK: &str = "WEIRLAB_FOLDER";
 
 pub(super) struct Family {
     folder: PathBuf,
+    pid_file: Option<PathBuf>,
     /// The process that was started, which leads the group.
     leader: u32,
+    /// When the leader was started.
+    since: u64,
     /// Every group that a member was seen in: whom to wait for once it has ended.
     groups: BTreeSet<u32>,
 }
 
 impl Family {
-    pub(super) fn new(folder: &Path, leader: u32) -> Self {
-        Family { folder: folder.to_owned(), leader, groups: BTreeSet::from([leader]) }
+    pub(super) fn new(launch: &Launch, leader: u32) -> Self {
+        // Until it is waited for, its number is nobody else's.
+        let since = Stat::of(leader).map_or(u64::MAX, |stat| stat.started);
+        let (folder, pid_file) = (launch.folder.clone(), launch.pid_file.clone());
+        Family { folder, pid_file, leader, since, groups: BTreeSet::from([leader]) }
+    }
+
+    /// The member that the pid file names, where there is such a file.
+    pub(super) fn named(&self, members: &BTreeMap<u32, Stat>) -> Option<Stat> {
+        members.get(&self.in_pid_file()?).cloned()
+    }
+
+    fn in_pid_file(&self) -> Option<u32> {
+        fs::read_to_string(self.pid_file.as_ref()?).ok()?.trim().parse().ok()
     }
 
     /// Its living members.
     pub(super) fn members(&mut self) -> BTreeMap<u32, Stat> {
         let processes = procfs::processes();
         let ours = std::process::id();
-        let roots = processes.values().filter(|stat| stat.group == self.leader || self.adopted(stat, ours));
+        let named = self.in_pid_file();
+        let adopted = |stat: &Stat| {
+            stat.parent == ours
+                && stat.started >= self.since
+                && (named == Some(stat.pid) || self.carries_mark(stat))
+        };
+        let roots = processes.values().filter(|stat| stat.group == self.leader || adopted(stat));
         let found = procfs::with_descendants(roots.map(|stat| stat.pid).collect(), &processes);
         let members = processes.into_iter().filter(|(pid, _)| found.contains(pid));
         let (ended, alive): (BTreeMap<_, _>, BTreeMap<_, _>) = members.partition(|(_, stat)| stat.ended());
@@ -37,11 +61,10 @@ impl Family {
         alive
     }
 
-    fn adopted(&self, stat: &Stat, ours: u32) -> bool {
-        stat.parent == ours
-            && (self.groups.contains(&stat.group)
-                || procfs::folder(stat.pid).as_ref() == Some(&self.folder)
-                || procfs::has_variable(stat.pid, MARK, &self.folder.to_string_lossy()))
+    fn carries_mark(&self, stat: &Stat) -> bool {
+        self.groups.contains(&stat.group)
+            || procfs::folder(stat.pid).as_ref() == Some(&self.folder)
+            || procfs::has_variable(stat.pid, MARK, &self.folder.to_string_lossy())
     }
 
     /// Waits for adopted members that have ended. The leader is left to its handle.

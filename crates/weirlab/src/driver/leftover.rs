@@ -12,17 +12,29 @@ use std::{fs, io, thread};
 
 const FILE: &str = "started.json";
 
-/// One process: pid and start time name it for good, its command line makes sure.
+/// One process: pid and start time name it for good while the machine runs. A program may change its command line, so that
+/// is compared only where the file does not tell which start of the machine it is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Started {
     pid: u32,
     started: u64,
     command: String,
+    #[serde(default)]
+    boot: String,
+}
+
+impl Started {
+    fn is(&self, stat: &Stat, boot: &str) -> bool {
+        let known = !boot.is_empty() && self.boot == boot;
+        stat.started == self.started && (known || procfs::command_line(self.pid) == self.command)
+    }
 }
 
 /// Notes the processes of a launch.
 pub(super) fn note<'a>(folder: &Path, processes: impl Iterator<Item = &'a Stat>) -> io::Result<()> {
+    let boot = procfs::boot();
     let started = processes.map(|stat| Started {
+        boot: boot.clone(),
         pid: stat.pid,
         started: stat.started,
         command: procfs::command_line(stat.pid),
@@ -91,9 +103,7 @@ fn listed(folder: &Path, processes: &BTreeMap<u32, Stat>) -> Vec<Started> {
     let Ok(text) = fs::read(folder.join(FILE)) else { return Vec::new() };
     // A file that was cut short by a full disk names nothing.
     let mut listed: Vec<Started> = serde_json::from_slice(&text).unwrap_or_default();
-    listed.retain(|started| {
-        processes.get(&started.pid).is_some_and(|stat| stat.started == started.started)
-            && procfs::command_line(started.pid) == started.command
-    });
+    let boot = procfs::boot();
+    listed.retain(|started| processes.get(&started.pid).is_some_and(|stat| started.is(stat, &boot)));
     listed
 }

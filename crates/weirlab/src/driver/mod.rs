@@ -5,6 +5,7 @@ mod family;
 mod image;
 pub mod leftover;
 mod log;
+mod main_process;
 mod port;
 pub mod process;
 mod ready;

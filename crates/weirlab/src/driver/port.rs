@@ -5,6 +5,8 @@ use crate::target::Listeners;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Every address of a gateway, with what it is for.
 pub(super) fn all(listeners: &Listeners) -> Vec<(&'static str, SocketAddr)> {
@@ -26,6 +28,24 @@ pub(super) fn check_free(listeners: &Listeners) -> Result<(), DriverError> {
         }
     }
     Ok(())
+}
+
+/// Waits until the ports of a gateway that has ended can be had again.
+pub(super) fn wait_until_free(listeners: &Listeners, within: Duration) -> Result<(), DriverError> {
+    let deadline = Instant::now() + within;
+    loop {
+        match check_free(listeners) {
+            Err(DriverError::PortTaken(_)) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(3));
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Who listens where traffic comes in, as far as we may look into processes' files.
+pub(super) fn traffic_holders(listeners: &Listeners) -> Vec<Stat> {
+    [listeners.http, listeners.https].into_iter().flatten().flat_map(|at| holders(at.port())).collect()
 }
 
 /// The error for a gateway that ended because an address was in use, if that is what its log says.

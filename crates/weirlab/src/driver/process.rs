@@ -1,9 +1,13 @@
 //! Gateways as processes of this machine.
-use super::family::{Family, MARK, send};
+use super::family::{Family, MARK};
+use super::main_process::MainProcess;
+use super::ready::Unready;
 use super::timed::output_within;
 use super::{Driver, DriverError, Running, leftover, log, port, ready, signal};
 use crate::observe::pin_current_thread;
+use crate::observe::procfs::{self, Stat};
 use crate::target::{Launch, Reload};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -13,6 +17,10 @@ use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(3);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
+const STOP_COMMAND_WITHIN: Duration = Duration::from_secs(15);
+/// How long the other processes of a gateway may outlive its main process.
+const FOLLOW_WITHIN: Duration = Duration::from_secs(1);
+const PORTS_FREE_WITHIN: Duration = Duration::from_secs(2);
 const RELOAD_WITHIN: Duration = Duration::from_secs(30);
 
 /// Starts gateways as processes of this machine, each in a process group of its own.
@@ -44,8 +52,8 @@ struct Gateway {
     launch: Launch,
     child: Child,
     family: Family,
-    /// The root of the tree: the child, or what the child put into the background before it ended.
-    root: u32,
+    /// The child, what it runs in the foreground, or what it has put into the background.
+    main: MainProcess,
     began: Instant,
     stopped: bool,
 }
@@ -62,9 +70,10 @@ impl Gateway {
         let command = command(&launch)?;
         let began = Instant::now();
         let child = spawn_pinned(command, cpus).map_err(|error| not_started(&launch, error))?;
-        let root = child.id();
-        let family = Family::new(&launch.folder, root);
-        let mut gateway = Gateway { launch, child, family, root, began, stopped: false };
+        // Until it is waited for, its number is nobody else's.
+        let main = MainProcess::from(&Stat::of(child.id()).unwrap_or_default());
+        let family = Family::new(&launch, child.id());
+        let mut gateway = Gateway { launch, child, family, main, began, stopped: false };
         gateway.note()?;
         Ok(gateway)
     }
@@ -78,7 +87,7 @@ impl Gateway {
 
     fn wait_until_ready(&mut self) -> Result<(), DriverError> {
         let launch = self.launch.clone();
-        if let Err(why) = ready::wait(self, &launch) {
+        if let Err(why) = ready::wait(self, &launch).and_then(|()| self.find_main()) {
             let ending =
                 self.child.try_wait().ok().flatten().map_or(String::new(), |status| status.to_string());
             return Err(ready::error(&launch, &why, &ending, &self.log()));
@@ -87,10 +96,66 @@ impl Gateway {
         self.note()
     }
 
+    /// Waits until it is known which process is the main one. A daemon may listen before the command that starts it has
+    /// ended and before it has written its pid file.
+    fn find_main(&mut self) -> Result<(), Unready> {
+        let deadline = self.began + self.launch.ready.within;
+        let mut noted = None;
+        loop {
+            let over = match self.child.try_wait() {
+                Ok(None) => false,
+                Ok(Some(status)) if status.success() => true,
+                _ => return Err(Unready::Ended),
+            };
+            let members = self.family.members();
+            if members.is_empty() {
+                return Err(Unready::Ended);
+            }
+            if let Some(main) = self.main_of(&members, over) {
+                self.main = main;
+                return Ok(());
+            }
+            // A laboratory that is killed meanwhile must not leave a daemon that no file names.
+            let named = self.family.named(&members).map(|stat| stat.pid);
+            if named != noted && self.note().is_ok() {
+                noted = named;
+            }
+            if Instant::now() >= deadline {
+                return Err(Unready::Late(self.missing(over)));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The main process among the members, once it is known; `over` says that the command has ended.
+    fn main_of(&self, members: &BTreeMap<u32, Stat>, over: bool) -> Option<MainProcess> {
+        let command = self.child.id();
+        let below = procfs::with_descendants(BTreeSet::from([command]), members);
+        if self.launch.pid_file.is_some() {
+            let named = self.family.named(members)?;
+            return (over || below.contains(&named.pid)).then(|| MainProcess::from(&named));
+        }
+        if over {
+            return orphan(members, command);
+        }
+        let foreground = orphan(members, command).is_none() || {
+            let holders = port::traffic_holders(&self.launch.listeners);
+            holders.is_empty() || holders.iter().any(|holder| below.contains(&holder.pid))
+        };
+        foreground.then(|| members.get(&command).map(MainProcess::from)).flatten()
+    }
+
+    fn missing(&self, over: bool) -> String {
+        match &self.launch.pid_file {
+            Some(file) if over => format!("its pid file {} names none of its processes", file.display()),
+            _ => "its command has not ended, although what it has put into the background listens".to_owned(),
+        }
+    }
+
     /// Whether it has ended, also where it is in the background.
     fn ended(&mut self) -> bool {
-        if self.root != self.child.id() {
-            return !self.family.members().contains_key(&self.root);
+        if self.main.pid != self.child.id() {
+            return !self.main.is_alive();
         }
         match self.child.try_wait() {
             Ok(Some(status)) => !(status.success() && self.follow_into_background()),
@@ -99,11 +164,12 @@ impl Gateway {
         }
     }
 
-    /// The child has ended well: if it left an orphan, that is the gateway now.
+    /// The child has ended well: if it left a daemon, that is the gateway now.
     fn follow_into_background(&mut self) -> bool {
-        let ours = std::process::id();
-        let daemon = self.family.members().into_values().find(|stat| stat.parent == ours);
-        self.root = daemon.as_ref().map_or(self.root, |daemon| daemon.pid);
+        let members = self.family.members();
+        let named = self.family.named(&members).as_ref().map(MainProcess::from);
+        let daemon = named.or_else(|| orphan(&members, self.child.id()));
+        self.main = daemon.unwrap_or(self.main);
         daemon.is_some()
     }
 
@@ -120,28 +186,56 @@ impl Gateway {
         all && waited
     }
 
-    fn run_reload(&self, command: &[String]) -> Result<(), DriverError> {
+    /// Runs a command of the target's that acts upon the gateway.
+    fn act(&self, what: &str, command: &[String], within: Duration) -> Result<(), DriverError> {
         let label = &self.launch.label;
         let (program, arguments) = split(command, label)?;
         let mut command = Command::new(program);
         command.args(arguments).envs(&self.launch.environment).current_dir(&self.launch.folder);
-        let output = output_within(&mut command, RELOAD_WITHIN)
-            .map_err(|error| self.system(&format!("cannot reload with {program}"), error))?;
+        let output = output_within(&mut command, within)
+            .map_err(|error| self.system(&format!("cannot {what} with {program}"), error))?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         Err(DriverError::Unable(format!(
-            "{label} did not reload ({}){}",
+            "{label} did not {what} ({}){}",
             output.status,
             log::last_lines(&said)
         )))
+    }
+
+    /// Asks it to end in good order: by its command, and by its signal if there is none or it did not work.
+    fn ask_to_end(&mut self) -> Result<(), DriverError> {
+        let signal = signal::named(match self.launch.stop_signal.as_str() {
+            "" => "TERM",
+            name => name,
+        })?;
+        let by_command = match self.launch.stop_command.as_slice() {
+            [] => Ok(()),
+            command => self.act("stop", command, STOP_COMMAND_WITHIN),
+        };
+        if by_command.is_err() || self.launch.stop_command.is_empty() {
+            self.main.send(signal);
+        }
+        by_command
+    }
+
+    fn wait_for_end(&mut self) {
+        let mut deadline = Instant::now() + STOP_WITHIN;
+        while self.alive() && Instant::now() < deadline {
+            thread::sleep(LOOK_EVERY);
+        }
+        deadline = deadline.min(Instant::now() + FOLLOW_WITHIN);
+        while Instant::now() < deadline && !self.family.members().is_empty() {
+            thread::sleep(LOOK_EVERY);
+        }
     }
 }
 
 impl Running for Gateway {
     fn pid(&self) -> u32 {
-        self.root
+        self.main.pid
     }
 
     fn began(&self) -> Instant {
@@ -151,14 +245,14 @@ impl Running for Gateway {
     fn reload(&mut self) -> Result<(), DriverError> {
         match self.launch.reload.clone() {
             Some(Reload::Signal(name)) => self.signal(&name),
-            Some(Reload::Command(command)) => self.run_reload(&command),
+            Some(Reload::Command(command)) => self.act("reload", &command, RELOAD_WITHIN),
             None => Err(super::no_reload(&self.launch.label)),
         }
     }
 
     fn signal(&mut self, name: &str) -> Result<(), DriverError> {
         let signal = signal::named(name)?;
-        if self.alive() && send(self.root, signal) {
+        if self.alive() && self.main.send(signal) {
             return Ok(());
         }
         Err(DriverError::Unable(format!("{} has ended and takes no signal {name}", self.launch.label)))
@@ -176,19 +270,15 @@ impl Running for Gateway {
         if self.stopped {
             return Ok(());
         }
-        let name = if self.launch.stop_signal.is_empty() { "TERM" } else { &self.launch.stop_signal };
-        send(self.root, signal::named(name)?);
-        let deadline = Instant::now() + STOP_WITHIN;
-        while self.alive() && Instant::now() < deadline {
-            thread::sleep(LOOK_EVERY);
+        // A daemon may have come into being since it was last looked at.
+        let asked = if self.alive() { self.ask_to_end() } else { Ok(()) };
+        self.wait_for_end();
+        if !self.end() {
+            let label = &self.launch.label;
+            let text = format!("{label} could not be ended: end its processes by hand");
+            return Err(DriverError::Unable(text));
         }
-        if self.end() {
-            return Ok(());
-        }
-        Err(DriverError::Unable(format!(
-            "{} could not be ended: end its processes by hand",
-            self.launch.label
-        )))
+        port::wait_until_free(&self.launch.listeners, PORTS_FREE_WITHIN).and(asked)
     }
 }
 
@@ -198,6 +288,12 @@ impl Drop for Gateway {
             self.end();
         }
     }
+}
+
+/// What a command that is over has left: a member that this process has adopted.
+fn orphan(members: &BTreeMap<u32, Stat>, command: u32) -> Option<MainProcess> {
+    let ours = std::process::id();
+    members.values().find(|stat| stat.parent == ours && stat.pid != command).map(MainProcess::from)
 }
 
 fn command(launch: &Launch) -> Result<Command, DriverError> {

@@ -86,6 +86,12 @@ pub fn with_descendants(roots: BTreeSet<u32>, processes: &BTreeMap<u32, Stat>) -
     }
 }
 
+/// What tells this start of the machine from every other; empty where the kernel does not say.
+#[must_use]
+pub fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
 /// The command line of a process, blanks between its arguments.
 #[must_use]
 pub fn command_line(pid: u32) -> String {

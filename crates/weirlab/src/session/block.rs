@@ -44,7 +44,8 @@ pub(crate) fn measure(setting: &Setting<'_>, open: &Open) -> Result<Block, Strin
 /// Loads the cell and observes it.
 fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
     let plan = plan(setting, open);
-    let mut trees: Vec<ProcessTree> = open.pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
+    let pids = open.pids()?;
+    let mut trees: Vec<ProcessTree> = pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
     let mut upstream = ProcessTree::new(open.upstream_pid);
     // The first look opens files; within the window it would be late.
     for tree in trees.iter_mut().chain([&mut upstream]) {
@@ -55,7 +56,8 @@ fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
     let done = AtomicBool::new(false);
     let (outcome, aside) = thread::scope(|scope| {
         let done = &done;
-        let aside = scope.spawn(move || beside(setting, open, &begins, done));
+        let roots = &pids;
+        let aside = scope.spawn(move || beside(setting, open, roots, &begins, done));
         let outcome = load::run(
             &plan,
             &mut |edge| {
@@ -78,6 +80,9 @@ fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
     // Until it is waited for, its number is nobody else's.
     if Stat::of(open.upstream_pid).is_none_or(|stat| stat.ended()) {
         return Err("the upstream ended during the block".to_owned());
+    }
+    if open.pids()? != pids {
+        return Err("the target's main process is another one after the block".to_owned());
     }
     let (actions, connections) = aside.unwrap_or_default();
     if actions.is_empty() && !setting.case.actions.is_empty() {
@@ -123,6 +128,7 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &Open) -> Plan {
 fn beside(
     setting: &Setting<'_>,
     open: &Open,
+    pids: &[u32],
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
 ) -> (Vec<ActionSample>, Vec<u32>) {
@@ -130,7 +136,7 @@ fn beside(
     let _ = observe::pin_current_thread(&setting.layout.generator);
     // Within the warm-up, when connections are open and nothing is measured yet.
     thread::sleep(setting.profile.warm_up.at_least / 2);
-    let family = family(&open.pids);
+    let family = family(pids);
     let at = |port: &u16| observe::connections_per_worker(&family, *port);
     let connections = open.ports.iter().flat_map(at).filter(|count| *count > 0).collect();
     let Ok(begin) = begins.recv() else { return (Vec::new(), connections) };

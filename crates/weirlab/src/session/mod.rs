@@ -9,6 +9,7 @@ mod certificate;
 pub mod command;
 pub mod contenders;
 mod exchange;
+pub mod guard;
 mod order;
 mod outset;
 mod parity;

@@ -95,7 +95,7 @@ pub(crate) fn idle_connections(setting: &Setting<'_>, open: &Open) -> Result<Blo
     let told = |error: crate::load::LoadError| error.to_string();
     let mut idle = Idle::new(&plan, WARM_UP).map_err(told)?;
     idle.open(WARM_UP, setting.stop).map_err(told)?;
-    let mut trees: Vec<ProcessTree> = open.pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
+    let mut trees: Vec<ProcessTree> = open.pids()?.iter().map(|pid| ProcessTree::new(*pid)).collect();
     let mut look = || {
         thread::sleep(SETTLED);
         trees.iter_mut().map(ProcessTree::sample).collect::<Vec<_>>()

@@ -2,6 +2,7 @@
 use super::block::{self, Setting};
 use super::certificate;
 use super::exchange::Client;
+use super::guard::Guard;
 use super::order::{Place, order};
 use super::outset;
 use super::parity;
@@ -89,6 +90,8 @@ pub struct Session<'a> {
     kept: HashMap<usize, Open>,
     stand: Stand,
     _work: Work,
+    /// Behind the working folder, which is to be gone first.
+    _guard: Guard,
     folder: RunFolder,
     pub(super) run: Run,
     client: Client,
@@ -121,6 +124,7 @@ impl<'a> Session<'a> {
         let work = Work::begin(&std::env::temp_dir(), &*assignment.driver).map_err(system)?;
         let certificate = certificate::write(work.path()).map_err(system)?;
         let program = std::env::current_exe().map_err(system)?;
+        let guard = Guard::start(&program, work.path(), assignment.driver.name()).map_err(system)?;
         let layouts: Vec<Layout> = outset::layouts(&assignment);
         let mut run = outset::run(&assignment, &id, &layouts);
         let progress = Progress::new(outset::expected(&assignment, &run, rounds));
@@ -144,6 +148,7 @@ impl<'a> Session<'a> {
             workers,
             layouts,
             _work: work,
+            _guard: guard,
             folder,
             run,
             kept: HashMap::new(),
@@ -257,7 +262,7 @@ impl<'a> Session<'a> {
         watched: Duration,
         watch: &mut dyn FnMut(&[u32]) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids)))
+        self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids()?)))
     }
 
     /// Starts a cell, puts load on it for so long, and has its gateway tell what its plugins cost.

@@ -58,8 +58,6 @@ pub(crate) struct Open {
     pub(crate) tls: bool,
     /// The ports of the target's own listeners, which a front hides.
     pub(crate) ports: Vec<u16>,
-    /// The roots of the target's process trees.
-    pub(crate) pids: Vec<u32>,
     pub(crate) upstream: SocketAddr,
     pub(crate) upstream_pid: u32,
     /// The declarative file as rendered.
@@ -72,6 +70,20 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// The roots of the target's process trees, as they are now: a target may go into the background after it has
+    /// begun to listen. Without a process of its own, the target is the upstream itself.
+    pub(crate) fn pids(&self) -> Result<Vec<u32>, String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_empty() {
+            return Ok(vec![self.upstream_pid]);
+        }
+        let root = |one: &mut Box<dyn Running>| match one.alive() {
+            true => Ok(one.pid()),
+            false => Err("the target has ended by itself".to_owned()),
+        };
+        running.iter_mut().map(root).collect()
+    }
+
     /// Whom to ask whether it answers as a case asks.
     pub(crate) fn subject(&self, case: &CasePlan) -> parity::Subject<'static> {
         let protocol = case.load.protocol;
@@ -136,11 +148,7 @@ impl Stand {
         let address = front.as_ref().and_then(|front| front.listen.first()).or(addresses.first());
         let address = *address
             .ok_or_else(|| format!("{} has no listener for {}", contender.label, case.case.scheme))?;
-        let own = || running.iter().map(|running| running.pid()).collect::<Vec<_>>();
-        // Without a process of its own, the target is the upstream itself.
-        let pids = if running.is_empty() { vec![supply.pid()] } else { own() };
         Ok(Open {
-            pids,
             running: Mutex::new(running),
             listeners,
             address,

@@ -37,6 +37,9 @@ pub(super) struct TargetFile {
     #[serde(default = "terminate")]
     pub(super) stop: String,
     #[serde(default)]
+    pub(super) stop_command: Vec<String>,
+    pub(super) pid_file: Option<String>,
+    #[serde(default)]
     pub(super) error_logs: Vec<String>,
     pub(super) costs: Option<String>,
     pub(super) docker: Option<DockerFile>,

@@ -32,6 +32,10 @@ pub struct Launch {
     pub reload: Option<Reload>,
     /// The signal that ends it in good order.
     pub stop_signal: String,
+    /// The command that ends it in good order, which comes before the signal; empty for none.
+    pub stop_command: Vec<String>,
+    /// The file, in its folder, that names its main process where that is not the command itself.
+    pub pid_file: Option<PathBuf>,
     /// Files, beside its output, that hold its errors.
     pub error_logs: Vec<PathBuf>,
     /// Hosts a container image needs: the image's name, for the docker driver.

@@ -140,17 +140,20 @@ impl Target {
         let command = docker.map_or_else(|| self.command(preparation.case), |docker| &docker.command);
         let of_image = docker.map(|docker| &docker.environment).into_iter().flatten();
         let environment = self.file.environment.iter().chain(of_image);
+        let filled = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         Ok(Launch {
             label: preparation.label.to_owned(),
-            command: command.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
+            command: filled(command)?,
             environment: environment
                 .map(|(name, value)| Ok((name.clone(), fill(value)?)))
                 .collect::<Result<_, _>>()?,
             folder: preparation.folder.to_owned(),
             listeners,
             ready: Ready { path: self.file.ready.path.clone(), within: self.file.ready.within.0 },
-            reload: reload(&self.file, fill)?,
+            reload: reload(&self.file, &fill)?,
             stop_signal: self.file.stop.clone(),
+            stop_command: filled(&self.file.stop_command)?,
+            pid_file: self.file.pid_file.as_ref().map(|path| preparation.folder.join(path)),
             error_logs: self.file.error_logs.iter().map(|path| preparation.folder.join(path)).collect(),
             image: docker.map(|docker| docker.image.clone()),
         })
