@@ -1,5 +1,5 @@
 //! `weirlab gate`.
-use super::decide::{Decision, Finding, Pair, Rule};
+use super::decide::{Decision, Finding, Pair, Rule, old_cost};
 use crate::analysis::{Sample, Usable, usable};
 use crate::result::{Cell, Run};
 use crate::session::command::{self, Common};
@@ -47,14 +47,14 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     let mut session =
         Session::open(assignment(&args)?, USUAL_ROUNDS, &stop).map_err(|error| error.to_string())?;
     let first = series(&mut session, args.limit, |run, time_is_left| {
-        rule.first(&pairs(run, HEAD, 0..u32::MAX), time_is_left)
+        rule.first(&pairs(run, 0..u32::MAX), time_is_left)
     })?;
     let finding = if first.decision == Decision::Regression && first.ratio.is_some() && !session.stopped() {
         session.progress.line(&format!("{}: measuring again to be sure", sentence(&first, args.effect)));
         let begins = session.rounds_done();
         series(&mut session, args.limit, |run, time_is_left| {
-            let (before, after) = (pairs(run, HEAD, 0..begins), pairs(run, HEAD, begins..u32::MAX));
-            rule.second(&before, &after, &pairs(run, CONTROL, 0..u32::MAX), time_is_left)
+            let (before, after) = (pairs(run, 0..begins), pairs(run, begins..u32::MAX));
+            rule.second(&before, &after, &control_pairs(run), time_is_left)
         })?
     } else if session.stopped() {
         Finding { decision: Decision::CannotTell, ..first }
@@ -122,17 +122,28 @@ fn wrong_answers(run: &Run) -> Option<String> {
         .then(|| format!("{} answers wrongly or not at all in {head} blocks", run.cells[HEAD].target))
 }
 
-/// CPU per request of the base and of another cell, round by round.
-fn pairs(run: &Run, other: usize, rounds: Range<u32>) -> Vec<Pair> {
-    let cost = |cell: &Cell, round: u32| {
-        let block = cell.blocks.iter().find(|block| block.round == round)?;
-        (usable(block) == Usable::Yes).then(|| Sample::of(block).cpu_us)
+/// CPU per request of the old version and of the one in question, round by round.
+fn pairs(run: &Run, rounds: Range<u32>) -> Vec<Pair> {
+    let pair = |round| {
+        let [base, control, head] = [BASE, CONTROL, HEAD].map(|cell| cost(&run.cells[cell], round));
+        Some((old_cost(base, control)?, head?))
     };
-    let rounds =
-        run.cells[BASE].blocks.iter().map(|block| block.round).filter(|round| rounds.contains(round));
-    rounds
-        .filter_map(|round| Some((cost(&run.cells[BASE], round)?, cost(&run.cells[other], round)?)))
-        .collect()
+    measured(run, rounds).filter_map(pair).collect()
+}
+
+/// The same of the old version and its A/A control.
+fn control_pairs(run: &Run) -> Vec<Pair> {
+    let pair = |round| Some((cost(&run.cells[BASE], round)?, cost(&run.cells[CONTROL], round)?));
+    measured(run, 0..u32::MAX).filter_map(pair).collect()
+}
+
+fn measured(run: &Run, rounds: Range<u32>) -> impl Iterator<Item = u32> {
+    run.cells[HEAD].blocks.iter().map(|block| block.round).filter(move |round| rounds.contains(round))
+}
+
+fn cost(cell: &Cell, round: u32) -> Option<f64> {
+    let block = cell.blocks.iter().find(|block| block.round == round)?;
+    (usable(block) == Usable::Yes).then(|| Sample::of(block).cpu_us)
 }
 
 fn sentence(finding: &Finding, effect: f64) -> String {

@@ -7,11 +7,24 @@ use crate::stats::{self, Estimate};
 /// The interval is narrow enough when half of it, as a logarithm, is at most this share of the wanted effect.
 const PRECISION: f64 = 0.4;
 
+/// The same of the second series alone, which only has to lean the same way as the first.
+const PRECISION_AGAIN: f64 = 0.5;
+
 /// Fewer pairs may look precise by luck.
 const FEWEST_PAIRS: usize = 8;
 
 /// CPU per request of the two versions in one round: the old one's and the new one's.
 pub type Pair = (f64, f64);
+
+/// What the old version cost in a round, in which it was measured twice, as itself and as the A/A control; none where
+/// neither block counts. The mean of both scatters less than either, so that fewer rounds tell as much. It is the
+/// geometric one, since costs are compared by their ratio.
+pub fn old_cost(base: Option<f64>, control: Option<f64>) -> Option<f64> {
+    match (base, control) {
+        (Some(base), Some(control)) => Some((base * control).sqrt()),
+        (one, other) => one.or(other),
+    }
+}
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +60,7 @@ pub struct Rule {
 impl Rule {
     /// Judges the first series. `Regression` asks for a second one.
     pub fn first(&self, pairs: &[Pair], time_is_left: bool) -> Finding {
-        self.finding(pairs, time_is_left, |ratio| ratio.low > 1.0)
+        self.finding(pairs, PRECISION, time_is_left, |ratio| ratio.low > 1.0)
     }
 
     /// Judges the second series, and both together. It is a regression if both together are above 1 by at least half
@@ -62,17 +75,23 @@ impl Rule {
             let again = stats::ratio(second, self.seed).map_or(0.0, |again| again.value.ln());
             ratio.low > 1.0 && ratio.value.ln() >= beyond && again >= self.effect.ln_1p() / 4.0
         };
-        let alone = self.finding(second, time_is_left, |_| false);
+        let alone = self.finding(second, PRECISION_AGAIN, time_is_left, |_| false);
         if alone.decision == Decision::Continue {
             return alone;
         }
-        self.finding(&both, false, bears_out)
+        self.finding(&both, PRECISION, false, bears_out)
     }
 
-    fn finding(&self, pairs: &[Pair], time_is_left: bool, slower: impl Fn(&Estimate) -> bool) -> Finding {
+    fn finding(
+        &self,
+        pairs: &[Pair],
+        precision: f64,
+        time_is_left: bool,
+        slower: impl Fn(&Estimate) -> bool,
+    ) -> Finding {
         let ratio = stats::ratio(pairs, self.seed);
         let narrow = ratio.filter(|ratio| {
-            ratio.samples >= FEWEST_PAIRS && ratio.half_width() <= PRECISION * self.effect.ln_1p()
+            ratio.samples >= FEWEST_PAIRS && ratio.half_width() <= precision * self.effect.ln_1p()
         });
         let decision = match ratio {
             _ if narrow.is_none() && time_is_left => Decision::Continue,

@@ -23,18 +23,31 @@ pub const NOISES: [Noise; 5] =
 
 /// Costs of the two sides in `n` rounds, with this spread of each block.
 pub fn pairs(noise: Noise, spread: f64, n: usize, random: &mut Rng) -> Vec<(f64, f64)> {
+    rounds(noise, spread, n, random).into_iter().map(|[one, other]| (one, other)).collect()
+}
+
+/// Costs of several sides in `n` rounds, with this spread of each block.
+pub fn rounds<const SIDES: usize>(
+    noise: Noise,
+    spread: f64,
+    n: usize,
+    random: &mut Rng,
+) -> Vec<[f64; SIDES]> {
     let mut level = 0.0;
-    let mut pair = || {
-        let mut within = 0.0;
+    let mut round = || {
         if noise == Noise::Drift {
             level += spread * normal(random) + 0.3 / n as f64;
-            within = spread * 2.0 / 3.0 * normal(random) + 0.15 / n as f64;
-            within *= if random.bool() { 1.0 } else { -1.0 };
         }
-        let mut cost = |shift: f64| f64::exp(level + shift + scatter(noise, spread, random));
-        (cost(0.0), cost(within))
+        std::array::from_fn(|side| {
+            let mut within = 0.0;
+            if noise == Noise::Drift && side > 0 {
+                within = spread * 2.0 / 3.0 * normal(random) + 0.15 / n as f64;
+                within *= if random.bool() { 1.0 } else { -1.0 };
+            }
+            f64::exp(level + within + scatter(noise, spread, random))
+        })
     };
-    (0..n).map(|_| pair()).collect()
+    (0..n).map(|_| round()).collect()
 }
 
 fn scatter(noise: Noise, spread: f64, random: &mut Rng) -> f64 {
