@@ -152,9 +152,17 @@ impl Balancer {
         if total > 0.0 { healthy / total * 100.0 } else { 0.0 }
     }
 
-    /// Round-robin. The turns of targets that may not be asked are spread over the others by chance.
+    /// Whose turn it is. A retry takes no turn: with two targets, the one that fails would otherwise have every turn.
+    fn first(&self, asking: &Asking<'_>) -> Option<usize> {
+        if asking.tried.is_empty() {
+            return self.turns.next(asking.worker);
+        }
+        self.turns.drawn((asking.random)())
+    }
+
+    /// Round-robin. The turns of targets that may not be asked, or that failed, are spread over the others by chance.
     fn next_turn(&self, asking: &Asking<'_>) -> Option<usize> {
-        let first = self.turns.next(asking.worker)?;
+        let first = self.first(asking)?;
         if self.is_open(first, asking.tried) {
             return Some(first);
         }
@@ -164,7 +172,7 @@ impl Balancer {
 
     /// Of the targets with the fewest requests under way in proportion to their weights, the next in turn.
     fn least_connections(&self, asking: &Asking<'_>) -> Option<usize> {
-        let first = self.turns.next(asking.worker)?;
+        let first = self.first(asking)?;
         let load = |index: usize| {
             let watch = self.endpoints[index].watch.as_ref();
             watch.map_or(0, |watch| watch.vitals.in_flight.load(Ordering::Relaxed)) as u64 + 1

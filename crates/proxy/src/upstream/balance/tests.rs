@@ -98,6 +98,21 @@ fn tries_take_other_targets() {
     }
 }
 
+/// Otherwise, of two targets that take turns, the one that fails would be asked first by every request.
+#[test]
+fn retries_take_no_turns() {
+    for upstream in [json!({}), json!({ "algorithm": "least-connections" })] {
+        let setting = Setting::new(upstream, &[100, 100]);
+        let firsts = (0..10).map(|_| {
+            let first = setting.pick(&[], None).unwrap();
+            let second = setting.pick(&[first.endpoint.id], None).unwrap();
+            assert_ne!(first.endpoint.id, second.endpoint.id);
+            number(&first)
+        });
+        assert_eq!(firsts.filter(|first| *first == 1).count(), 5);
+    }
+}
+
 #[test]
 fn too_little_weight_is_none() {
     let upstream = |threshold| {

@@ -44,6 +44,12 @@ impl Turns {
         Some(self.order[place] as usize)
     }
 
+    /// Whose turn it would be by chance; none where no target has a weight.
+    pub(super) fn drawn(&self, random: u64) -> Option<usize> {
+        let place = (random as usize).checked_rem(self.order.len())?;
+        Some(self.order[place] as usize)
+    }
+
     /// Whose turn it would be at this place. There has to be one.
     pub(super) fn at(&self, place: usize) -> usize {
         self.order[place % self.order.len()] as usize
