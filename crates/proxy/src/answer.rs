@@ -24,6 +24,8 @@ pub struct Answer {
     pub(crate) unheard: bool,
     /// Something failed, rather than a plugin having decided.
     pub(crate) failed: bool,
+    /// What a gRPC call is answered with, where the status does not say it.
+    pub(crate) grpc_status: Option<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +58,8 @@ impl Answer {
     }
 
     fn new(status: u16, body: Body) -> Self {
-        Self { status, kept_headers: None, headers: Vec::new(), body, unheard: false, failed: false }
+        let (kept_headers, headers, grpc_status) = (None, Vec::new(), None);
+        Self { status, kept_headers, headers, body, unheard: false, failed: false, grpc_status }
     }
 
     /// Adds a header.
@@ -101,7 +104,8 @@ impl Answer {
             response.headers.append(&**name, value);
         }
         let Some(message) = message else { return body };
-        grpc::say(&mut response.headers, self.status, message.as_deref());
+        let code = self.grpc_status.unwrap_or_else(|| grpc::code(self.status));
+        grpc::say(&mut response.headers, code, message.as_deref());
         Bytes::new()
     }
 }
@@ -211,6 +215,8 @@ pub(crate) enum Failure {
     ConnectTimeout,
     /// The upstream closed or broke the connection before its response's head.
     UpstreamClosed(std::io::Error),
+    /// The upstream reset the request's stream before its response's head.
+    UpstreamReset(h2::Reason),
     /// The upstream's bytes are no HTTP response.
     UpstreamGarbage(Reject),
     UpstreamTimeout,
@@ -240,7 +246,10 @@ impl Failure {
             Failure::NoPeer => (503, "failure to get a peer from the ring-balancer"),
             Failure::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
             Failure::NameResolution(_) => (503, "name resolution failed"),
-            Failure::Connect(_) | Failure::UpstreamClosed(_) | Failure::UpstreamGarbage(_) => {
+            Failure::Connect(_)
+            | Failure::UpstreamClosed(_)
+            | Failure::UpstreamReset(_)
+            | Failure::UpstreamGarbage(_) => {
                 (502, "An invalid response was received from the upstream server")
             }
             Failure::DeadlineExceeded => (504, "The time for the call is over"),
@@ -251,6 +260,9 @@ impl Failure {
         let unheard = matches!(self, Failure::ClientGone);
         let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
         match self {
+            Failure::UpstreamReset(reason) => {
+                Answer { grpc_status: Some(grpc::code_of_reset(*reason)), ..answer }
+            }
             // Whoever has had the upstream asked is not invited to have it asked again.
             Failure::NoRoomForRequest => answer.header("Retry-After", "5"),
             _ => answer,
@@ -267,7 +279,7 @@ impl Failure {
             Failure::NameResolution(_) => "name_resolution_failed",
             Failure::Connect(_) => "upstream_connect_failed",
             Failure::ConnectTimeout => "upstream_connect_timeout",
-            Failure::UpstreamClosed(_) => "upstream_closed",
+            Failure::UpstreamClosed(_) | Failure::UpstreamReset(_) => "upstream_closed",
             Failure::UpstreamGarbage(_) => "upstream_invalid_response",
             Failure::UpstreamTimeout => "upstream_timeout",
             Failure::DeadlineExceeded => "deadline_exceeded",
@@ -296,6 +308,7 @@ impl fmt::Display for Failure {
             Failure::NameResolution(why) => write!(f, "name resolution failed: {why}"),
             Failure::Connect(error) => write!(f, "connecting to the upstream failed: {error}"),
             Failure::UpstreamClosed(error) => write!(f, "the upstream closed the connection early: {error}"),
+            Failure::UpstreamReset(reason) => write!(f, "the upstream reset the stream: {reason}"),
             Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
             Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
             Failure::NoRoomForRequest | Failure::NoRoomForResponse => {

@@ -21,8 +21,12 @@ pub(crate) trait Client {
     fn consume(&mut self, n: usize);
     /// Whether the whole body was received and used.
     fn body_is_done(&self) -> bool;
+    /// Whether nothing follows what [`Client::body`] has returned, which may be used or not.
+    fn body_is_whole(&self) -> bool;
     /// Whether the whole body stands in the buffers, or fills them.
     fn body_is_buffered(&self) -> bool;
+    /// Lets others of the client's requests send as much more, although so many body bytes are kept.
+    fn acknowledge(&mut self, _: usize) {}
     /// Waits for more of the body. Invites the client to send it where it waits to be asked.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
     /// Takes what is here already while nobody takes the body, where it would otherwise be held in pieces.
@@ -154,6 +158,10 @@ impl Client for Http1 {
 
     fn body_is_done(&self) -> bool {
         self.wire.body_is_done()
+    }
+
+    fn body_is_whole(&self) -> bool {
+        self.wire.body_is_whole()
     }
 
     fn body_is_buffered(&self) -> bool {

@@ -1,13 +1,16 @@
 //! Asking the upstream: picks an endpoint, gets a connection to it, sends the request and waits for the response's
 //! head; tries again where that is safe.
 
+mod over_http2;
+mod retry;
+
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, FailedTry};
+use crate::grpc;
 use crate::head;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
-use crate::request_body;
-use crate::serve::unless_gone;
+use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::telemetry;
 use crate::upstream::Upstream;
@@ -15,9 +18,13 @@ use crate::upstream::balance::{Asking, Key, Lease, Pick};
 use crate::upstream::connect::{Trying, connect};
 use crate::upstream::endpoint::{Endpoint, Speaks};
 use crate::upstream::health::Outcome;
-use crate::upstream::http2::{Http2Stream, Opened};
+use crate::upstream::http2::Http2Stream;
 use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::retry_budget::Reason;
 use crate::worker::Worker;
+use h2::Reason as Reset;
+use retry::Attempt;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -32,6 +39,8 @@ pub(crate) struct Ask<'a> {
     /// How the request's body goes to the upstream.
     pub(crate) framing: Framing,
     pub(crate) timeouts: Timeouts,
+    /// How much of the client's body was counted and shown to plugins, which they see once however often it is sent.
+    seen: Cell<u64>,
 }
 
 /// What answers, once the response's head is in the exchange.
@@ -49,22 +58,27 @@ impl Reached {
     }
 }
 
-/// Why a try failed.
-enum Missed {
-    /// The request may have reached the upstream's application, or nothing would change.
-    Failed(Failure),
-    /// There is no connection: another endpoint may be asked.
-    Unreached(Failure),
-}
-
-/// Why a request got no response, and whether it can be sent again.
-struct Lost {
+/// An attempt that got no response.
+struct Failed {
     failure: Failure,
-    unprocessed: bool,
+    /// Why the request may be sent again, if it may.
+    retry: Option<Reason>,
+    /// When the target was asked, if there was a connection.
+    asked: Option<Instant>,
 }
 
-/// How often a request that an upstream refused over HTTP/2 is sent in all.
-const STREAMS_TRIED: u32 = 3;
+impl From<Failure> for Failed {
+    /// One that ends the request.
+    fn from(failure: Failure) -> Self {
+        Self { failure, retry: None, asked: None }
+    }
+}
+
+/// The attempts that a request has left, and the targets that it was sent to.
+struct Attempts {
+    left: u16,
+    tried: Vec<u32>,
+}
 
 impl<'a> Ask<'a> {
     /// Ends when the client says it has to be over, if it does.
@@ -75,7 +89,8 @@ impl<'a> Ask<'a> {
         framing: Framing,
         ends: Option<Instant>,
     ) -> Self {
-        Self { worker, route, service, framing, timeouts: timeouts(worker, service, ends) }
+        let timeouts = timeouts(worker, service, ends);
+        Self { worker, route, service, framing, timeouts, seen: Cell::new(0) }
     }
 
     /// Where the response's head has come from. The head is in the exchange.
@@ -84,32 +99,72 @@ impl<'a> Ask<'a> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<(Reached, Upload), Failure> {
-        let mut tried = Vec::new();
-        let mut retries = self.service.entity.retries;
+        let service = self.service;
+        service.retry_budget.count_request(self.worker.index, exchange.timing.start);
+        let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
         let key = self.key(exchange);
+        let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(Failure::NoPeer)?;
         loop {
-            let pick = self.pick(&mut tried, key.as_ref())?;
             let endpoint = pick.endpoint;
             let asked = match endpoint.speaks {
                 Speaks::Http1 => self.over_http1(pick, client, exchange).await,
                 _ => Box::pin(self.over_http2(pick, client, exchange)).await,
             };
-            match asked {
+            let failed = match asked {
                 Ok(reached) => {
                     keep_to_target(key, exchange);
                     return Ok(reached);
                 }
-                Err(Missed::Failed(failure)) => return Err(failure),
-                Err(Missed::Unreached(failure)) if retries == 0 => return Err(failure),
-                Err(Missed::Unreached(failure)) => {
-                    if self.worker.may_warn() {
-                        telemetry::passed_over(exchange, self.service, endpoint, &failure);
-                    }
-                    retries -= 1;
-                    tried.push(endpoint.id);
-                }
+                Err(failed) => failed,
+            };
+            if failed.retry.is_some() && is_gone(client).await {
+                return Err(Failure::ClientGone);
             }
+            pick = self.next_attempt(&mut attempts, key.as_ref(), (failed, endpoint), exchange)?;
         }
+    }
+
+    /// Whom to ask after an attempt that failed; its failure, where the request may not be sent again.
+    fn next_attempt(
+        &self,
+        attempts: &mut Attempts,
+        key: Option<&Key>,
+        (failed, endpoint): (Failed, &Endpoint),
+        exchange: &mut Exchange,
+    ) -> Result<Pick<'_>, Failure> {
+        let Failed { failure, retry, asked } = failed;
+        let now = Instant::now();
+        let reason = match retry {
+            Some(reason) if attempts.left > 0 => reason,
+            _ => return Err(failure),
+        };
+        if self.timeouts.ends.is_some_and(|ends| ends <= now) {
+            return Err(Failure::DeadlineExceeded);
+        }
+        attempts.tried.push(endpoint.id);
+        let Some(pick) = self.pick(&mut attempts.tried, key) else { return Err(failure) };
+        // Connections that end one after another are failures of the target.
+        let reason = if reason == Reason::Kept { Reason::Reset } else { reason };
+        if !self.service.retry_budget.spend(reason, now) {
+            return Err(failure);
+        }
+        attempts.left -= 1;
+        if self.worker.may_warn() {
+            telemetry::passed_over(exchange, self.service, endpoint, &failure);
+        }
+        if let Some(start) = asked {
+            // What is left there is the address of the attempt that decides.
+            let address = exchange.asked.take();
+            let port = address.map_or(endpoint.port, |address| address.port());
+            exchange.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
+        }
+        Ok(pick)
+    }
+
+    /// Counts a request that a kept connection took with it when it ended.
+    fn kept_connection_ended(&self, exchange: &mut Exchange) {
+        exchange.asked = None;
+        self.service.retry_budget.spend(Reason::Kept, Instant::now());
     }
 
     /// Asks on a kept connection, or else on a new one.
@@ -118,86 +173,32 @@ impl<'a> Ask<'a> {
         Pick { endpoint, mut lease }: Pick<'_>,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<(Reached, Upload), Missed> {
+    ) -> Result<(Reached, Upload), Failed> {
         let server_name = self.server_name(endpoint, exchange);
         if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref()) {
             upstream.lease = lease.take();
             match self.ask(&mut *upstream, endpoint, client, exchange).await {
                 Ok(upload) => return Ok((Reached::Http1(upstream), upload)),
                 // The peer had closed the idle connection: that is no failure of the endpoint.
-                Err(lost) if lost.unprocessed => lease = upstream.lease.take(),
-                Err(lost) => return Err(Missed::Failed(lost.failure)),
+                Err(failed) if failed.retry == Some(Reason::Kept) => {
+                    lease = upstream.lease.take();
+                    self.kept_connection_ended(exchange);
+                }
+                Err(failed) => return Err(failed),
             }
         }
         let open = async |trying: &Trying| connect(self.worker, endpoint, server_name, trying).await;
         // Boxed, so that a connection has no room for what only a new upstream connection needs.
         let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
         upstream.lease = lease;
-        match self.ask(&mut *upstream, endpoint, client, exchange).await {
-            Ok(upload) => Ok((Reached::Http1(upstream), upload)),
-            Err(lost) => Err(Missed::Failed(lost.failure)),
-        }
+        let upload = self.ask(&mut *upstream, endpoint, client, exchange).await?;
+        Ok((Reached::Http1(upstream), upload))
     }
 
-    /// Asks on a shared connection; a request that was not processed is asked again, elsewhere if need be.
-    async fn over_http2<C: Client>(
-        &self,
-        mut pick: Pick<'_>,
-        client: &mut C,
-        exchange: &mut Exchange,
-    ) -> Result<(Reached, Upload), Missed> {
-        let (worker, endpoint) = (self.worker, pick.endpoint);
-        if exchange.upgrade.is_some() && endpoint.speaks == Speaks::Http2 {
-            return Err(Missed::Failed(Failure::NoTunnel));
-        }
-        if exchange.upgrade.is_some() || worker.http2.chose_http1(endpoint) {
-            return Box::pin(self.over_http1(pick, client, exchange)).await;
-        }
-        request_body::gather(worker, client, exchange).await.map_err(Missed::Failed)?;
-        let server_name = self.server_name(endpoint, exchange);
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let mut reached = match worker.http2.ready(worker, endpoint, server_name.as_deref()) {
-                Some(upstream) => Reached::Http2(upstream),
-                // Boxed, so that a request has no room for what only a new upstream connection needs.
-                None => Box::pin(self.open_http2(endpoint, server_name.clone(), client, exchange)).await?,
-            };
-            *reached.lease() = pick.lease.take();
-            let asked = match &mut reached {
-                Reached::Http1(upstream) => self.ask(&mut **upstream, endpoint, client, exchange).await,
-                Reached::Http2(upstream) => self.ask(&mut **upstream, endpoint, client, exchange).await,
-            };
-            match asked {
-                Ok(upload) => return Ok((reached, upload)),
-                Err(lost) if lost.unprocessed && tries < STREAMS_TRIED => {
-                    pick.lease = reached.lease().take();
-                }
-                Err(lost) => return Err(Missed::Failed(lost.failure)),
-            }
-        }
-    }
-
-    /// Waits for room on a shared connection, or opens one.
-    async fn open_http2<C: Client>(
-        &self,
-        endpoint: &Endpoint,
-        server_name: Option<Rc<str>>,
-        client: &mut C,
-        exchange: &mut Exchange,
-    ) -> Result<Reached, Missed> {
-        let worker = self.worker;
-        let open = async |trying: &Trying| worker.http2.open(worker, endpoint, server_name, trying).await;
-        Ok(match self.open(endpoint, client, exchange, open).await? {
-            Opened::Http1(upstream) => Reached::Http1(upstream),
-            Opened::Http2(upstream) => Reached::Http2(upstream),
-        })
-    }
-
-    /// Whom to ask; once all were tried, they are tried again.
-    fn pick(&self, tried: &mut Vec<u32>, key: Option<&Key>) -> Result<Pick<'_>, Failure> {
+    /// Whom to ask, if anybody; once all were tried, they are tried again.
+    fn pick(&self, tried: &mut Vec<u32>, key: Option<&Key>) -> Option<Pick<'_>> {
         let balancer = match &self.service.destination {
-            Destination::Host(endpoint) => return Ok(Pick { endpoint, lease: None }),
+            Destination::Host(endpoint) => return Some(Pick { endpoint, lease: None }),
             Destination::Upstream(balancer) => balancer,
         };
         let pick = |tried: &[u32]| {
@@ -206,10 +207,10 @@ impl<'a> Ask<'a> {
         };
         let picked = pick(tried);
         if picked.is_some() || tried.is_empty() {
-            return picked.ok_or(Failure::NoPeer);
+            return picked;
         }
         tried.clear();
-        pick(tried).ok_or(Failure::NoPeer)
+        pick(tried)
     }
 
     fn key(&self, exchange: &Exchange) -> Option<Key> {
@@ -238,7 +239,7 @@ impl<'a> Ask<'a> {
         client: &mut C,
         exchange: &mut Exchange,
         open: impl AsyncFnOnce(&Trying) -> Result<T, Failure>,
-    ) -> Result<T, Missed> {
+    ) -> Result<T, Failed> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
         let (trying, start) = (Trying::default(), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&trying));
@@ -246,22 +247,24 @@ impl<'a> Ask<'a> {
         if let Some(times) = exchange.times() {
             times.opened(&endpoint.host, (trying.get(), trying.resolved()), start.elapsed());
         }
-        if !matches!(opened, Some(Ok(Ok(_)))) {
-            let (address, port) = (trying.get(), endpoint.port);
-            exchange.try_failed(FailedTry { address, port, start, end: Instant::now() });
-        }
-        match opened {
-            None => Err(Missed::Failed(Failure::ClientGone)),
-            Some(Ok(opened)) => opened.map_err(Missed::Unreached),
+        let failure = match opened {
+            Some(Ok(Ok(opened))) => return Ok(opened),
+            Some(Ok(Err(failure))) => failure,
+            None => Failure::ClientGone,
             // The client's time is over, which says nothing of the target.
             Some(Err(_)) if self.timeouts.ends.is_some_and(|ends| ends <= Instant::now()) => {
-                Err(Missed::Failed(Failure::DeadlineExceeded))
+                Failure::DeadlineExceeded
             }
             Some(Err(_)) => {
                 endpoint.met(trying.get(), Outcome::Timeout);
-                Err(Missed::Unreached(Failure::ConnectTimeout))
+                Failure::ConnectTimeout
             }
-        }
+        };
+        let (address, port) = (trying.get(), endpoint.port);
+        let (end, code) = (Instant::now(), code(&failure));
+        exchange.try_failed(FailedTry { address, port, start, end, code });
+        let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
+        Err(Failed { failure, retry: (!is_over).then_some(Reason::Connect), asked: None })
     }
 
     fn connect_timeout(&self) -> Duration {
@@ -276,9 +279,10 @@ impl<'a> Ask<'a> {
         endpoint: &Endpoint,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<Upload, Lost> {
+    ) -> Result<Upload, Failed> {
         exchange.asked = upstream.address();
-        let now = *exchange.timing.upstream_start.get_or_insert_with(Instant::now);
+        let now = Instant::now();
+        exchange.timing.upstream_start.get_or_insert(now);
         upstream.begin(exchange, self, &endpoint.authority);
         let timeouts = &self.timeouts;
         client.deadline().set(now, timeouts.at_most(now, timeouts.read));
@@ -290,7 +294,7 @@ impl<'a> Ask<'a> {
             limits: &self.worker.options.limits,
             max_body: self.worker.options.client_max_body_size,
             read_ahead: self.route.entity.response_buffering,
-            upload: Upload::default(),
+            upload: Upload::new(self.seen.get()),
             awaited: Awaited::Response,
             lost: false,
         };
@@ -301,17 +305,48 @@ impl<'a> Ask<'a> {
                 Ok(upload)
             }
             Err(failure) => {
-                // What was taken from the client cannot be sent again.
-                let unprocessed =
-                    relay.upload.streamed == 0 && relay.upstream.is_unprocessed(relay.exchange, &failure);
-                if let Some(outcome) = outcome(&failure)
+                let upload = relay.upload;
+                self.seen.set(upload.seen);
+                if let Some(outcome) = self.outcome(&failure, exchange)
                     && upstream.tells_of_target(&failure)
                 {
                     endpoint.met(upstream.address(), outcome);
                 }
-                Err(Lost { failure, unprocessed })
+                let attempt = Attempt {
+                    failure: &failure,
+                    progress: upstream.progress(),
+                    lost_kept_connection: upstream.lost_kept_connection(),
+                    has_body: upload.can_be_repeated(),
+                    method: exchange.request.method,
+                };
+                let retry = attempt.retry();
+                Err(Failed { failure, retry, asked: Some(now) })
             }
         }
+    }
+
+    /// What a failure says of the target; nothing, where it is the client's.
+    fn outcome(&self, failure: &Failure, exchange: &Exchange) -> Option<Outcome> {
+        match failure {
+            Failure::UpstreamTimeout => Some(Outcome::Timeout),
+            // Servers end calls so whose time is over, or that were cancelled.
+            Failure::UpstreamReset(Reset::CANCEL | Reset::NO_ERROR)
+                if self.service.is_grpc() || grpc::is_call(exchange) =>
+            {
+                None
+            }
+            Failure::UpstreamClosed(_) | Failure::UpstreamReset(_) => Some(Outcome::TcpFailure),
+            Failure::UpstreamGarbage(_) => Some(Outcome::Status(0)),
+            _ => None,
+        }
+    }
+}
+
+/// The status that an attempt is logged with.
+fn code(failure: &Failure) -> u16 {
+    match failure {
+        Failure::ConnectTimeout | Failure::UpstreamTimeout | Failure::DeadlineExceeded => 504,
+        _ => 502,
     }
 }
 
@@ -338,16 +373,6 @@ fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16) {
     }
     if let Some(lease) = upstream.lease() {
         lease.answered();
-    }
-}
-
-/// What a failure says of the target; nothing, where it is the client's.
-fn outcome(failure: &Failure) -> Option<Outcome> {
-    match failure {
-        Failure::UpstreamTimeout => Some(Outcome::Timeout),
-        Failure::UpstreamClosed(_) => Some(Outcome::TcpFailure),
-        Failure::UpstreamGarbage(_) => Some(Outcome::Status(0)),
-        _ => None,
     }
 }
 

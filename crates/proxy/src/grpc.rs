@@ -2,7 +2,9 @@
 
 use crate::answer::Answer;
 use crate::exchange::Exchange;
+use crate::relay::Broken;
 use crate::snapshot::CompiledRoute;
+use h2::Reason;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known, Version};
@@ -68,23 +70,24 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 }
 
 /// Says an answer as gRPC does: its status and message among the headers, and no body.
-pub(crate) fn say(headers: &mut Headers, status: u16, message: Option<&str>) {
+pub(crate) fn say(headers: &mut Headers, code: u8, message: Option<&str>) {
     headers.set("Content-Type", CONTENT_TYPE);
     if headers.get("grpc-status").is_some() {
         return;
     }
-    headers.append("grpc-status", itoa::Buffer::new().format(code(status)).as_bytes());
+    headers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
     if let Some(message) = message {
         headers.append("grpc-message", encoded(message).as_bytes());
     }
 }
 
 /// The trailers of a call whose response broke off.
-pub(crate) fn broken_off(timed_out: bool) -> Headers {
-    let (code, message) = if timed_out {
-        (DEADLINE_EXCEEDED, "The upstream server is timing out")
-    } else {
-        (UNAVAILABLE, "The upstream server broke off its response")
+pub(crate) fn broken_off(broken: &Broken) -> Headers {
+    let (code, message) = match broken {
+        Broken::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
+        Broken::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
+        Broken::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
+        _ => (UNAVAILABLE, "The upstream server broke off its response"),
     };
     let mut trailers = Headers::new();
     trailers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
@@ -92,8 +95,27 @@ pub(crate) fn broken_off(timed_out: bool) -> Headers {
     trailers
 }
 
+/// gRPC's code for a stream that the upstream reset; the table is gRPC's own, in its description of HTTP/2.
+pub(crate) fn code_of_reset(reason: Reason) -> u8 {
+    match reason {
+        Reason::CANCEL => 1,
+        Reason::INADEQUATE_SECURITY => 7,
+        Reason::ENHANCE_YOUR_CALM => 8,
+        Reason::REFUSED_STREAM => UNAVAILABLE,
+        Reason::NO_ERROR
+        | Reason::PROTOCOL_ERROR
+        | Reason::INTERNAL_ERROR
+        | Reason::FLOW_CONTROL_ERROR
+        | Reason::SETTINGS_TIMEOUT
+        | Reason::FRAME_SIZE_ERROR
+        | Reason::COMPRESSION_ERROR
+        | Reason::CONNECT_ERROR => 13,
+        _ => 2,
+    }
+}
+
 /// gRPC's code for an HTTP status: Kong's table, where it has one.
-fn code(status: u16) -> u8 {
+pub(crate) fn code(status: u16) -> u8 {
     match status {
         200 => 0,
         499 => 1,

@@ -36,6 +36,7 @@ pub use crate::retained::{NodeId, Retained};
 pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
+pub(crate) use crate::upstream::retry_budget::RetryBudgets;
 pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};

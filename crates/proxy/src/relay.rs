@@ -5,7 +5,9 @@ use crate::answer::Failure;
 use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::http2::reset_reason;
 use crate::upstream::Upstream;
+use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -38,7 +40,15 @@ pub(crate) struct Timeouts {
     pub(crate) ends: Option<Instant>,
 }
 
+/// How long before the end of a call its server may find that its time is over: clocks differ by less.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
+
 impl Timeouts {
+    /// Whether all has to be over now, as an upstream may find that was told the same.
+    pub(crate) fn are_over(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
+    }
+
     /// So long, or until all has to be over.
     pub(crate) fn at_most(&self, now: Instant, timeout: Duration) -> Duration {
         match self.ends {
@@ -62,12 +72,17 @@ pub(crate) enum Awaited {
 }
 
 /// Where the request's body stands.
-#[derive(Default)]
 pub(crate) struct Upload {
     /// Bytes of the collected body that were sent.
     collected: usize,
-    /// Whether any of the client's body was consumed, so that the request cannot be sent again.
-    pub(crate) streamed: u64,
+    /// Bytes that were sent and that the client still has, all of its body: as long as they may have to be sent again.
+    kept: usize,
+    /// Nothing more has to be sent again: the response has begun.
+    is_final: bool,
+    /// Bytes that were consumed as they were sent.
+    streamed: u64,
+    /// Bytes of the client's body that were counted and shown to plugins, in this attempt or one before.
+    pub(crate) seen: u64,
     ended: bool,
     /// Nothing more of it will be sent.
     pub(crate) done: bool,
@@ -75,6 +90,20 @@ pub(crate) struct Upload {
     pub(crate) whole: bool,
     /// The upstream no longer takes the body, which may be fine: it can have answered already.
     broken: Option<io::Error>,
+}
+
+impl Upload {
+    /// A body of which so much was seen in attempts before.
+    pub(crate) fn new(seen: u64) -> Self {
+        let (collected, kept, streamed) = (0, 0, 0);
+        let (is_final, ended, done, whole) = (false, false, false, false);
+        Self { collected, kept, is_final, streamed, seen, ended, done, whole, broken: None }
+    }
+
+    /// Whether all that was sent can be sent again.
+    pub(crate) fn can_be_repeated(&self) -> bool {
+        self.streamed == 0
+    }
 }
 
 enum Step {
@@ -89,9 +118,12 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             let (awaited, moved) = self.poll_upload(cx)?;
             self.await_now(awaited, moved);
             match self.upstream.poll_head(cx, self.exchange, self.limits) {
-                Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(true)) => {
+                    self.release_body();
+                    return Poll::Ready(Ok(()));
+                }
                 Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
-                Poll::Ready(Err(failure)) => return Poll::Ready(Err(self.explain(failure))),
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(self.explain(failure, cx))),
                 Poll::Pending => break,
             }
         }
@@ -123,9 +155,26 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
     }
 
-    /// Where the upstream stopped taking the request before it closed, that is the reason.
-    fn explain(&mut self, failure: Failure) -> Failure {
+    /// Nothing has to be sent again from here on.
+    fn release_body(&mut self) {
+        self.upload.is_final = true;
+        let kept = std::mem::take(&mut self.upload.kept);
+        if kept > 0 {
+            self.client.consume(kept);
+            self.upload.streamed += kept as u64;
+        }
+    }
+
+    /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because
+    /// the client left or its time is over, that is.
+    fn explain(&mut self, failure: Failure, cx: &mut Context<'_>) -> Failure {
         match (failure, self.upload.broken.take()) {
+            (Failure::UpstreamReset(Reset::CANCEL), _) if self.client.poll_gone(cx).is_ready() => {
+                Failure::ClientGone
+            }
+            (Failure::UpstreamReset(Reset::CANCEL | Reset::NO_ERROR), _) if self.timeouts.are_over() => {
+                Failure::DeadlineExceeded
+            }
             (Failure::UpstreamClosed(_), Some(broken)) => Failure::UpstreamClosed(broken),
             (failure, _) => failure,
         }
@@ -164,7 +213,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 }
             });
         }
-        let data = self.client.body().map_err(Failure::Rejected)?;
+        let kept = self.upload.kept;
+        let data = &self.client.body().map_err(Failure::Rejected)?[kept..];
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
                 Poll::Pending => {
@@ -172,12 +222,16 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                     Ok(Step::Waiting(Awaited::Write))
                 }
                 Poll::Ready(n) => {
-                    self.exchange.request_passes(&data[..n])?;
-                    self.streamed(n)
+                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
+                    let new = &data[n.min(seen as usize)..n];
+                    self.exchange.request_passes(new)?;
+                    self.upload.seen += new.len() as u64;
+                    self.exchange.bytes_in += new.len() as u64;
+                    self.passed(n)
                 }
             };
         }
-        if self.client.body_is_done() {
+        if kept > 0 || self.client.body_is_done() {
             return self.finish_upload(cx);
         }
         if let Poll::Ready(more) = self.client.poll_more(cx) {
@@ -189,12 +243,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
     }
 
-    fn streamed(&mut self, n: usize) -> Result<Step, Failure> {
-        self.client.consume(n);
-        self.upload.streamed += n as u64;
-        self.exchange.bytes_in += n as u64;
+    /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
+    fn passed(&mut self, n: usize) -> Result<Step, Failure> {
+        let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
+        if is_kept {
+            self.client.acknowledge(n);
+            self.upload.kept += n;
+        } else {
+            self.client.consume(n);
+            self.upload.streamed += n as u64;
+        }
         let held = self.exchange.body.as_ref().map_or(0, |body| body.len()) as u64;
-        if self.max_body > 0 && held + self.upload.streamed > self.max_body {
+        if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
             return Err(Failure::BodyTooLarge);
         }
         Ok(Step::Progress)
@@ -236,7 +296,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
         }
         ready!(self.client.deadline().poll(cx));
-        Poll::Ready(Err(Broken::Timeout))
+        Poll::Ready(Err(self.timed_out()))
     }
 
     /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.
@@ -271,7 +331,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionAborted.into())));
         }
         ready!(self.client.deadline().poll(cx));
-        Poll::Ready(Err(Broken::Timeout))
+        Poll::Ready(Err(self.timed_out()))
     }
 
     /// Sends what is left of a response's body that was held, and began to be sent at `since`.
@@ -290,7 +350,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
             let Poll::Ready(n) = n else {
                 ready!(self.client.deadline().poll(cx));
-                return Poll::Ready(Err(Broken::Timeout));
+                return Poll::Ready(Err(self.timed_out()));
             };
             self.exchange.response_passes(&left[..n]);
             self.exchange.bytes_out += n as u64;
@@ -307,7 +367,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
         self.await_now(Awaited::Send, false);
         ready!(self.client.deadline().poll(cx));
-        Poll::Ready(Err(Broken::Timeout))
+        Poll::Ready(Err(self.timed_out()))
     }
 
     /// One step of the response's body; true at its end.
@@ -339,10 +399,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
         if self.lost {
-            return Poll::Ready(Err(Broken::Truncated));
+            return Poll::Ready(Err(self.cut_off(None)));
         }
         match self.upstream.poll_more(cx) {
-            Poll::Ready(Err(_)) => Poll::Ready(Err(Broken::Truncated)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.cut_off(Some(&error)))),
             Poll::Ready(Ok(())) => {
                 self.await_now(Awaited::Response, true);
                 Poll::Ready(Ok(false))
@@ -358,6 +418,22 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 }
                 Poll::Pending
             }
+        }
+    }
+
+    fn timed_out(&self) -> Broken {
+        match self.timeouts.ends {
+            Some(ends) if ends <= Instant::now() => Broken::Deadline,
+            _ => Broken::Timeout,
+        }
+    }
+
+    /// The upstream broke off.
+    fn cut_off(&self, error: Option<&io::Error>) -> Broken {
+        match error.and_then(reset_reason) {
+            Some(Reset::CANCEL | Reset::NO_ERROR) | None if self.timeouts.are_over() => Broken::Deadline,
+            Some(reason) => Broken::Reset(reason),
+            None => Broken::Truncated,
         }
     }
 
@@ -378,7 +454,11 @@ pub(crate) enum Broken {
     Client(io::Error),
     Garbage(Reject),
     Truncated,
+    /// The upstream reset the stream.
+    Reset(Reset),
     Timeout,
+    /// The client's own time for the call is over.
+    Deadline,
     /// The node has no room for a body that plugins replace. Nothing of it was sent.
     NoRoom,
 }
@@ -389,6 +469,8 @@ impl std::fmt::Display for Broken {
             Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
             Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
             Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
+            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
+            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
             Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
             Broken::Timeout => {
                 f.write_str("nothing moved within a response for as long as the timeout allows")

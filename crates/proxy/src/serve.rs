@@ -232,10 +232,15 @@ pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Futur
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if client.body_is_done() => client.poll_gone(cx).map(|()| None),
+        Poll::Pending if client.body_is_whole() => client.poll_gone(cx).map(|()| None),
         Poll::Pending => Poll::Pending,
     })
     .await
+}
+
+/// Whether the client has left, as far as that can be known before its body is here.
+pub(crate) async fn is_gone<C: Client>(client: &mut C) -> bool {
+    poll_fn(|cx| Poll::Ready(client.body_is_whole() && client.poll_gone(cx).is_ready())).await
 }
 
 /// After the last byte: logs and counts.

@@ -127,6 +127,11 @@ impl Wire {
         self.reading.data.is_empty() && self.reading.decoder.is_done()
     }
 
+    /// Whether the whole body was received; not all of what `body` has returned may be used.
+    pub(crate) fn body_is_whole(&self) -> bool {
+        self.reading.decoder.is_done()
+    }
+
     /// Tells the body that the stream ended; true where that is a proper end, and then the body is done.
     pub(crate) fn end_of_stream(&mut self) -> bool {
         let proper = self.reading.decoder.finish().is_ok();

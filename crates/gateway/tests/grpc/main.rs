@@ -3,6 +3,7 @@
 mod echo;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod resets;
 
 use bytes::Bytes;
 use echo::{Caller, serve};

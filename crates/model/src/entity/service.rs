@@ -37,7 +37,7 @@ pub struct Service {
     pub id: Uuid,
     #[field(unique, matches = name)]
     pub name: Option<String>,
-    /// How many other targets are tried when one cannot be connected to.
+    /// How often a request that got no response is sent again, to other targets first, where that is safe.
     #[field(default = 5, between = [0, 32767])]
     pub retries: u16,
     /// The protocol spoken to the host.

@@ -33,7 +33,7 @@ fn show<'o>(
     refusal.map_or(Ok(()), |answer| Err(Failure::Refused(Box::new(answer))))
 }
 
-/// An attempt to reach the upstream that failed.
+/// An attempt to get a response of the upstream that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct FailedTry {
     /// The address, where one was found.
@@ -44,6 +44,8 @@ pub struct FailedTry {
     pub start: Instant,
     /// When it was given up.
     pub end: Instant,
+    /// 504 where it took too long, and 502 otherwise.
+    pub code: u16,
 }
 
 /// What a plugin's hooks have taken, for a client that is told.
@@ -211,8 +213,8 @@ impl Exchange {
         earlier.into_iter().flatten().chain(last).collect()
     }
 
-    /// The attempts to reach the upstream that failed, in order. One more than these was made if
-    /// [`Exchange::upstream_address`] is known.
+    /// The attempts to get a response of the upstream that failed, in order. One more than these was made if
+    /// [`Exchange::upstream_address`] is known, which is the one that decided.
     pub fn failed_tries(&self) -> &[FailedTry] {
         self.rare.as_ref().map_or(&[], |rare| &rare.failed_tries)
     }

@@ -161,7 +161,7 @@ impl Incoming {
     }
 
     /// Lets the sender send so much more.
-    fn acknowledge(&mut self, n: usize) {
+    pub(super) fn acknowledge(&mut self, n: usize) {
         let n = n.min(self.unacknowledged);
         self.unacknowledged -= n;
         // An error is that of a stream that has ended: there is nothing more to send.
@@ -277,6 +277,12 @@ pub(crate) fn gone() -> io::Error {
 
 pub(crate) fn broken(error: h2::Error) -> io::Error {
     if error.is_io() { error.into_io().unwrap_or_else(gone) } else { io::Error::other(error) }
+}
+
+/// Why the other side reset the stream, if that is the error.
+pub(crate) fn reset_reason(error: &io::Error) -> Option<Reason> {
+    let error = error.get_ref()?.downcast_ref::<h2::Error>()?;
+    error.reason().filter(|_| error.is_reset() && error.is_remote())
 }
 
 fn invalid(what: &'static str) -> io::Error {

@@ -7,7 +7,7 @@ mod server;
 mod stream;
 mod transport;
 
-pub(crate) use body::{Incoming, Outgoing, broken, gone};
+pub(crate) use body::{Incoming, Outgoing, broken, gone, reset_reason};
 pub(crate) use fields::{read_response, write_request_fields};
 pub(crate) use pulse::Pulse;
 pub(crate) use server::serve;

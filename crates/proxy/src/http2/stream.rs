@@ -111,6 +111,14 @@ impl Client for Http2 {
         self.request.is_done()
     }
 
+    fn body_is_whole(&self) -> bool {
+        self.request.has_ended()
+    }
+
+    fn acknowledge(&mut self, n: usize) {
+        self.request.acknowledge(n);
+    }
+
     fn body_is_buffered(&self) -> bool {
         match self.framing {
             Framing::Length(length) => self.request.is_buffered(Some(length)),

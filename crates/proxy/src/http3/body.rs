@@ -54,9 +54,14 @@ impl Incoming {
         }
     }
 
+    /// Whether all of it was received, as long as it had to be.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended && self.trailers.is_ok()
+    }
+
     /// Whether all of it was received and used.
     pub(super) fn is_done(&self) -> bool {
-        self.ended && self.data.is_empty() && self.trailers.is_ok()
+        self.has_ended() && self.data.is_empty()
     }
 
     /// Whether so many bytes are here, or all, or no more can be held.

@@ -169,6 +169,10 @@ impl Client for Http3 {
         self.request.is_done()
     }
 
+    fn body_is_whole(&self) -> bool {
+        self.request.has_ended()
+    }
+
     fn body_is_buffered(&self) -> bool {
         match self.framing {
             Framing::Length(length) => self.request.is_buffered(Some(length)),

@@ -167,9 +167,9 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
     relay.exchange.bytes_out += relay.client.begin(relay.exchange, framing);
 }
 
-/// Says what broke a response off, unless it was the client or the node itself, which has said so.
+/// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
 fn blame(ask: &Ask<'_>, exchange: &mut Exchange, broken: &Broken) {
-    if !matches!(broken, Broken::Client(_) | Broken::NoRoom) {
+    if !matches!(broken, Broken::Client(_) | Broken::Deadline | Broken::NoRoom) {
         telemetry::broken(exchange, ask.service, broken);
     }
 }
@@ -193,12 +193,12 @@ async fn give_up<C: Client>(
     is_stalled: bool,
 ) {
     blame(ask, exchange, &broken);
-    let is_late = matches!(broken, Broken::Timeout);
+    let call_ends = grpc::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
     exchange.fail(&failure);
     let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
-    if !is_clients && grpc::is_call(exchange) && client.end(Some(&grpc::broken_off(is_late))).is_ok() {
+    if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {
         return;
     }
     if !is_clients && client.retract() {
@@ -232,6 +232,8 @@ fn failure(broken: Broken, is_stalled: bool) -> Failure {
         Broken::Client(_) => Failure::ClientGone,
         Broken::Timeout if is_stalled => Failure::ClientTimeout,
         Broken::Timeout => Failure::UpstreamTimeout,
+        Broken::Deadline => Failure::DeadlineExceeded,
+        Broken::Reset(reason) => Failure::UpstreamReset(reason),
         Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
         Broken::NoRoom => Failure::NoRoomForResponse,
         Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),

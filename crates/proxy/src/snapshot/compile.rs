@@ -13,6 +13,7 @@ use crate::retained::Retained;
 use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{Asked, Certificates, CertifiedKey, Subject, TlsError};
 use crate::upstream::health::AllVitals;
+use crate::upstream::retry_budget::RetryBudgets;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
@@ -78,6 +79,7 @@ impl Compiler {
         let compilation = Compilation::new(self, document, last.users(document));
         let compiled = compilation.snapshot(&mut last);
         self.retained.get::<Positions>().keep_those_of(document);
+        self.retained.get::<RetryBudgets>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
                 self.retained.get::<AllVitals>().keep_those_of(document);

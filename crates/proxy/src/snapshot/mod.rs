@@ -25,6 +25,7 @@ use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Watched;
+use crate::upstream::retry_budget::RetryBudget;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -156,6 +157,8 @@ pub struct CompiledService {
     /// Its id, as text.
     pub id_text: Box<str>,
     pub(crate) destination: Destination,
+    /// How many retries there are, shared by all services that lead to the same upstream.
+    pub(crate) retry_budget: Arc<RetryBudget>,
     pub(crate) json: EntityJson,
 }
 

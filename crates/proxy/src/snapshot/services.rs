@@ -7,6 +7,7 @@ use crate::tls::{self, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
 use crate::upstream::health::Watches;
+use crate::upstream::retry_budget::RetryBudgets;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
@@ -49,8 +50,14 @@ impl Compilation<'_> {
                 Destination::Host(self.endpoint(service, place, None, &tls))
             }
         };
-        let (entity, id_text) = (service.clone(), text(service.id));
-        Some(CompiledService { entity, id_text, destination, json: EntityJson::default() })
+        let name = match balanced {
+            Some(balanced) => balanced.upstream.name.clone(),
+            None => format!("{}:{}", service.host, service.port),
+        };
+        let budgets = self.compiler.retained.get::<RetryBudgets>();
+        let retry_budget = budgets.of(&name, self.compiler.workers);
+        let (entity, id_text, json) = (service.clone(), text(service.id), EntityJson::default());
+        Some(CompiledService { entity, id_text, destination, retry_budget, json })
     }
 
     fn balancer(

@@ -1,8 +1,8 @@
 //! An upstream that speaks HTTP/1.1.
 
-use super::Upstream;
 use super::balance::Lease;
 use super::pool::UpstreamConnection;
+use super::{Progress, Upstream};
 use crate::answer::Failure;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
@@ -10,7 +10,7 @@ use crate::head;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use weir_http1::{Headers, Known, Limits, Method, Reject, ResponseHead};
+use weir_http1::{Headers, Known, Limits, Reject, ResponseHead};
 
 /// Interim responses (1xx) passed over before a final one; more is abuse.
 const INTERIM_RESPONSES: u32 = 16;
@@ -50,19 +50,19 @@ impl Upstream for UpstreamConnection {
         limits: &Limits,
     ) -> Poll<Result<bool, Failure>> {
         self.wire.poll_fill(cx).map(|read| match read {
+            Ok(0) if self.wire.inbox.is_full() => Err(Failure::UpstreamClosed(too_large())),
             Ok(0) => Err(Failure::UpstreamClosed(early())),
             Ok(_) => self.parse_head(exchange, limits),
             Err(error) => Err(Failure::UpstreamClosed(error)),
         })
     }
 
-    /// The kept connection ended before a byte of response, and either nothing left this process or asking twice does
-    /// no harm (RFC 9110 9.2.2).
-    fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool {
-        let ended = matches!(failure, Failure::UpstreamClosed(_));
-        let nothing_back = self.wire.inbox.is_empty() && self.interim == 0;
-        let nothing_out = !self.wire.touched;
-        self.is_reused() && ended && nothing_back && (nothing_out || is_idempotent(exchange.request.method))
+    fn progress(&self) -> Progress {
+        if self.wire.touched { Progress::Unknown } else { Progress::Unsent }
+    }
+
+    fn lost_kept_connection(&self) -> bool {
+        self.is_reused() && self.wire.inbox.is_empty() && self.interim == 0
     }
 
     /// That a kept connection has ended says nothing.
@@ -149,10 +149,6 @@ fn early() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed before a response")
 }
 
-/// Whether asking twice does no harm.
-pub(crate) fn is_idempotent(method: Method) -> bool {
-    matches!(
-        method,
-        Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete | Method::Trace
-    )
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the response's head is larger than 64 KiB")
 }

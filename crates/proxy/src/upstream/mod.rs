@@ -8,6 +8,7 @@ pub(crate) mod http1;
 pub mod http2;
 pub mod pool;
 pub mod resolve;
+pub(crate) mod retry_budget;
 
 use crate::answer::Failure;
 use crate::exchange::Exchange;
@@ -17,6 +18,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use weir_http1::{Headers, Limits, Reject};
+
+/// How far a request came that got no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Not a byte of it was sent.
+    Unsent,
+    /// The upstream says that it did not process it.
+    Refused,
+    /// The upstream may have processed it.
+    Unknown,
+}
 
 /// The upstream's half of an exchange, whatever HTTP version it speaks: what a relay asks of it, in order.
 pub(crate) trait Upstream {
@@ -39,8 +51,10 @@ pub(crate) trait Upstream {
         exchange: &mut Exchange,
         limits: &Limits,
     ) -> Poll<Result<bool, Failure>>;
-    /// Whether the request, of which no response came for this reason, can be sent again: nothing of it was processed.
-    fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool;
+    /// How far a request came that got no response.
+    fn progress(&self) -> Progress;
+    /// Whether what ended before a byte of response is a connection that had served others, and no more than that.
+    fn lost_kept_connection(&self) -> bool;
     /// Whether the failure, for which no response came, says something of the target's health.
     fn tells_of_target(&self, failure: &Failure) -> bool;
     /// Bytes of the response's body that are here, if any; never waits.

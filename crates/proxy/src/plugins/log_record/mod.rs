@@ -291,7 +291,7 @@ fn failed_try(out: &mut Vec<u8>, failed: &FailedTry, began: u64) {
     object.number("balancer_latency", whole(latency));
     object.number("balancer_latency_ns", whole_nanoseconds(latency));
     object.text("state", b"failed");
-    object.number("code", 502);
+    object.number("code", failed.code.into());
     object.close();
 }
 

@@ -97,11 +97,12 @@ fn failed_tries_come_before_the_one_that_succeeded() {
     let mut exchange = answered("GET /");
     let start = exchange.timing.start;
     let (from, to) = (start + Duration::from_millis(1), start + Duration::from_millis(4));
-    exchange.try_failed(FailedTry { address: None, port: 81, start: from, end: to });
+    exchange.try_failed(FailedTry { address: None, port: 81, start: from, end: to, code: 504 });
     let tries = record(&exchange, &[])["tries"].clone();
     let [failed, succeeded] = &tries.as_array().unwrap()[..] else { panic!("{tries}") };
     assert_eq!((failed.get("ip"), &failed["port"], &failed["state"]), (None, &json!(81), &json!("failed")));
     assert_eq!((&failed["balancer_latency"], &failed["balancer_latency_ns"]), (&json!(3), &json!(3_000_000)));
+    assert_eq!(failed["code"], 504);
     assert_eq!((&succeeded["port"], succeeded.get("state")), (&json!(9000), None));
 }
 

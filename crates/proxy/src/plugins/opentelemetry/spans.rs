@@ -18,7 +18,7 @@ pub(super) fn of(exchange: &Exchange, trace: &Trace) -> Vec<Span> {
         span.span_id = id(if is_last { trace.onward.span } else { fastrand::u64(1..) });
         (span.start_time_unix_nano, span.end_time_unix_nano) =
             (clock.nanoseconds(tried.start), clock.nanoseconds(tried.end));
-        span.attributes.push(valued("http.status_code", Value::IntValue(502)));
+        span.attributes.push(valued("http.status_code", Value::IntValue(tried.code.into())));
         span.status = Some(Status { code: StatusCode::Error.into(), ..Status::default() });
         spans.push(span);
     }

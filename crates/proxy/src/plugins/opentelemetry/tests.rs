@@ -81,7 +81,7 @@ fn spans_tell_of_the_request_and_of_each_attempt() {
         met(json!({ "sampling_rate": 1 }), &format!("GET /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     let start = exchange.timing.start;
     let after = |milliseconds| start + Duration::from_millis(milliseconds);
-    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2) });
+    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 });
     exchange.asked = Some("192.0.2.7:9000".parse().unwrap());
     (exchange.timing.upstream_start, exchange.timing.end) = (Some(after(2)), Some(after(10)));
     (exchange.response.status, exchange.source) = (201, Source::Service);

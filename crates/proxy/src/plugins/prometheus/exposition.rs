@@ -2,7 +2,7 @@
 
 use super::facts::{Connections, NodeFacts, TargetHealth, TargetState};
 use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
-use super::{costs, process, sessions};
+use super::{costs, process, retries, sessions};
 use crate::plugin::{Document, Dropped, Retained, Source, Uuid};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -35,6 +35,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     write_node(&mut text, node);
     process::write(&mut text, &node.process, node.node_id, retained);
     process::write_bodies(&mut text, &node.held_bodies);
+    retries::write(&mut text, retained);
     write_dropped(&mut text, &retained.get::<Dropped>());
     write_lost_lines(&mut text, node);
     costs::write(&mut text, node, &names);

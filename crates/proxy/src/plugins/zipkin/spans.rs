@@ -160,7 +160,7 @@ fn attempts<'a>(
             (span.start, span.end) = (clock.at(tried.start), clock.at(tried.end));
             span.tags.set("error", "true");
             span.tags.set("kong.balancer.state", "failed");
-            span.tags.set("http.status_code", "502");
+            span.tags.set("http.status_code", tried.code.to_string());
             span
         })
         .collect();

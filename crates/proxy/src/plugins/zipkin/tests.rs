@@ -44,7 +44,7 @@ fn spans_tell_of_the_request_the_proxy_and_each_attempt() {
         met(&zipkin, &format!("POST /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01\nZipkin-Tags: fg=blue; bg"));
     let start = exchange.timing.start;
     let after = |milliseconds| start + Duration::from_millis(milliseconds);
-    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2) });
+    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 });
     exchange.asked = Some("[2001:db8::7]:9000".parse().unwrap());
     exchange.timing.upstream_start = Some(after(2));
     (exchange.timing.upstream_head, exchange.timing.end) = (Some(after(5)), Some(after(10)));
@@ -90,7 +90,7 @@ fn spans_tell_of_the_request_the_proxy_and_each_attempt() {
     }
     assert_eq!(
         (&failed["tags"]["error"], &failed["tags"]["http.status_code"]),
-        (&json!("true"), &json!("502"))
+        (&json!("true"), &json!("504"))
     );
     assert_eq!(reached["tags"]["error"], Json::Null);
     let began = request["timestamp"].as_u64().unwrap();

@@ -6,9 +6,8 @@ use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head;
 use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_request_fields};
-use crate::upstream::Upstream;
 use crate::upstream::balance::Lease;
-use crate::upstream::http1::is_idempotent;
+use crate::upstream::{Progress, Upstream};
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::ResponseFuture;
@@ -33,8 +32,10 @@ pub(crate) struct Http2Stream {
     response: Option<Incoming>,
     /// Why there is no stream.
     failed: Option<io::Error>,
-    /// The upstream says that it did nothing with the request, or never got it.
+    /// The upstream says that it did nothing with the request.
     refused: bool,
+    /// The connection takes no more requests, this one included.
+    closing: bool,
     /// The connection broke.
     broke: bool,
     lease: Option<Lease>,
@@ -43,7 +44,8 @@ pub(crate) struct Http2Stream {
 impl Http2Stream {
     pub(super) fn new(place: Place) -> Self {
         let (request, awaited, response, failed) = (Outgoing::default(), None, None, None);
-        Self { place, request, awaited, response, failed, refused: false, broke: false, lease: None }
+        let (refused, closing, broke) = (false, false, false);
+        Self { place, request, awaited, response, failed, refused, closing, broke, lease: None }
     }
 
     fn start(&mut self, request: Request<()>, framing: Framing) -> Result<(), h2::Error> {
@@ -55,12 +57,21 @@ impl Http2Stream {
         Ok(())
     }
 
-    fn fail(&mut self, error: h2::Error) -> io::Error {
+    fn fail(&mut self, error: h2::Error) -> Failure {
         // GOAWAY names the last request that it let in.
-        self.refused |=
-            error.is_go_away() && error.is_remote() || error.reason() == Some(Reason::REFUSED_STREAM);
+        self.closing |= error.is_go_away() && error.is_remote();
         self.broke |= error.is_io();
-        broken(error)
+        match error.reason() {
+            Some(reason) if error.is_reset() && error.is_remote() => {
+                self.refused |= reason == Reason::REFUSED_STREAM;
+                Failure::UpstreamReset(reason)
+            }
+            // What came is malformed.
+            _ if error.is_reset() && error.is_library() => {
+                Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+            _ => Failure::UpstreamClosed(broken(error)),
+        }
     }
 }
 
@@ -114,7 +125,6 @@ impl Upstream for Http2Stream {
             return;
         };
         if let Err(error) = self.start(request, ask.framing) {
-            self.refused = true;
             self.failed = Some(broken(error));
         }
     }
@@ -142,7 +152,7 @@ impl Upstream for Http2Stream {
         };
         let response = match ready!(Pin::new(awaited).poll(cx)) {
             Ok(response) => response,
-            Err(error) => return Poll::Ready(Err(Failure::UpstreamClosed(self.fail(error)))),
+            Err(error) => return Poll::Ready(Err(self.fail(error))),
         };
         self.awaited = None;
         let response = read_response(response, exchange, limits).map_err(Failure::UpstreamGarbage);
@@ -152,16 +162,22 @@ impl Upstream for Http2Stream {
         }))
     }
 
-    fn is_unprocessed(&self, exchange: &Exchange, failure: &Failure) -> bool {
-        let ended = matches!(failure, Failure::UpstreamClosed(_));
-        ended && (self.refused || is_idempotent(exchange.request.method))
+    fn progress(&self) -> Progress {
+        match self.awaited {
+            None => Progress::Unsent,
+            Some(_) if self.refused || self.closing => Progress::Refused,
+            Some(_) => Progress::Unknown,
+        }
+    }
+
+    fn lost_kept_connection(&self) -> bool {
+        self.awaited.is_none() || self.closing || self.broke && self.place.connection.is_reused()
     }
 
     /// Nothing does that was not sent, that the upstream left to others, or that a kept connection took with it.
     fn tells_of_target(&self, failure: &Failure) -> bool {
-        let unsent = self.awaited.is_none();
-        let nothing = unsent || self.refused || self.broke && self.place.connection.is_reused();
-        !(nothing && matches!(failure, Failure::UpstreamClosed(_)))
+        let ended = matches!(failure, Failure::UpstreamClosed(_) | Failure::UpstreamReset(_));
+        !(ended && (self.refused || self.lost_kept_connection()))
     }
 
     fn body(&mut self) -> Result<&[u8], Reject> {

@@ -1,0 +1,32 @@
+//! Requests that were sent again, by upstream.
+
+use super::exposition::{Text, escaped};
+use crate::plugin::{Retained, RetryBudgets};
+
+pub(super) fn write(text: &mut Text, retained: &Retained) {
+    let counts = retained.get::<RetryBudgets>().counts();
+    if counts.is_empty() {
+        return;
+    }
+    let name = "weir_upstream_retries_total";
+    text.metric(
+        name,
+        "counter",
+        "Requests that were sent again, by upstream and by why the last attempt failed",
+    );
+    for of in &counts {
+        let upstream = escaped(&of.upstream);
+        for (reason, count) in &of.retries {
+            text.line(format_args!("{name}{{upstream=\"{upstream}\",reason=\"{reason}\"}} {count}"));
+        }
+    }
+    let name = "weir_upstream_retry_budget_exhausted_total";
+    text.metric(
+        name,
+        "counter",
+        "Requests that were not sent again, as too many of the upstream's had failed",
+    );
+    for of in &counts {
+        text.line(format_args!("{name}{{upstream=\"{}\"}} {}", escaped(&of.upstream), of.exhausted));
+    }
+}
