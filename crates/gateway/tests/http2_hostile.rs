@@ -3,11 +3,13 @@
 mod harness;
 
 use harness::http2::{Frames, ask, block_on, connect, get, start};
-use harness::{Gateway, Upstream, eventually, one_route};
+use harness::{Gateway, Upstream, document, eventually, one_route, service};
 use http::Request;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+const REFUSED_STREAM: Option<u32> = Some(7);
 const ENHANCE_YOUR_CALM: Option<u32> = Some(11);
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -70,7 +72,7 @@ fn requests_that_are_taken_back_one_by_one() {
             if request.head.start.starts_with("GET /calm") {
                 peer.send(OK);
             } else {
-                arrived.send(()).unwrap();
+                let _ = arrived.send(());
             }
         }
     });
@@ -78,20 +80,113 @@ fn requests_that_are_taken_back_one_by_one() {
     block_on(async {
         let (patient, _) = connect(gateway.proxy()).await;
         let (requests, ended) = connect(gateway.proxy()).await;
-        for _ in 0..6 {
-            let (response, mut stream) = start(&requests, get("/"), true).await.unwrap();
-            while asked.try_recv().is_err() {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        // Sooner or later the connection ends, and no other. A request that lived for long counts less.
+        while let Ok((response, mut stream)) = start(&requests, get("/"), true).await {
+            while asked.try_recv().is_err() && !ended.is_finished() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
             stream.send_reset(h2::Reason::CANCEL);
             drop(response);
         }
-        // The connection ends, and no other.
-        while ask(&requests, get("/calm")).await.is_ok() {}
         drop(requests);
-        let _ = ended.await;
+        let error = ended.await.unwrap().unwrap_err();
+        assert_eq!(error.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
         assert_eq!(ask(&patient, get("/calm")).await.unwrap().body(), "hi");
     });
+}
+
+/// As calls of gRPC with a deadline of 50 ms, against a server that takes longer.
+#[test]
+fn deadlines_that_pass_are_no_abuse() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            if request.head.start.starts_with("GET /calm") {
+                peer.send(OK);
+            }
+        }
+    });
+    let gateway = gateway(&upstream).start();
+    block_on(async {
+        let (requests, ended) = connect(gateway.proxy()).await;
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(5));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut calls = Vec::new();
+        // More than twice as many as may be given up at once.
+        for _ in 0..600 {
+            ticks.tick().await;
+            let (response, mut stream) = start(&requests, get("/"), true).await.unwrap();
+            calls.push(tokio::task::spawn_local(async move {
+                let deadline = tokio::time::timeout(std::time::Duration::from_millis(50), response).await;
+                stream.send_reset(h2::Reason::CANCEL);
+                deadline.is_err()
+            }));
+        }
+        for call in calls {
+            assert!(call.await.unwrap(), "the connection ended before the deadline");
+        }
+        assert_eq!(ask(&requests, get("/calm")).await.unwrap().body(), "hi");
+        assert!(!ended.is_finished());
+    });
+}
+
+#[test]
+fn requests_under_way_end_before_the_connection_of_a_client_that_gives_up_too_many() {
+    let (upstream, asked) = Upstream::holding(OK);
+    let gateway = gateway(&upstream).set("http2_max_resets", "5").start();
+    let mut client = Frames::connect(gateway.proxy());
+    assert!(client.send(&Frames::get(1)));
+    let go = asked.recv().unwrap();
+    let given_up =
+        |stream| [Frames::get(stream), Frames::frame(RST_STREAM, 0, stream, &8u32.to_be_bytes())].concat();
+    assert!(client.send(&(3..19).step_by(2).flat_map(given_up).collect::<Vec<_>>()));
+    assert_eq!(client.going_away(), ENHANCE_YOUR_CALM);
+    // What comes now may be sent again elsewhere.
+    assert!(client.send(&Frames::get(21)));
+    assert_eq!(client.reset(21), REFUSED_STREAM);
+    go.send(()).unwrap();
+    assert!(client.answer(1).is_some());
+    // Nothing that was given up before it was looked at was passed on.
+    assert!(asked.try_recv().is_err());
+    while client.next().is_some() {}
+}
+
+/// MadeYouReset: the client breaks a rule, so that the gateway resets the stream.
+#[test]
+fn streams_that_the_gateway_is_made_to_reset() {
+    let under_way = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let counted = under_way.clone();
+    let upstream = Upstream::start(move |mut peer, _| {
+        if peer.request().is_some() {
+            let now = counted.0.fetch_add(1, Ordering::SeqCst) + 1;
+            counted.1.fetch_max(now, Ordering::SeqCst);
+            let _ = peer.rest();
+            counted.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    });
+    let calm = Upstream::answering(OK);
+    let services = [service("/", upstream.address, "", ""), service("/calm", calm.address, "", "")];
+    let gateway = Gateway::builder(&document(&services, "")).set("proxy_listen", "127.0.0.1:0 http2").start();
+    let post = |stream| Frames::frame(1, 0x4, stream, b"\x83\x84\x86\x41\x01a");
+    let faults: [(&str, fn(u32) -> Vec<u8>); 4] = [
+        ("a window beyond all bounds", |stream| Frames::frame(8, 0, stream, &[0x7f, 0xff, 0xff, 0xff])),
+        ("malformed trailers", |stream| Frames::frame(1, 0x5, stream, b"\x00\x01X\x011")),
+        ("trailers that are not the end", |stream| Frames::frame(1, 0x4, stream, b"\x00\x01x\x011")),
+        ("a dependency on itself", |stream| {
+            Frames::frame(2, 0, stream, &[&stream.to_be_bytes()[..], b"\x10"].concat())
+        }),
+    ];
+    for (what, fault) in faults {
+        let frames: Vec<u8> =
+            (1..4001).step_by(2).flat_map(|stream| [post(stream), fault(stream)].concat()).collect();
+        let before = resident(&gateway);
+        assert_eq!(flood(Frames::connect(gateway.proxy()), &frames, 1), ENHANCE_YOUR_CALM, "{what}");
+        assert_eq!(gateway.get("/calm").status, 200);
+        let after = resident(&gateway);
+        assert!(after < before + ROOM, "{what}: {before} bytes before, {after} after");
+    }
+    // An upstream may take a moment to see that a request was given up.
+    let most = under_way.1.load(Ordering::SeqCst);
+    assert!(most < 2 * 128, "{most} requests at a time");
 }
 
 /// As clients of gRPC do who have heard enough.
@@ -111,6 +206,16 @@ fn responses_that_are_cut_short_are_no_abuse() {
             stream.send_reset(h2::Reason::CANCEL);
         }
     });
+}
+
+#[test]
+fn requests_that_are_malformed() {
+    let upstream = Upstream::answering(OK);
+    let gateway = gateway(&upstream).start();
+    let bad = |stream| Frames::frame(1, 0x5, stream, b"\x82\x84\x86\x41\x01a\x40\x01X\x011");
+    let frames: Vec<u8> = (1..4001).step_by(2).flat_map(bad).collect();
+    let ended = unharmed(&gateway, || flood(Frames::connect(gateway.proxy()), &frames, 1));
+    assert_eq!(ended, ENHANCE_YOUR_CALM);
 }
 
 #[test]

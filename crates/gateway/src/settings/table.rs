@@ -200,8 +200,9 @@ settings! {
     http2_body_preread_size: Bytes = "64k" | "nginx_http_http2_body_preread_size" | "nginx_proxy_http2_body_preread_size";
     /// The same for all requests of one connection together.
     http2_connection_window_size: Bytes = "1m";
-    /// How many requests a client may take back on one connection over HTTP/2 before it has their responses, where it
-    /// does so with more than half of them; then the connection is closed.
+    /// How many requests a client over HTTP/2 may give up or have reset for breaking a rule, at once and in each second.
+    /// One that was given up after 10 ms or more counts less, one that has a response or lived for 1 s nothing. Beyond it
+    /// the connection takes no more requests (GOAWAY); beyond twice as many it is closed.
     http2_max_resets: u32 = "256";
     /// How often clients and upstreams with requests under way over HTTP/2 are asked whether they are still there; one
     /// that has not said so until it would be asked again has its connection closed; 0 asks nobody.
@@ -217,8 +218,8 @@ settings! {
     http3_body_preread_size: Bytes = "64k" | "nginx_http_http3_stream_buffer_size" | "nginx_proxy_http3_stream_buffer_size";
     /// The same for all requests of one connection together.
     http3_connection_window_size: Bytes = "1m";
-    /// How many requests a client may take back on one connection over HTTP/3 before it has their responses, where it
-    /// does so with more than half of them; then the connection is closed.
+    /// How many requests a client over HTTP/3 may give up or have reset for breaking a rule, at once and in each second,
+    /// counted as by `http2_max_resets`.
     http3_max_resets: u32 = "256";
     /// How long a client over HTTP/3 may be silent before its connection is given up. It is asked whether it is still there
     /// three times as often. At least 1s.

@@ -112,6 +112,44 @@ impl Frames {
         code
     }
 
+    /// The code that a stream is reset with; none when it ends otherwise, or the connection does.
+    pub fn reset(&mut self, stream: u32) -> Option<u32> {
+        self.until(stream, |kind, _, payload| (kind == 3).then(|| code(payload)))
+    }
+
+    /// What begins the fields of a response that comes to its end; none when it does not.
+    pub fn answer(&mut self, stream: u32) -> Option<u8> {
+        let mut first = None;
+        self.until(stream, |kind, flags, payload| {
+            first = first.or_else(|| payload.first().copied().filter(|_| kind == 1));
+            (kind < 2 && flags & 1 != 0).then_some(())
+        })?;
+        first
+    }
+
+    /// The code of the GOAWAY that comes next; none when the connection ends without one.
+    pub fn going_away(&mut self) -> Option<u32> {
+        loop {
+            let (kind, payload) = self.next()?;
+            if kind == 7 {
+                return Some(code(&payload[4..]));
+            }
+        }
+    }
+
+    /// Looks at the frames of a stream, by kind, flags and payload, until something is found, or the stream was reset or
+    /// the connection is going to end.
+    fn until<T>(&mut self, stream: u32, mut find: impl FnMut(u8, u8, &[u8]) -> Option<T>) -> Option<T> {
+        loop {
+            let (head, payload) = Self::read(&mut self.0)?;
+            let is_of_stream = code(&head[5..]) == stream;
+            let found = find(head[3], head[4], &payload).filter(|_| is_of_stream);
+            if found.is_some() || head[3] == 7 || head[3] == 3 && is_of_stream {
+                return found;
+            }
+        }
+    }
+
     /// The next frame's kind and payload; none at the end.
     pub fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let (head, payload) = Self::read(&mut self.0)?;
@@ -132,4 +170,9 @@ impl Frames {
         from.read_exact(&mut payload).ok()?;
         Some((head, payload))
     }
+}
+
+/// The number that bytes begin with.
+fn code(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().unwrap())
 }

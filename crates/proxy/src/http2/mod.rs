@@ -2,6 +2,7 @@
 
 mod body;
 mod fields;
+mod hpack;
 mod pulse;
 mod server;
 mod stream;
@@ -14,6 +15,9 @@ pub(crate) use server::serve;
 pub(crate) use transport::{Sender, Transport};
 
 use std::time::Duration;
+
+/// How long what begins a connection is.
+const PREFACE_LENGTH: usize = 24;
 
 /// What begins a connection of HTTP/2 (RFC 9113, 3.4), as far as a parser of HTTP/1.1 looks before it gives up.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
@@ -31,7 +35,7 @@ pub struct Http2Options {
     pub body_preread_size: u32,
     /// The same for all requests of one connection together.
     pub connection_window_size: u32,
-    /// How many requests a client may take back before they are answered, where it does so with most of them.
+    /// How many requests a client may give up, at once and in each second.
     pub max_resets: u32,
     /// How often a client with requests under way is asked whether it is still there.
     pub ping_interval: Duration,

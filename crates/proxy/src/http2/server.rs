@@ -2,12 +2,14 @@
 
 use super::fields::read_request;
 use super::stream::Http2;
+use super::transport::Sender;
 use super::{Http2Options, Pulse, Transport};
 use crate::answer::Failure;
 use crate::buffer;
+use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::exchange::Connection;
-use crate::multiplex::{Books, UnderWay, is_misdirected, size};
+use crate::multiplex::{Books, LINGER, Standing, UnderWay, is_misdirected, size};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -20,6 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::task::spawn_local;
+use weir_http1::Reject;
 
 /// What is queued of one response that its client does not take.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -30,8 +33,10 @@ const PIECES: usize = 4 * 1024 * 1024;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection: Rc<Connection>) {
+    let options = &worker.options.http2;
+    let transport = transport.guarded(options.max_concurrent_streams, options.max_header_list_size);
     let sender = transport.sender();
-    let handshake = sender.with(builder(&worker.options.http2).handshake(transport));
+    let handshake = sender.with(builder(options).handshake(transport));
     let timeout = worker.options.client_header_timeout;
     let Ok(Ok(Ok(mut http2))) = tokio::time::timeout(timeout, handshake).await else { return };
     let Some(pings) = http2.ping_pong() else { return };
@@ -39,16 +44,23 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     deadline.set(Instant::now(), timeout);
     let worker = worker.clone();
     let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
-    let books = Books::new(connection);
-    let mut served = Served { worker, http2, pulse, books, deadline, idle: true, closing: false };
-    if let Err(error) = sender.with(poll_fn(|cx| served.poll(cx))).await {
+    let books = Books::new(connection, worker.options.http2.max_resets);
+    let (driver, stage) = (sender.clone(), Stage::Open);
+    let mut served = Served { worker, http2, sender, pulse, books, deadline, idle: true, stage };
+    if let Err(error) = driver.with(poll_fn(|cx| served.poll(cx))).await {
         served.ended(&error);
     }
 }
 
 fn builder(options: &Http2Options) -> server::Builder {
     let mut builder = server::Builder::new();
+    let streams = options.max_concurrent_streams as usize;
     builder
+        // How many requests a client gives up is bounded in `multiplex`, by their rate. What the crate counts over the
+        // life of a connection ends those of honest clients.
+        .max_local_error_reset_streams(None)
+        .max_concurrent_reset_streams(streams)
+        .max_pending_accept_reset_streams(streams.saturating_add(1))
         .max_concurrent_streams(options.max_concurrent_streams)
         .max_header_list_size(options.max_header_list_size)
         .initial_window_size(options.body_preread_size)
@@ -59,30 +71,35 @@ fn builder(options: &Http2Options) -> server::Builder {
     builder
 }
 
+/// How far a connection has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Open,
+    /// No further request is taken.
+    Closing,
+    /// The same, because the client gave up too many requests.
+    Calming,
+    /// It ends at once.
+    Ending,
+}
+
 /// One connection.
 struct Served {
     worker: Rc<Worker>,
     http2: server::Connection<Transport, Bytes>,
+    sender: Sender,
     pulse: Pulse,
     books: Rc<Books>,
     /// Of a client without a request under way.
     deadline: Deadline,
     idle: bool,
-    /// No further request is taken.
-    closing: bool,
+    stage: Stage,
 }
 
 impl Served {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.worker.draining.get() {
             self.close();
-        }
-        if self.books.are_abused(self.worker.options.http2.max_resets)
-            && !std::mem::replace(&mut self.closing, true)
-        {
-            let client = self.books.connection.peer;
-            tracing::debug!(%client, "a client took back too many requests: its connection is closed");
-            self.http2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
         loop {
             match self.http2.poll_accept(cx) {
@@ -92,10 +109,43 @@ impl Served {
                     return Poll::Ready(());
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Pending if self.judge() => {}
                 Poll::Pending => break,
             }
         }
         self.watch(cx)
+    }
+
+    /// Ends the connection if the client broke the rules of it, or gives up too many requests. Whether it has said so
+    /// just now.
+    fn judge(&mut self) -> bool {
+        self.books.resets.broken(self.sender.faults());
+        let reason = match (self.sender.failure(), self.books.resets.standing()) {
+            (Some(reason), _) => reason,
+            (None, Standing::Abusive) => Reason::ENHANCE_YOUR_CALM,
+            (None, Standing::Excessive) => return self.calm(),
+            (None, Standing::Good) => return false,
+        };
+        if std::mem::replace(&mut self.stage, Stage::Ending) == Stage::Ending {
+            return false;
+        }
+        let client = self.books.connection.peer;
+        tracing::debug!(%client, "a connection over HTTP/2 is closed: {reason}");
+        self.http2.abrupt_shutdown(reason);
+        true
+    }
+
+    /// Takes no further request of a client that gave up too many. Those under way have their responses.
+    fn calm(&mut self) -> bool {
+        if self.stage >= Stage::Calming {
+            return false;
+        }
+        let client = self.books.connection.peer;
+        tracing::debug!(%client, "a client gave up too many requests over HTTP/2: no more are taken");
+        self.sender.say_calm();
+        self.close();
+        (self.stage, self.idle) = (Stage::Calming, false);
+        true
     }
 
     fn ended(&self, error: &dyn Error) {
@@ -106,16 +156,20 @@ impl Served {
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let options = &self.worker.options;
         let head = size(&request);
+        let has_fragment = self.sender.has_fragment(|| respond.stream_id().into());
         // A stream that the client reset no longer counts as open, while its exchange may still be ending.
-        let is_refused = self.books.live() >= options.http2.max_concurrent_streams
-            || self.books.is_too_much(head, options.http2.connection_header_list_size);
-        if is_refused {
+        let is_beyond =
+            self.books.live() >= options.http2.max_concurrent_streams || self.stage >= Stage::Calming;
+        if is_beyond {
+            self.books.resets.broken(1);
+        }
+        if is_beyond || self.books.is_too_much(head, options.http2.connection_header_list_size) {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
         let (under_way, requests) = self.books.enter(head);
         let most = options.keepalive_requests;
         // Boxed, as a task moves what it runs about.
-        spawn_local(Box::pin(exchange(self.worker.clone(), under_way, request, respond)));
+        spawn_local(Box::pin(exchange(self.worker.clone(), under_way, (request, has_fragment), respond)));
         if most != 0 && requests >= most {
             self.close();
         }
@@ -123,23 +177,29 @@ impl Served {
 
     /// Says that no further request is taken, and lets those under way end.
     fn close(&mut self) {
-        if !std::mem::replace(&mut self.closing, true) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Closing;
             self.http2.graceful_shutdown();
         }
     }
 
     /// Ready when the client was silent for too long.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.books.resets.watch(cx);
         let idle = self.books.live() == 0;
         if idle && !self.idle {
-            self.deadline.set(Instant::now(), self.worker.options.keepalive_timeout);
+            let timeout = match self.stage {
+                Stage::Open | Stage::Closing => self.worker.options.keepalive_timeout,
+                Stage::Calming | Stage::Ending => LINGER,
+            };
+            self.deadline.set(Instant::now(), timeout);
         }
         self.idle = idle;
         if self.pulse.poll(cx, !idle).is_ready() {
             return Poll::Ready(());
         }
         while idle && self.deadline.poll(cx).is_ready() {
-            if self.closing {
+            if self.stage > Stage::Open {
                 return Poll::Ready(());
             }
             self.close();
@@ -150,11 +210,11 @@ impl Served {
     }
 }
 
-/// Serves one stream.
+/// Serves one stream, whose path may have had a `#`.
 async fn exchange(
     worker: Rc<Worker>,
     mut under_way: UnderWay,
-    request: Request<RecvStream>,
+    (request, has_fragment): (Request<RecvStream>, bool),
     respond: SendResponse<Bytes>,
 ) {
     let (parts, body) = request.into_parts();
@@ -168,17 +228,21 @@ async fn exchange(
     let connection = &under_way.books.connection;
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
+        // What was given up before it was looked at costs nobody else anything.
+        _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => Err(Failure::ClientGone),
         Err(reject) => Err(Failure::Rejected(reject)),
+        Ok(()) if has_fragment => Err(Failure::Rejected(Reject::TargetFragment)),
         Ok(()) => {
             let snapshot = exchange.snapshot.clone();
             if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
         }
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
+    let start = exchange.timing.start;
     worker.keep_heads(exchange.request, exchange.response);
     under_way.leave_head();
-    client.linger().await;
     if client.taken_back {
-        under_way.books.take_back();
+        under_way.books.resets.given_up(start.elapsed());
     }
+    client.linger().await;
 }

@@ -1,9 +1,15 @@
 //! A connection's byte stream as the `h2` crate takes it. The crate writes frame by frame; what it writes waits here until
 //! the task that drives the connection has let it do all that it can do now, and leaves in one piece.
 
+mod inbound;
+mod outbound;
+
 use crate::buffer::{Buffer, Outbox};
 use crate::io::Io;
 use crate::wire::Wire;
+use h2::Reason;
+use inbound::{Inbound, Next};
+use outbound::Outbound;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -26,6 +32,7 @@ const TURN: usize = 64 * 1024;
 pub(crate) struct Transport(Rc<RefCell<Stream>>);
 
 /// Sends what waits. The task that drives the connection has it.
+#[derive(Clone)]
 pub(crate) struct Sender(Rc<RefCell<Stream>>);
 
 /// A byte stream, with what was read and is not used, and what is to be written.
@@ -35,6 +42,16 @@ struct Stream {
     outbox: Outbox,
     /// Bytes read in this turn.
     read: usize,
+    /// Of a client's stream.
+    guard: Option<Box<Guard>>,
+}
+
+/// What stands between a client and the `h2` crate.
+struct Guard {
+    inbound: Inbound,
+    outbound: Outbound,
+    /// A GOAWAY says that the client asks too much.
+    says_calm: bool,
 }
 
 impl From<Io> for Transport {
@@ -51,7 +68,15 @@ impl From<Wire> for Transport {
 
 impl Transport {
     fn new(io: Io, inbox: Buffer) -> Self {
-        Self(Rc::new(RefCell::new(Stream { io, inbox, outbox: Outbox::default(), read: 0 })))
+        Self(Rc::new(RefCell::new(Stream { io, inbox, outbox: Outbox::default(), read: 0, guard: None })))
+    }
+
+    /// The same for a client that may have so many streams open, with heads of so many bytes.
+    pub(crate) fn guarded(self, max_streams: u32, max_header_list_size: u32) -> Self {
+        let inbound = Inbound::new(max_streams, max_header_list_size);
+        let guard = Guard { inbound, outbound: Outbound::default(), says_calm: false };
+        self.0.borrow_mut().guard = Some(Box::new(guard));
+        self
     }
 
     pub(crate) fn sender(&self) -> Sender {
@@ -65,15 +90,43 @@ impl Sender {
         self.0.borrow_mut().poll_flush(cx)
     }
 
+    /// Why the client's connection has to end: its bytes can no longer be understood.
+    pub(super) fn failure(&self) -> Option<Reason> {
+        self.guard(|guard| guard.inbound.failure())?
+    }
+
+    /// How many streams were reset because the client broke a rule since it was asked last.
+    pub(super) fn faults(&self) -> u32 {
+        self.guard(|guard| guard.outbound.faults()).unwrap_or_default()
+    }
+
+    /// Whether the path of a stream that is accepted now has a `#`.
+    pub(super) fn has_fragment(&self, stream: impl FnOnce() -> u32) -> bool {
+        self.guard(|guard| guard.inbound.has_fragments() && guard.inbound.has_fragment(stream()))
+            .unwrap_or_default()
+    }
+
+    /// From now on a GOAWAY says that the client asks too much.
+    pub(super) fn say_calm(&self) {
+        self.guard(|guard| guard.says_calm = true);
+    }
+
+    fn guard<T>(&self, act: impl FnOnce(&mut Guard) -> T) -> Option<T> {
+        self.0.borrow_mut().guard.as_mut().map(|guard| act(guard))
+    }
+
     /// Does what the future does, and sends what it writes whenever it waits.
     pub(crate) async fn with<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let mut future = pin!(future);
-        poll_fn(|cx| match future.as_mut().poll(cx) {
-            Poll::Ready(value) => Poll::Ready(Ok(value)),
-            Poll::Pending => match self.poll_flush(cx) {
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                _ => Poll::Pending,
-            },
+        poll_fn(|cx| {
+            self.0.borrow_mut().begin_turn();
+            match future.as_mut().poll(cx) {
+                Poll::Ready(value) => Poll::Ready(Ok(value)),
+                Poll::Pending => match self.poll_flush(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    _ => Poll::Pending,
+                },
+            }
         })
         .await
     }
@@ -92,44 +145,117 @@ impl Stream {
     /// Takes some of a piece of so many bytes: to wait, or to leave together with what waits.
     fn poll_take(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>; 2]) -> Poll<io::Result<usize>> {
         let length = pieces[0].len() + pieces[1].len();
+        if self.guard.as_ref().is_some_and(|guard| guard.says_calm) {
+            // Only what waits here can be changed.
+            ready!(self.poll_flush(cx))?;
+            return Poll::Ready(Ok(self.hold(pieces)));
+        }
         if length <= COPIED && self.outbox.held() + length <= HELD {
-            for piece in pieces {
-                self.outbox.writable().extend_from_slice(piece);
-            }
-            return Poll::Ready(Ok(length));
+            return Poll::Ready(Ok(self.hold(pieces)));
         }
         loop {
             let waiting = self.outbox.pending().len();
             let all = [IoSlice::new(self.outbox.pending()), pieces[0], pieces[1]];
             let n = non_zero(ready!(self.io.poll_write_vectored(cx, &all))?)?;
             self.outbox.wrote(n.min(waiting));
-            if n > waiting {
-                return Poll::Ready(Ok(n - waiting));
+            if let Some(taken @ 1..) = n.checked_sub(waiting) {
+                self.left(pieces, taken);
+                return Poll::Ready(Ok(taken));
             }
+        }
+    }
+
+    fn hold(&mut self, pieces: &[IoSlice<'_>; 2]) -> usize {
+        let held = self.outbox.writable();
+        let start = held.len();
+        for piece in pieces {
+            held.extend_from_slice(piece);
+        }
+        if let Some(guard) = &mut self.guard
+            && let Some(code) = guard.outbound.leave(&held[start..])
+            && guard.says_calm
+        {
+            let calm = u32::from(Reason::ENHANCE_YOUR_CALM).to_be_bytes();
+            held[start + code..start + code + calm.len()].copy_from_slice(&calm);
+        }
+        held.len() - start
+    }
+
+    /// So much of the pieces has left.
+    fn left(&mut self, pieces: &[IoSlice<'_>; 2], n: usize) {
+        if let Some(guard) = &mut self.guard {
+            let first = n.min(pieces[0].len());
+            guard.outbound.leave(&pieces[0][..first]);
+            guard.outbound.leave(&pieces[1][..n - first]);
+        }
+    }
+
+    fn begin_turn(&mut self) {
+        self.read = 0;
+        if let Some(guard) = &mut self.guard {
+            guard.inbound.begin_turn();
         }
     }
 
     /// Reads much at once: the `h2` crate has little room, and would ask for one frame after the other.
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.inbox.is_empty() {
-            if self.read >= TURN {
-                self.read = 0;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let read = self.io.poll_read(cx, self.inbox.room());
-            let Poll::Ready(Ok(n)) = read else {
-                self.read = 0;
-                self.inbox.release();
-                return read.map_ok(|_| ());
+        loop {
+            let next = match &mut self.guard {
+                Some(guard) => guard.inbound.next(&mut self.inbox),
+                None if self.inbox.is_empty() => Next::Read,
+                None => Next::Pass(self.inbox.len()),
             };
-            self.inbox.filled(n);
-            self.read += n;
+            match next {
+                Next::Pass(n) => {
+                    self.pass(n, room);
+                    return Poll::Ready(Ok(()));
+                }
+                Next::Replace => {
+                    self.replace(room);
+                    return Poll::Ready(Ok(()));
+                }
+                Next::Read if self.read < TURN => {
+                    if ready!(self.poll_fill(cx))? == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                Next::Read | Next::Wait => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
         }
-        let n = self.inbox.len().min(room.remaining());
+    }
+
+    fn pass(&mut self, n: usize, room: &mut ReadBuf<'_>) {
+        let n = n.min(room.remaining());
         room.put_slice(&self.inbox.bytes()[..n]);
         self.inbox.consume(n);
-        Poll::Ready(Ok(()))
+        if let Some(guard) = &mut self.guard {
+            guard.inbound.passed(n);
+        }
+    }
+
+    fn replace(&mut self, room: &mut ReadBuf<'_>) {
+        if let Some(guard) = &mut self.guard {
+            let replacement = guard.inbound.replacement();
+            let n = replacement.len().min(room.remaining());
+            room.put_slice(&replacement[..n]);
+            guard.inbound.replaced(n);
+        }
+    }
+
+    /// Reads what is here; 0 at the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.io.poll_read(cx, self.inbox.room());
+        match read {
+            Poll::Ready(Ok(n)) => {
+                self.inbox.filled(n);
+                self.read += n;
+            }
+            _ => self.inbox.release(),
+        }
+        read
     }
 }
 

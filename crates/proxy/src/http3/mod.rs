@@ -28,7 +28,7 @@ pub struct Http3Options {
     pub body_preread_size: u32,
     /// The same for all requests of one connection together.
     pub connection_window_size: u32,
-    /// How many requests a client may take back before they are answered, where it does so with most of them.
+    /// How many requests a client may give up, at once and in each second.
     pub max_resets: u32,
     /// How long a client may be silent. It is asked whether it is still there three times as often.
     pub idle_timeout: Duration,

@@ -58,10 +58,12 @@ pub(super) async fn resolve(
 /// What came was no request. The `h3` crate has broken the stream off, or answered that its head is too large.
 async fn refused(worker: &Worker, under_way: &UnderWay, lane: &Lane, error: &StreamError) {
     match error {
-        StreamError::RemoteTerminate { .. } => under_way.books.take_back(),
+        StreamError::RemoteTerminate { .. } => under_way.books.resets.broken(1),
         error => {
             let client = under_way.books.connection.peer;
             tracing::debug!(%client, "a request over HTTP/3 was refused: {error}");
+            let is_malformed = !matches!(error, StreamError::HeaderTooBig { .. });
+            under_way.books.resets.broken(is_malformed.into());
         }
     }
     if !matches!(error, StreamError::HeaderTooBig { .. }) {

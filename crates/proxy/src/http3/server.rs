@@ -10,7 +10,7 @@ use crate::buffer;
 use crate::connection::Leave;
 use crate::deadline::Deadline;
 use crate::exchange::{Connection, Tls};
-use crate::multiplex::{Books, UnderWay, is_misdirected};
+use crate::multiplex::{Books, Standing, UnderWay, is_misdirected};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -26,6 +26,9 @@ use tokio::task::spawn_local;
 
 /// How long a client without requests has to take note that its connection ends: three round trips, within these.
 const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Why a connection is closed whose client gave up too many requests.
+const GIVEN_UP: &[u8] = b"too many requests were given up";
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
@@ -74,7 +77,8 @@ async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<
     let Ok(Ok(http3)) = tokio::time::timeout(timeout, builder.build(transport)).await else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
-    let (worker, books) = (worker.clone(), Books::new(connection));
+    let books = Books::new(connection, options.max_resets);
+    let worker = worker.clone();
     let mut served = Served { worker, quic, http3, last, books, deadline, idle: true, closing: false };
     poll_fn(|cx| served.poll(cx)).await;
 }
@@ -96,15 +100,18 @@ struct Served {
 
 impl Served {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_requests(cx);
+        if polled.is_ready() && self.books.resets.standing() > Standing::Good {
+            close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
+        }
+        polled
+    }
+
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.worker.draining.get() {
             self.close();
         }
-        if self.books.are_abused(self.worker.options.http3.max_resets) {
-            let client = self.books.connection.peer;
-            tracing::debug!(%client, "a client took back too many requests: its connection is closed");
-            close(&self.quic, Code::H3_EXCESSIVE_LOAD, b"too many requests were taken back");
-            return Poll::Ready(());
-        }
+        self.judge();
         loop {
             // Dropped where it waits, it has taken nothing.
             let accepted = pin!(self.http3.accept()).poll(cx);
@@ -121,9 +128,29 @@ impl Served {
         }
     }
 
+    /// Takes no further request of a client that gave up too many, and ends the connection of one that goes on.
+    fn judge(&mut self) {
+        let client = self.books.connection.peer;
+        match self.books.resets.standing() {
+            Standing::Good => {}
+            Standing::Excessive if self.closing => {}
+            Standing::Excessive => {
+                tracing::debug!(%client, "a client gave up too many requests over HTTP/3: no more are taken");
+                self.close();
+            }
+            Standing::Abusive => {
+                tracing::debug!(%client, "a client gave up too many requests over HTTP/3: it is closed");
+                close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
+            }
+        }
+    }
+
     fn accept(&mut self, resolver: Resolver) {
         let Some(lane) = self.last.borrow_mut().take() else { return };
         if self.closing {
+            if self.books.resets.standing() > Standing::Good {
+                self.books.resets.broken(1);
+            }
             // The client was told that nothing from here on is looked at, so that it may ask elsewhere.
             return lane.reset(quic::number(Code::H3_REQUEST_REJECTED));
         }
@@ -152,6 +179,7 @@ impl Served {
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // The crate tells of requests alone, and not of streams that never were one.
         self.books.wait(cx);
+        self.books.resets.watch(cx);
         let idle = self.books.live() == 0;
         if idle && !self.idle {
             let notice = (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1);
@@ -188,10 +216,11 @@ async fn exchange(worker: Rc<Worker>, mut under_way: UnderWay, resolver: Resolve
         if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
     });
     serve::one(&worker, &mut client, &mut exchange, read).await;
+    let start = exchange.timing.start;
     worker.keep_heads(exchange.request, exchange.response);
     under_way.leave_head();
-    client.linger(options.send_timeout).await;
     if client.taken_back {
-        under_way.books.take_back();
+        under_way.books.resets.given_up(start.elapsed());
     }
+    client.linger(options.send_timeout).await;
 }

@@ -1,5 +1,6 @@
 //! What the requests of one connection count together.
 
+use super::resets::Resets;
 use crate::exchange::Connection;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,19 +13,20 @@ pub(crate) struct Books {
     live: Cell<u32>,
     /// How large their heads are together: one byte of a compressed head may stand for thousands.
     heads: Cell<usize>,
-    /// Requests that the client took back.
-    taken_back: Cell<u32>,
+    /// Requests that the client gave up.
+    pub(crate) resets: Resets,
     /// Who wants to know when an exchange ends.
     waiting: RefCell<Option<Waker>>,
 }
 
 impl Books {
-    pub(crate) fn new(connection: Rc<Connection>) -> Rc<Self> {
+    /// The books of a connection whose client may give up so many requests in a second.
+    pub(crate) fn new(connection: Rc<Connection>, max_resets: u32) -> Rc<Self> {
         Rc::new(Self {
             connection,
             live: Cell::new(0),
             heads: Cell::new(0),
-            taken_back: Cell::new(0),
+            resets: Resets::new(max_resets),
             waiting: RefCell::default(),
         })
     }
@@ -51,17 +53,6 @@ impl Books {
     /// Wakes the task when the next exchange ends.
     pub(crate) fn wait(&self, cx: &Context<'_>) {
         self.waiting.borrow_mut().get_or_insert_with(|| cx.waker().clone());
-    }
-
-    /// Counts a request that the client took back.
-    pub(crate) fn take_back(&self) {
-        self.taken_back.set(self.taken_back.get() + 1);
-    }
-
-    /// Whether the client takes back most of what it asks for, which costs it nothing and the upstreams much.
-    pub(crate) fn are_abused(&self, most: u32) -> bool {
-        let taken_back = self.taken_back.get();
-        taken_back > most && u64::from(taken_back) > self.connection.requests.get() / 2
     }
 }
 
