@@ -34,10 +34,26 @@ def number(data):
     return int.from_bytes(data[:size], "big") & ((1 << (8 * size - 2)) - 1), data[size:]
 
 
+class Connection(H3Connection):
+    """A connection with settings of the test's own, or a control stream that begins otherwise."""
+
+    settings = {}
+    control = None
+
+    def _init_connection(self):
+        if self.control is None:
+            return super()._init_connection()
+        self._local_control_stream_id = self._create_uni_stream(0)
+        self._quic.send_stream_data(self._local_control_stream_id, bytes.fromhex(self.control))
+
+    def _get_local_settings(self):
+        return {**super()._get_local_settings(), **self.settings}
+
+
 class Client(QuicConnectionProtocol):
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        self.http = H3Connection(self._quic)
+        self.http = Connection(self._quic)
         self.names, self.responses, self.control = {}, {}, b""
         self.limits = self._quic._write_stream_limits
 
@@ -67,6 +83,12 @@ class Client(QuicConnectionProtocol):
         stream = next(stream for stream, given in self.names.items() if given == name)
         self._quic.stop_stream(stream, 0x10C)
         self._quic.reset_stream(stream, 0x10C)
+        self.transmit()
+
+    def write(self, name, raw, end):
+        """Sends bytes on one of the connection's own streams: control, encoder or decoder."""
+        stream = getattr(self.http, f"_local_{name}_stream_id")
+        self._quic.send_stream_data(stream, bytes.fromhex(raw), end)
         self.transmit()
 
     def hold(self, holds):
@@ -136,6 +158,8 @@ async def main(host, port, options):
     configuration.server_name = options.get("sni", "localhost")
     configuration.idle_timeout = options.get("idle", 60.0)
     configuration.max_stream_data = options.get("window", 1024 * 1024)
+    Connection.settings = {int(identifier): value for identifier, value in options.get("settings", {}).items()}
+    Connection.control = options.get("control")
     async with connect(host, int(port), configuration=configuration, create_protocol=Client) as client:
         certificate = client._quic.tls._peer_certificate.subject.rfc4514_string()
         tell(connected=certificate, proved=client._quic._retry_count)
@@ -152,12 +176,11 @@ async def main(host, port, options):
                     client.hold(command["holds"])
                 case "rebind":
                     await client.rebind()
-                case "control":
-                    client._quic.send_stream_data(client.http._local_control_stream_id, bytes.fromhex(command["raw"]), False)
-                    client.transmit()
+                case "control" | "encoder" | "decoder" as name:
+                    client.write(name, command["raw"], command.get("end", False))
                 case "one_way":
                     stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
-                    client._quic.send_stream_data(stream, bytes.fromhex(command["raw"]), False)
+                    client._quic.send_stream_data(stream, bytes.fromhex(command["raw"]), command.get("end", False))
                     client.transmit()
 
 

@@ -6,6 +6,7 @@ mod client;
 mod harness;
 mod hostile;
 mod life;
+mod malformed;
 
 use client::Client;
 use harness::{Gateway, Identity, Upstream, curl, document, eventually, one_route, service};

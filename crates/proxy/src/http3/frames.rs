@@ -2,6 +2,9 @@
 //! ones, or a stream that ends within one, for the end of a body. Whenever a piece of a head comes, it would count all
 //! that came before, and each piece would keep the datagram that it came in.
 
+use super::control::Control;
+use super::qpack;
+use crate::multiplex::Verdict;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 
@@ -16,6 +19,7 @@ const LONGEST_TRAILERS: u64 = 32 * 1024;
 /// Frames on their way to the `h3` crate.
 pub(super) struct Frames {
     at: At,
+    of: Of,
     /// Received, and not looked at yet.
     rest: Bytes,
     /// The beginning of a frame that passes when it is whole.
@@ -28,11 +32,26 @@ pub(super) struct Frames {
     heads: usize,
 }
 
+/// What frames are of.
+pub(super) enum Of {
+    Request(Fields),
+    Control(Control),
+}
+
+/// What the fields of a request are, as far as they came.
+#[derive(Default)]
+pub(super) struct Fields {
+    /// Its head is here.
+    has_head: bool,
+    /// Its path has a `#`.
+    has_fragment: bool,
+}
+
 enum At {
     /// In the type and length of a frame.
     Begin(Prefix),
     /// In a frame, of which so much is left.
-    Within { left: u64, fate: Fate },
+    Within { left: u64, kind: u64, fate: Fate },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,9 +88,10 @@ pub(super) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 impl Frames {
     /// The frames of a stream whose heads may be so long.
-    pub(super) fn new(longest: u64) -> Self {
+    pub(super) fn new(of: Of, longest: u64) -> Self {
         Self {
             at: At::Begin(Prefix::default()),
+            of,
             rest: Bytes::new(),
             begun: BytesMut::new(),
             longest,
@@ -100,6 +120,11 @@ impl Frames {
         self.heads
     }
 
+    /// Whether the path of the request has a `#`.
+    pub(super) fn has_fragment(&self) -> bool {
+        matches!(self.of, Of::Request(Fields { has_fragment: true, .. }))
+    }
+
     /// The next piece that passes.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Code> {
         while !self.rest.is_empty() {
@@ -108,7 +133,7 @@ impl Frames {
                     Some(frame) => self.begin(frame)?,
                     None => None,
                 },
-                At::Within { .. } => self.go_on(),
+                At::Within { .. } => self.go_on()?,
             };
             if passed.is_some() {
                 return Ok(passed);
@@ -126,24 +151,28 @@ impl Frames {
             kind if OTHERS.contains(&kind) => Fate::Head,
             _ => Fate::Skipped,
         };
+        self.of.begin(kind)?;
         if fate == Fate::Head && length > self.longest {
             return Err(Code::H3_EXCESSIVE_LOAD);
+        }
+        if fate == Fate::Head && length == 0 {
+            self.of.frame(kind, b"")?;
         }
         if kind == HEADERS {
             self.longest = self.longest.min(LONGEST_TRAILERS);
         }
         let next = match length {
             0 => At::Begin(Prefix::default()),
-            left => At::Within { left, fate },
+            left => At::Within { left, kind, fate },
         };
         let At::Begin(prefix) = std::mem::replace(&mut self.at, next) else { return Ok(None) };
         Ok((fate != Fate::Skipped).then(|| Bytes::copy_from_slice(&prefix.bytes[..prefix.len])))
     }
 
-    fn go_on(&mut self) -> Option<Bytes> {
-        let At::Within { left, fate } = &mut self.at else { return None };
+    fn go_on(&mut self) -> Result<Option<Bytes>, Code> {
+        let At::Within { left, kind, fate } = &mut self.at else { return Ok(None) };
         let here = self.rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-        let (piece, fate) = (self.rest.split_to(here), *fate);
+        let (piece, kind, fate) = (self.rest.split_to(here), *kind, *fate);
         *left -= here as u64;
         let is_whole = *left == 0;
         if is_whole {
@@ -153,11 +182,15 @@ impl Frames {
             Fate::Body => self.body += here as u64,
             Fate::Head => {
                 self.heads += here;
-                return self.gather(piece, is_whole);
+                let whole = self.gather(piece, is_whole);
+                if let Some(payload) = &whole {
+                    self.of.frame(kind, payload)?;
+                }
+                return Ok(whole);
             }
-            Fate::Skipped => return None,
+            Fate::Skipped => return Ok(None),
         }
-        Some(piece)
+        Ok(Some(piece))
     }
 
     fn gather(&mut self, piece: Bytes, is_whole: bool) -> Option<Bytes> {
@@ -169,6 +202,42 @@ impl Frames {
     }
 }
 
+impl Of {
+    /// A frame of this type begins.
+    fn begin(&self, kind: u64) -> Result<(), Code> {
+        match self {
+            Self::Control(control) => control.begin(kind),
+            Self::Request(_) if kind != HEADERS && OTHERS.contains(&kind) => Err(Code::H3_FRAME_UNEXPECTED),
+            Self::Request(_) => Ok(()),
+        }
+    }
+
+    /// A frame that is whole, and neither DATA nor of an unknown type.
+    fn frame(&mut self, kind: u64, payload: &[u8]) -> Result<(), Code> {
+        match self {
+            Self::Control(control) => control.frame(kind, payload),
+            Self::Request(fields) => fields.read(payload),
+        }
+    }
+}
+
+impl Fields {
+    /// Sees whether the head or the trailers may stand as they are.
+    fn read(&mut self, block: &[u8]) -> Result<(), Code> {
+        let is_trailers = std::mem::replace(&mut self.has_head, true);
+        match qpack::read(block, is_trailers).ok_or(Code::QPACK_DECOMPRESSION_FAILED)? {
+            Verdict::Malformed => Err(Code::H3_MESSAGE_ERROR),
+            Verdict::OfConnection if is_trailers => Err(Code::H3_MESSAGE_ERROR),
+            // In a head it is answered.
+            Verdict::OfConnection | Verdict::Fine => Ok(()),
+            Verdict::Fragment => {
+                self.has_fragment = true;
+                Ok(())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +245,7 @@ mod tests {
 
     /// What passes of a stream that comes in pieces of this size, and whether it may end there.
     fn passed(stream: &[u8], size: usize) -> Result<(Vec<u8>, bool), Code> {
-        let (mut frames, mut passed) = (Frames::new(4), Vec::new());
+        let (mut frames, mut passed) = (Frames::new(Of::Request(Fields::default()), 4), Vec::new());
         for piece in stream.chunks(size) {
             frames.receive(Bytes::copy_from_slice(piece));
             while let Some(piece) = frames.next()? {
@@ -189,10 +258,10 @@ mod tests {
     #[test]
     fn what_the_crate_must_not_see_is_left_out_however_it_is_cut() {
         let cases: [(&[u8], &[u8], bool); 7] = [
-            (b"\x01\x02ab\x00\x03cde", b"\x01\x02ab\x00\x03cde", true),
+            (b"\x01\x02\0\0\x00\x03cde", b"\x01\x02\0\0\x00\x03cde", true),
             (b"\x00\x00\x00\x01a", b"\x00\x01a", true),
             (b"\x21\x05skips\x00\x01a", b"\x00\x01a", true),
-            (b"\x40\x41\x03abc\x01\x01z", b"\x01\x01z", true),
+            (b"\x40\x41\x03abc\x01\x02\0\0", b"\x01\x02\0\0", true),
             (b"\x00\x05ab", b"\x00\x05ab", false),
             (b"\x00\x40\x06abcdef", b"\x00\x40\x06abcdef", true),
             (b"\x01", b"", false),
@@ -206,21 +275,22 @@ mod tests {
 
     #[test]
     fn a_head_passes_in_one_piece_however_it_is_cut() {
-        let (mut frames, mut pieces) = (Frames::new(100), Vec::new());
-        for byte in b"\x01\x05heads\x00\x02ab\x01\x02zz" {
+        let (mut frames, mut pieces) = (Frames::new(Of::Request(Fields::default()), 100), Vec::new());
+        for byte in b"\x01\x05\0\0\xd1\xd7\xc1\x00\x02ab\x01\x02\0\0" {
             frames.receive(Bytes::copy_from_slice(&[*byte]));
             while let Some(piece) = frames.next().unwrap() {
                 pieces.push(piece);
             }
         }
-        let expected: [&[u8]; 7] = [b"\x01\x05", b"heads", b"\x00\x02", b"a", b"b", b"\x01\x02", b"zz"];
+        let expected: [&[u8]; 7] =
+            [b"\x01\x05", b"\0\0\xd1\xd7\xc1", b"\x00\x02", b"a", b"b", b"\x01\x02", b"\0\0"];
         assert_eq!((pieces.as_slice(), frames.heads()), (expected.map(Bytes::from_static).as_slice(), 7));
     }
 
     #[test]
     fn a_head_that_is_too_long_is_refused_before_it_comes() {
         assert_eq!(passed(b"\x01\x05", 1), Err(Code::H3_EXCESSIVE_LOAD));
-        assert_eq!(passed(b"\x04\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
+        assert_eq!(passed(b"\x01\xff\xff\xff\xff\xff\xff\xff\xff", 3), Err(Code::H3_EXCESSIVE_LOAD));
         assert!(passed(b"\x00\x05", 1).is_ok());
     }
 

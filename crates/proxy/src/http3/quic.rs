@@ -1,6 +1,7 @@
 //! QUIC as the `h3` crate takes it, by `quinn`. The crate's own such layer, `h3-quinn`, panics where reading is stopped
 //! while a read waits, and does not tell that a client wants no more of a response.
 
+use super::one_way::OneWay;
 use super::receiving::Receiving;
 use super::sending::{Lane, Sending};
 use bytes::Bytes;
@@ -14,9 +15,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// How many streams of one direction a client may open in all: three are needed.
-const ONE_WAY_STREAMS: u32 = 100;
-
 type Opening<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>>>>;
 type BothWays = (quinn::SendStream, quinn::RecvStream);
 
@@ -24,8 +22,7 @@ type BothWays = (quinn::SendStream, quinn::RecvStream);
 pub(super) struct Connection {
     quic: quinn::Connection,
     both_ways: Opening<BothWays>,
-    one_way: Opening<quinn::RecvStream>,
-    one_way_left: u32,
+    one_way: OneWay,
     opening: Option<Opening<quinn::SendStream>>,
     longest_head: u64,
     /// The stream that was accepted last.
@@ -37,8 +34,7 @@ impl Connection {
     pub(super) fn new(quic: quinn::Connection, longest_head: u64) -> Self {
         Self {
             both_ways: accept_both_ways(quic.clone()),
-            one_way: accept_one_way(quic.clone()),
-            one_way_left: ONE_WAY_STREAMS,
+            one_way: OneWay::new(quic.clone()),
             quic,
             opening: None,
             longest_head,
@@ -51,10 +47,6 @@ fn accept_both_ways(quic: quinn::Connection) -> Opening<BothWays> {
     Box::pin(async move { quic.accept_bi().await })
 }
 
-fn accept_one_way(quic: quinn::Connection) -> Opening<quinn::RecvStream> {
-    Box::pin(async move { quic.accept_uni().await })
-}
-
 impl quic::Connection<Bytes> for Connection {
     type RecvStream = Receiving;
     type OpenStreams = Connection;
@@ -63,14 +55,9 @@ impl quic::Connection<Bytes> for Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
-        let stream = ready!(self.one_way.as_mut().poll(cx)).map_err(lost)?;
-        self.one_way = accept_one_way(self.quic.clone());
-        self.one_way_left = self.one_way_left.saturating_sub(1);
-        if self.one_way_left == 0 {
-            close(&self.quic, Code::H3_EXCESSIVE_LOAD, b"too many streams of one direction");
-        }
+        let (stream, begun, control) = ready!(self.one_way.poll(cx))?;
         let id = id(stream.id())?;
-        Poll::Ready(Ok(Receiving::one_way((stream, id), self.quic.clone())))
+        Poll::Ready(Ok(Receiving::control((stream, id), self.quic.clone(), begun, control)))
     }
 
     fn poll_accept_bidi(

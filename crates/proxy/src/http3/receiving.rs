@@ -1,6 +1,7 @@
 //! The receiving side of a stream.
 
-use super::frames::{Frames, number};
+use super::control::Control;
+use super::frames::{Fields, Frames, Of};
 use super::quic::{close, lost, of_connection};
 use super::sending::Lane;
 use bytes::Bytes;
@@ -17,25 +18,23 @@ const CHUNK: usize = 64 * 1024;
 /// The longest frame of a client's control stream.
 const LONGEST_CONTROL: u64 = 16 * 1024;
 /// The type of that stream.
-const CONTROL: u64 = 0;
+const CONTROL: u8 = 0;
 
 /// The receiving side of a stream, for the `h3` crate.
 pub(super) struct Receiving {
     stream: quinn::RecvStream,
     id: StreamId,
     quic: quinn::Connection,
+    /// What the crate has to be shown before what comes.
+    first: Option<Bytes>,
     carries: Carries,
 }
 
 enum Carries {
     /// A request.
     Request(Frames, Rc<Lane>),
-    /// It has to be seen what: so much of a stream of one direction is here.
-    Unknown(Vec<u8>),
     /// Frames of the connection.
     Control(Frames),
-    /// What the crate does not hold.
-    Other,
 }
 
 impl Receiving {
@@ -45,11 +44,21 @@ impl Receiving {
         lane: Rc<Lane>,
         longest_head: u64,
     ) -> Self {
-        Self { stream, id, quic, carries: Carries::Request(Frames::new(longest_head), lane) }
+        let frames = Frames::new(Of::Request(Fields::default()), longest_head);
+        Self { stream, id, quic, first: None, carries: Carries::Request(frames, lane) }
     }
 
-    pub(super) fn one_way((stream, id): (quinn::RecvStream, StreamId), quic: quinn::Connection) -> Self {
-        Self { stream, id, quic, carries: Carries::Unknown(Vec::new()) }
+    /// A control stream, of which so much was read.
+    pub(super) fn control(
+        (stream, id): (quinn::RecvStream, StreamId),
+        quic: quinn::Connection,
+        begun: Bytes,
+        control: Control,
+    ) -> Self {
+        let mut frames = Frames::new(Of::Control(control), LONGEST_CONTROL);
+        frames.receive(begun);
+        let first = Some(Bytes::from_static(&[CONTROL]));
+        Self { stream, id, quic, first, carries: Carries::Control(frames) }
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
@@ -61,7 +70,6 @@ impl Receiving {
     /// whatever it is given.
     fn next(&mut self) -> Result<Next, Code> {
         let frames = match &mut self.carries {
-            Carries::Unknown(_) | Carries::Other => return Ok(Next::Read),
             Carries::Control(frames) => frames,
             Carries::Request(_, lane) if lane.held.get() > 0 => return Ok(Next::Wait),
             Carries::Request(frames, _) => frames,
@@ -71,42 +79,27 @@ impl Receiving {
         if let Carries::Request(frames, lane) = &self.carries {
             lane.held.set(frames.body() - before);
             lane.heads.set(frames.heads());
+            lane.has_fragment.set(frames.has_fragment());
         }
         Ok(piece.map_or(Next::Read, Next::Piece))
     }
 
-    /// Takes what was read; it passes at once where nothing is to be left out of it.
-    fn receive(&mut self, chunk: Bytes) -> Option<Bytes> {
+    /// Takes what was read.
+    fn receive(&mut self, chunk: Bytes) {
         match &mut self.carries {
-            Carries::Request(frames, _) | Carries::Control(frames) => {
-                frames.receive(chunk);
-                None
-            }
-            Carries::Unknown(begun) => {
-                begun.extend_from_slice(&chunk);
-                let (kind, rest) = number(begun)?;
-                let head = begun.len() - rest.len();
-                let mut all = Bytes::from(std::mem::take(begun));
-                self.carries = Carries::Other;
-                if kind == CONTROL {
-                    let mut frames = Frames::new(LONGEST_CONTROL);
-                    frames.receive(all.split_off(head));
-                    self.carries = Carries::Control(frames);
-                }
-                Some(all)
-            }
-            Carries::Other => Some(chunk),
+            Carries::Request(frames, _) | Carries::Control(frames) => frames.receive(chunk),
         }
     }
 
     /// The client broke a rule.
     fn refuse(&mut self, code: Code) -> StreamErrorIncoming {
         match &self.carries {
-            Carries::Request(_, lane) if code == Code::H3_EXCESSIVE_LOAD => {
+            Carries::Request(_, lane) if matches!(code, Code::H3_EXCESSIVE_LOAD | Code::H3_MESSAGE_ERROR) => {
+                lane.refused.set(Some(code));
                 lane.reset(super::quic::number(code));
                 self.stop(code.value());
             }
-            _ => close(&self.quic, code, b"a frame is too long, or cut off"),
+            _ => close(&self.quic, code, b"a frame breaks the rules, or is too long or cut off"),
         }
         StreamErrorIncoming::StreamTerminated { error_code: code.value() }
     }
@@ -119,7 +112,6 @@ impl Receiving {
     fn may_end(&self) -> bool {
         match &self.carries {
             Carries::Request(frames, _) | Carries::Control(frames) => frames.may_end(),
-            Carries::Unknown(_) | Carries::Other => true,
         }
     }
 }
@@ -136,6 +128,14 @@ impl quic::RecvStream for Receiving {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Ok(Some(first)));
+        }
+        if let Carries::Request(_, lane) = &self.carries
+            && let Some(code) = lane.refused.get()
+        {
+            return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code: code.value() }));
+        }
         loop {
             match self.next() {
                 Ok(Next::Piece(piece)) => return Poll::Ready(Ok(Some(piece))),
@@ -144,11 +144,7 @@ impl quic::RecvStream for Receiving {
                 Err(code) => return Poll::Ready(Err(self.refuse(code))),
             }
             match ready!(self.poll_chunk(cx))? {
-                Some(chunk) => {
-                    if let Some(piece) = self.receive(chunk) {
-                        return Poll::Ready(Ok(Some(piece)));
-                    }
-                }
+                Some(chunk) => self.receive(chunk),
                 None if self.may_end() => return Poll::Ready(Ok(None)),
                 None => return Poll::Ready(Err(self.refuse(Code::H3_FRAME_ERROR))),
             }

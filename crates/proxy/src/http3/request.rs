@@ -58,7 +58,9 @@ pub(super) async fn resolve(
 /// What came was no request. The `h3` crate has broken the stream off, or answered that its head is too large.
 async fn refused(worker: &Worker, under_way: &UnderWay, lane: &Lane, error: &StreamError) {
     match error {
-        StreamError::RemoteTerminate { .. } => under_way.books.resets.broken(1),
+        StreamError::RemoteTerminate { .. } if lane.refused.get().is_none() => {
+            under_way.books.resets.broken(1);
+        }
         error => {
             let client = under_way.books.connection.peer;
             tracing::debug!(%client, "a request over HTTP/3 was refused: {error}");
@@ -93,6 +95,9 @@ async fn read_message(
     limits: &Limits,
 ) -> Result<(), Failure> {
     read_head(head, parts, limits).map_err(Failure::Rejected)?;
+    if client.has_fragment() {
+        return Err(Failure::Rejected(Reject::TargetFragment));
+    }
     let is_over = !parts.headers.contains_key(CONTENT_LENGTH) && {
         let has_mostly_none = [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE];
         client.look(has_mostly_none.contains(&parts.method)).await?;

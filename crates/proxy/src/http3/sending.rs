@@ -2,6 +2,7 @@
 
 use super::quic::{lost, of_connection};
 use bytes::{Buf, Bytes};
+use h3::error::Code;
 use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{VarInt, WriteError};
 use std::cell::{Cell, RefCell};
@@ -25,6 +26,10 @@ pub(super) struct Lane {
     pub(super) held: Cell<u64>,
     /// Bytes of its heads that came.
     pub(super) heads: Cell<usize>,
+    /// Its path has a `#`.
+    pub(super) has_fragment: Cell<bool>,
+    /// What the client was told of a request that breaks the rules.
+    pub(super) refused: Cell<Option<Code>>,
 }
 
 /// Whether the client wants no more.
@@ -46,6 +51,8 @@ impl Lane {
             stopped: RefCell::default(),
             held: Cell::new(0),
             heads: Cell::new(0),
+            has_fragment: Cell::new(false),
+            refused: Cell::new(None),
         }
     }
 

@@ -86,6 +86,11 @@ impl Http3 {
         .await
     }
 
+    /// Whether its path has a `#`.
+    pub(super) fn has_fragment(&self) -> bool {
+        self.lane.has_fragment.get()
+    }
+
     /// Whether the whole request is here, without any body.
     pub(super) fn is_over(&self) -> bool {
         self.request.is_done() && self.request.trailers().is_none()
