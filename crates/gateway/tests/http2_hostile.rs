@@ -15,6 +15,8 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
+/// What a client sends on a stream.
+type OnStream = fn(u32) -> Vec<u8>;
 /// How much the node may grow.
 const ROOM: u64 = 32 << 20;
 
@@ -167,7 +169,7 @@ fn streams_that_the_gateway_is_made_to_reset() {
     let services = [service("/", upstream.address, "", ""), service("/calm", calm.address, "", "")];
     let gateway = Gateway::builder(&document(&services, "")).set("proxy_listen", "127.0.0.1:0 http2").start();
     let post = |stream| Frames::frame(1, 0x4, stream, b"\x83\x84\x86\x41\x01a");
-    let faults: [(&str, fn(u32) -> Vec<u8>); 4] = [
+    let faults: [(&str, OnStream); 4] = [
         ("a window beyond all bounds", |stream| Frames::frame(8, 0, stream, &[0x7f, 0xff, 0xff, 0xff])),
         ("malformed trailers", |stream| Frames::frame(1, 0x5, stream, b"\x00\x01X\x011")),
         ("trailers that are not the end", |stream| Frames::frame(1, 0x4, stream, b"\x00\x01x\x011")),
