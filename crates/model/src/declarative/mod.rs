@@ -122,15 +122,18 @@ fn read(
         },
     ));
     outcome.warnings.extend(warnings);
+    if !problems.is_empty() {
+        return Err(sorted(problems));
+    }
     not_in_force::vault_references(&root, &mut String::new(), &mut outcome.not_in_force);
     not_in_force::name_entities(&root, &mut outcome.not_in_force);
-    for list in [&mut problems, &mut outcome.warnings, &mut outcome.not_in_force] {
-        list.sort();
-        list.dedup();
-    }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
     let Outcome { document, warnings, not_in_force, places, .. } = outcome;
-    Ok(Read { document, warnings, not_in_force, places })
+    Ok(Read { document, warnings: sorted(warnings), not_in_force: sorted(not_in_force), places })
+}
+
+/// In the order of the file, each once.
+fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort();
+    problems.dedup();
+    problems
 }

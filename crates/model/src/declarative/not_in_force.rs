@@ -4,7 +4,7 @@ use crate::document::Document;
 use crate::entity::*;
 use crate::label;
 use crate::node::{Node, Value};
-use crate::schema::{PluginSchema, Problem, Streams, find_plugin};
+use crate::schema::{PluginSchema, Problem, Streams, find_plugin, quoted};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ pub(super) fn name_entities(root: &Node<'_>, problems: &mut [Problem]) {
     }
 }
 
-/// Values that Kong would fetch from a vault. `path` leads to the node.
+/// Values that Kong would fetch from a vault. `path` leads to the node; long keys are shortened in it, because each value
+/// below one repeats it.
 pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<Problem>) {
     const MESSAGE: &str = "without effect in this version: vault references are taken literally; write ${NAME} to read \
                            the environment";
@@ -75,7 +76,7 @@ pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut V
         Value::Map(entries) => {
             for entry in entries {
                 path.push_str(if before == 0 { "" } else { "." });
-                path.push_str(&entry.key);
+                path.push_str(&quoted(&entry.key));
                 vault_references(&entry.node, path, found);
                 path.truncate(before);
             }
