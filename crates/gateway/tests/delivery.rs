@@ -197,6 +197,21 @@ fn certificates_of_log_servers_are_verified() {
 }
 
 #[test]
+fn a_password_in_the_url_of_a_log_server_is_not_logged() {
+    let (upstream, server) = (Upstream::answering(OK), nobody().to_string());
+    for (plugin, config) in WITH_QUEUE {
+        let config = config.replace("SERVER", &format!("shipper:letmein@{server}"));
+        let plugins =
+            format!("plugins: [{{name: {plugin}, config: {{{config}, queue: {{max_retry_time: -1}}}}}}]");
+        let gateway = Gateway::start(&document(&[service("/", upstream.address, "", &plugins)], ""));
+        gateway.get("/");
+        let said = format!("failed request to {server}: ");
+        eventually(&format!("{plugin} says where nobody answers"), || gateway.log().contains(&said));
+        assert!(!gateway.log().contains("letmein"), "{}", gateway.log());
+    }
+}
+
+#[test]
 fn a_node_without_authorities_serves_and_says_what_to_set() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();

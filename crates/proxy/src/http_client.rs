@@ -91,6 +91,12 @@ pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
+/// The host and the port of a URL, for messages: a user and a password before them are secret.
+pub fn host_and_port(url: &Uri) -> &str {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}
+
 /// Connects to what a URL names.
 #[derive(Clone)]
 pub(crate) struct Connector(pub(crate) Dialer);

@@ -29,7 +29,7 @@ pub use crate::exchange::{
 pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use crate::grpc_client::{CallError, GrpcClient};
 pub(crate) use crate::head::{host_end, without_port};
-pub use crate::http_client::{HttpClient, HttpError};
+pub use crate::http_client::{HttpClient, HttpError, host_and_port};
 pub(crate) use crate::json_text;
 pub use crate::node_log::{Listener, NodeLog, NodeMessage};
 pub use crate::retained::{NodeId, Retained};

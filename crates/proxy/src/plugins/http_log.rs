@@ -20,7 +20,7 @@
 use super::log_record::{LogRecord, constant};
 use crate::plugin::{
     Build, Bytes, Define, Exchange, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Session, Streams,
-    Violation,
+    Violation, host_and_port,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -186,15 +186,12 @@ impl Endpoint {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         let asked = self.client.send(request, self.timeout).await;
-        let response = asked.map_err(|error| format!("failed request to {}: {error}", self.host()))?;
+        let response =
+            asked.map_err(|error| format!("failed request to {}: {error}", host_and_port(&self.uri)))?;
         match response.status().as_u16() {
             ..400 => Ok(()),
-            status => Err(format!("request to {} returned status code {status}", self.host())),
+            status => Err(format!("request to {} returned status code {status}", host_and_port(&self.uri))),
         }
-    }
-
-    fn host(&self) -> &str {
-        self.uri.authority().map_or("", |authority| authority.as_str())
     }
 }
 

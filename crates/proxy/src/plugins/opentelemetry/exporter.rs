@@ -1,7 +1,7 @@
 //! Sending spans and logs to a collector, over HTTP or gRPC.
 
 use super::{Config, otlp};
-use crate::plugin::{Build, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue};
+use crate::plugin::{Build, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue, host_and_port};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri};
 use prost::Message;
@@ -144,8 +144,7 @@ impl Exporter {
     }
 
     fn failed(&self, error: &dyn std::error::Error) -> String {
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        format!("failed request to {authority}: {error}")
+        format!("failed request to {}: {error}", host_and_port(&self.uri))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sending spans to the server.
 
 use super::Config;
-use crate::plugin::{Build, Bytes, HttpClient, Queue};
+use crate::plugin::{Build, Bytes, HttpClient, Queue, host_and_port};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Uri};
@@ -38,8 +38,7 @@ impl Collector {
         *request.uri_mut() = self.uri.clone();
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let asked = self.client.send(request, self.timeout).await;
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
-        let failed = |error| format!("failed request to {authority}: {error}");
+        let failed = |error| format!("failed request to {}: {error}", host_and_port(&self.uri));
         let status = asked.map_err(failed)?.status();
         if status.is_success() {
             Ok(())
