@@ -197,6 +197,18 @@ fn certificates_of_log_servers_are_verified() {
 }
 
 #[test]
+fn a_log_server_of_version_1_is_refused_with_the_setting_that_counts() {
+    let authority = Identity::new("authority");
+    let server = NginxOverTls::start(&Identity::version_1("localhost", &authority), &[], "", "");
+    let trusted = authority.cert().display().to_string();
+    let (gateway, _upstream) = over_tls(server.address.port(), &[("lua_ssl_trusted_certificate", &trusted)]);
+    let said = "it is of X.509 version 1 and cannot be verified: issue one of version 3 with a subjectAltName, or set \
+                log_tls_verify=off";
+    eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
+    assert!(!gateway.log().contains("`tls_verify"), "{}", gateway.log());
+}
+
+#[test]
 fn a_password_in_the_url_of_a_log_server_is_not_logged() {
     let (upstream, server) = (Upstream::answering(OK), nobody().to_string());
     for (plugin, config) in WITH_QUEUE {

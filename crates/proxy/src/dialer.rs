@@ -1,6 +1,7 @@
 //! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
 //! the node's settings or the plugin's configuration say.
 
+use crate::tls::OLD_VERSION;
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -124,16 +125,18 @@ impl Tls {
     /// Says what to do about a certificate that is refused.
     fn explained(&self, name: &str, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-        if !matches!(cause, Some(rustls::Error::InvalidCertificate(_))) {
-            return error;
-        }
+        let (why, fix) = match cause {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                (error.to_string(), "add its authority to lua_ssl_trusted_certificate")
+            }
+            Some(rustls::Error::General(why)) if why == OLD_VERSION => {
+                let why = "it is of X.509 version 1 and cannot be verified".to_owned();
+                (why, "issue one of version 3 with a subjectAltName")
+            }
+            _ => return error,
+        };
         let switch = self.switch;
-        io::Error::new(
-            error.kind(),
-            format!(
-                "the certificate of {name} is refused: {error}: add its authority to lua_ssl_trusted_certificate, or set \
-                 {switch}"
-            ),
-        )
+        let text = format!("the certificate of {name} is refused: {why}: {fix}, or set {switch}");
+        io::Error::new(error.kind(), text)
     }
 }

@@ -238,7 +238,7 @@ impl Verifier {
 }
 
 /// Why an upstream is refused whose certificate says neither whom it is for nor what.
-const OLD_VERSION: &str = "the upstream's certificate is of X.509 version 1 and cannot be verified: issue one of \
+pub(crate) const OLD_VERSION: &str = "the upstream's certificate is of X.509 version 1 and cannot be verified: issue one of \
                            version 3 with a subjectAltName, or set `tls_verify: false`";
 
 /// Whether a certificate is valid at this time.

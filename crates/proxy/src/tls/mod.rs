@@ -25,6 +25,7 @@ mod tests;
 pub(crate) use asked::Asked;
 pub use certificates::Certificates;
 pub use ciphers::{Cipher, CipherSuites};
+pub(crate) use client::OLD_VERSION;
 pub use client::{Verify, client_config};
 pub use control::server_config;
 pub use default::{client_certificate, default_certificate};
