@@ -3,7 +3,8 @@
 mod harness;
 
 use harness::{
-    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, Upstream, document, eventually, nobody, service,
+    Gateway, Identity, NameServer, NginxOverTls, PATIENCE, TlsUpstream, Upstream, document, eventually,
+    nobody, service,
 };
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -206,6 +207,30 @@ fn a_log_server_of_version_1_is_refused_with_the_setting_that_counts() {
                 log_tls_verify=off";
     eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
     assert!(!gateway.log().contains("`tls_verify"), "{}", gateway.log());
+}
+
+#[test]
+fn certificates_are_verified_of_lines_and_calls_over_tls_too() {
+    let (authority, upstream) = (Identity::new("authority"), Upstream::answering(OK));
+    let server = TlsUpstream::start(&Identity::signed("localhost", &authority), &[]);
+    let port = server.address.port();
+    let plugins = format!(
+        "plugins: [{{name: tcp-log, config: {{host: localhost, port: {port}, tls: true}}}}, {{name: opentelemetry, \
+         config: {{traces_endpoint: 'grpcs://localhost:{port}', sampling_rate: 1, queue: {{max_retry_time: -1}}}}}}]"
+    );
+    let document = document(&[service("/", upstream.address, "", &plugins)], "");
+    let gateway = Gateway::start(&document);
+    gateway.get("/");
+    for plugin in ["tcp-log", "opentelemetry"] {
+        eventually(&format!("{plugin} says that the certificate is not trusted"), || {
+            let log = gateway.log();
+            let mut lines = log.lines().filter(|line| line.contains(&format!("queue={plugin}.")));
+            lines.any(|line| {
+                line.contains("the certificate of localhost is refused: invalid peer certificate")
+                    && line.contains("log_tls_verify=off")
+            })
+        });
+    }
 }
 
 #[test]
