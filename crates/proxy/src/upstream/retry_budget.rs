@@ -1,5 +1,6 @@
 //! How many retries an upstream gets: they help while few requests fail, and multiply the load where many do.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -79,9 +80,14 @@ impl Seconds {
     }
 }
 
-/// The word of a second with one more.
+/// The word of a second with one more. A request that began long ago, before a later second took the slot, replaces
+/// nothing: a few slow requests could otherwise erase the counts of all others.
 fn next(word: u64, second: u64) -> u64 {
-    if word >> 32 == second { word + 1 } else { (second << 32) | 1 }
+    match (word >> 32).cmp(&second) {
+        Ordering::Less => (second << 32) | 1,
+        Ordering::Equal => word + 1,
+        Ordering::Greater => word,
+    }
 }
 
 /// What one worker counts.
@@ -260,6 +266,14 @@ mod tests {
         requests(&budget, 1_000, 1);
         requests(&budget, 10, 17);
         assert_eq!(allowed(&budget, Reason::Reset, 17), 10);
+    }
+
+    #[test]
+    fn requests_that_began_long_ago_erase_no_later_counts() {
+        let budget = budget();
+        requests(&budget, 1_000, 20);
+        requests(&budget, 10, 4);
+        assert_eq!(allowed(&budget, Reason::Reset, 20), 200);
     }
 
     #[test]
