@@ -116,6 +116,23 @@ fn successes_forgive_failures_where_they_are_counted() {
 }
 
 #[test]
+fn a_response_that_breaks_off_in_its_head_is_a_failure_on_kept_connections_too() {
+    let bad = Upstream::start(|mut peer, _| {
+        if peer.request().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+        if peer.request().is_some() {
+            peer.send("HTTP/1.1 20");
+        }
+    });
+    let checks = "{passive: {unhealthy: {tcp_failures: 1}}}";
+    let gateway = Gateway::start(&configuration(&[bad.address], checks, "retries: 0"));
+    assert_eq!([gateway.get("/").status, gateway.get("/").status], [200, 502]);
+    assert_eq!(bad.connections(), 1);
+    assert_eq!(health(&gateway, bad.address), "UNHEALTHY");
+}
+
+#[test]
 fn targets_that_refuse_or_are_slow_are_passed_over() {
     let (down, good) = (nobody(), switch(200));
     let checks = "{passive: {unhealthy: {tcp_failures: 2, timeouts: 1}}}";

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::http2::Frames;
 use harness::http2_upstream::Http2Upstream;
-use harness::{Gateway, Upstream};
+use harness::{Gateway, Upstream, eventually};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,5 +86,46 @@ fn a_refused_request_is_a_retry() {
     let ((bad, asked), good) = (failing("7"), Http2Upstream::echoing());
     let gateway = over_two([bad.address, good.address], "retries: 0,");
     assert_eq!((0..4).filter(|_| gateway.get("/").status == 502).count(), 2);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+/// That other requests are under way on a connection does not make it a kept one, the end of which would say nothing.
+#[test]
+fn a_target_that_ends_connections_without_any_response_is_not_asked_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let bad = Upstream::start(move |mut peer, _| {
+        let mut preface = [0; 24];
+        if peer.reader().read_exact(&mut preface).is_err() {
+            return;
+        }
+        peer.send(Frames::frame(4, 0, 0, b""));
+        let mut requests = 0;
+        while requests < 2 {
+            match Frames::skip(peer.reader()) {
+                None => return,
+                Some((1, ..)) => {
+                    requests += 1;
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+                Some(_) => {}
+            }
+        }
+    });
+    let service =
+        "name: s, url: \"http://some\", tags: [weir-upstream-http2], routes: [{name: r, paths: [/]}]";
+    let target = bad.address;
+    let checks = "healthchecks: {passive: {unhealthy: {tcp_failures: 2}}}";
+    let upstream = format!("{{name: some, targets: [{{target: \"{target}\"}}], {checks}}}");
+    let gateway = Gateway::start(&format!(
+        "_format_version: \"3.0\"\nservices:\n- {{{service}}}\nupstreams:\n- {upstream}\n"
+    ));
+    let mut clients = [gateway.connect(), gateway.connect()];
+    for (before, client) in clients.iter_mut().enumerate() {
+        eventually("the request before is under way", || asked.load(Ordering::SeqCst) == before);
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    }
+    assert_eq!(clients.map(|mut client| client.response().status), [502; 2]);
+    assert_eq!(gateway.get("/").status, 503, "no target is healthy");
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 }

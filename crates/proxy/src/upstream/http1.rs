@@ -65,9 +65,9 @@ impl Upstream for UpstreamConnection {
         self.is_reused() && self.wire.inbox.is_empty() && self.interim == 0
     }
 
-    /// That a kept connection has ended says nothing.
+    /// That a kept connection has ended says nothing, unless a response had begun.
     fn tells_of_target(&self, failure: &Failure) -> bool {
-        !(self.is_reused() && matches!(failure, Failure::UpstreamClosed(_)))
+        !(self.lost_kept_connection() && matches!(failure, Failure::UpstreamClosed(_)))
     }
 
     fn body(&mut self) -> Result<&[u8], Reject> {

@@ -45,6 +45,8 @@ struct State {
     live: Cell<u32>,
     /// Requests so far.
     count: Cell<u32>,
+    /// A request was answered.
+    has_answered: Cell<bool>,
     idle_since: Cell<Instant>,
     closed: Cell<bool>,
 }
@@ -85,6 +87,7 @@ impl Connection {
         let state = Rc::new(State {
             live: Cell::new(0),
             count: Cell::new(0),
+            has_answered: Cell::new(false),
             idle_since: Cell::new(Instant::now()),
             closed: Cell::new(false),
         });
@@ -101,9 +104,15 @@ impl Connection {
         !self.state.closed.get() && !failed(self)
     }
 
-    /// Whether it has carried other requests.
-    pub(super) fn is_reused(&self) -> bool {
-        self.state.count.get() > 1
+    /// The upstream has answered a request.
+    pub(super) fn answered(&self) {
+        self.state.has_answered.set(true);
+    }
+
+    /// Whether it has served other requests. Those that are under way beside each other on a connection that never
+    /// answered do not count: a target that fails with all of them would look healthy.
+    pub(super) fn has_answered(&self) -> bool {
+        self.state.has_answered.get()
     }
 
     pub(super) fn has_room(&self, options: &SharedConnections, keep_alive: &KeepAlive) -> bool {

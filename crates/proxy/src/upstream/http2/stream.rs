@@ -155,6 +155,7 @@ impl Upstream for Http2Stream {
             Err(error) => return Poll::Ready(Err(self.fail(error))),
         };
         self.awaited = None;
+        self.place.connection.answered();
         let response = read_response(response, exchange, limits).map_err(Failure::UpstreamGarbage);
         Poll::Ready(response.map(|body| {
             self.response = Some(body);
@@ -171,7 +172,7 @@ impl Upstream for Http2Stream {
     }
 
     fn lost_kept_connection(&self) -> bool {
-        self.awaited.is_none() || self.closing || self.broke && self.place.connection.is_reused()
+        self.awaited.is_none() || self.closing || self.broke && self.place.connection.has_answered()
     }
 
     /// Nothing does that was not sent, that the upstream left to others, or that a kept connection took with it.
