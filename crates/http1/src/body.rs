@@ -101,7 +101,8 @@ impl BodyDecoder {
     }
 
     /// A decoder for the body of a response with this framing. It comes from a server that was chosen, so that two faults
-    /// are overlooked that would be refused in a request: spaces behind a chunk's size, and trailers that may not pass.
+    /// are overlooked that would be refused in a request: spaces behind a chunk's size and in its extensions, and trailers
+    /// that may not pass.
     pub fn of_response(framing: Framing) -> Self {
         Self { is_response: true, ..Self::new(framing) }
     }
@@ -187,7 +188,9 @@ impl BodyDecoder {
             }
             (State::Extension { size, length, part }, _) => {
                 let wrong = if part == Part::Padding { Reject::ChunkSize } else { Reject::ChunkExtension };
-                let part = part.next(byte).ok_or(wrong)?;
+                // RFC 9112 7.1.1 has recipients remove spaces, as some servers send them.
+                let is_space = self.is_response && part.may_be_padded() && matches!(byte, b' ' | b'\t');
+                let part = if is_space { part } else { part.next(byte).ok_or(wrong)? };
                 if length == MOST_EXTENSION_BYTES {
                     return Err(Reject::ChunkExtensionTooLong);
                 }
@@ -297,9 +300,12 @@ impl Part {
         matches!(self, Self::Padding | Self::Name | Self::Token | Self::QuoteEnd)
     }
 
+    fn may_be_padded(self) -> bool {
+        !matches!(self, Self::Quoted | Self::QuotedPair)
+    }
+
     fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
-            (Self::Padding, b' ' | b'\t') => Self::Padding,
             (Self::Padding | Self::Name | Self::Token | Self::QuoteEnd, b';') => Self::NameStart,
             (Self::Name, b'=') => Self::ValueStart,
             (Self::NameStart | Self::Name, _) if is_token_byte(byte) => Self::Name,
