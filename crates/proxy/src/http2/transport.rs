@@ -52,6 +52,8 @@ struct Guard {
     outbound: Outbound,
     /// A GOAWAY says that the client asks too much.
     says_calm: bool,
+    /// The client does not take what is written.
+    is_stalled: bool,
 }
 
 impl From<Io> for Transport {
@@ -74,7 +76,7 @@ impl Transport {
     /// The same for a client that may have so many streams open, with heads of so many bytes.
     pub(crate) fn guarded(self, max_streams: u32, max_header_list_size: u32) -> Self {
         let inbound = Inbound::new(max_streams, max_header_list_size);
-        let guard = Guard { inbound, outbound: Outbound::default(), says_calm: false };
+        let guard = Guard { inbound, outbound: Outbound::default(), says_calm: false, is_stalled: false };
         self.0.borrow_mut().guard = Some(Box::new(guard));
         self
     }
@@ -142,6 +144,19 @@ impl Stream {
         self.io.poll_flush(cx)
     }
 
+    /// Takes some of a piece, and sees whether the client takes it.
+    fn poll_write(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>; 2]) -> Poll<io::Result<usize>> {
+        let taken = self.poll_take(cx, pieces);
+        if let Some(guard) = &mut self.guard {
+            let is_whole = matches!(&taken, Poll::Ready(Ok(n)) if *n == pieces[0].len() + pieces[1].len());
+            if std::mem::replace(&mut guard.is_stalled, !is_whole) && is_whole {
+                // What waited for that is read in the next turn.
+                cx.waker().wake_by_ref();
+            }
+        }
+        taken
+    }
+
     /// Takes some of a piece of so many bytes: to wait, or to leave together with what waits.
     fn poll_take(&mut self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>; 2]) -> Poll<io::Result<usize>> {
         let length = pieces[0].len() + pieces[1].len();
@@ -192,7 +207,8 @@ impl Stream {
 
     fn begin_turn(&mut self) {
         self.read = 0;
-        if let Some(guard) = &mut self.guard {
+        // The crate holds what it has to say to a client that takes nothing: no such client opens ever more streams.
+        if let Some(guard) = self.guard.as_mut().filter(|guard| !guard.is_stalled) {
             guard.inbound.begin_turn();
         }
     }
@@ -218,6 +234,9 @@ impl Stream {
                     if ready!(self.poll_fill(cx))? == 0 {
                         return Poll::Ready(Ok(()));
                     }
+                }
+                Next::Wait if self.guard.as_ref().is_some_and(|guard| guard.is_stalled) => {
+                    return Poll::Pending;
                 }
                 Next::Read | Next::Wait => {
                     cx.waker().wake_by_ref();
@@ -271,7 +290,7 @@ impl AsyncRead for Transport {
 
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_take(cx, &[IoSlice::new(bytes), IoSlice::new(&[])])
+        self.0.borrow_mut().poll_write(cx, &[IoSlice::new(bytes), IoSlice::new(&[])])
     }
 
     /// The `h2` crate writes the start of a frame and its body, no more.
@@ -281,7 +300,7 @@ impl AsyncWrite for Transport {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let piece = |at| pieces.get(at).copied().unwrap_or(IoSlice::new(&[]));
-        self.0.borrow_mut().poll_take(cx, &[piece(0), piece(1)])
+        self.0.borrow_mut().poll_write(cx, &[piece(0), piece(1)])
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -158,3 +158,37 @@ fn one_read_fills_many_rooms() {
     assert_eq!(read(4), Poll::Ready(b"ef".to_vec()));
     assert_eq!(read(4), Poll::Pending);
 }
+
+/// A client that takes nothing opens as many streams as it may have at a time, and the rest once it takes what waits.
+#[test]
+fn a_client_that_takes_nothing_opens_no_more_streams_than_it_may() {
+    let (transport, peer) = transport(1);
+    let mut transport = transport.guarded(2, 1000);
+    let head = b"\0\0\x01\x01\x05\0\0\0\x01\x82";
+    peer.borrow_mut().sends = [&[b'p'; crate::http2::PREFACE_LENGTH][..], head].concat();
+    for stream in 1..10 {
+        let mut head = *head;
+        head[8] = 2 * stream + 1;
+        peer.borrow_mut().sends.extend(head);
+    }
+    let read = |transport: &mut Transport| {
+        transport.0.borrow_mut().begin_turn();
+        let (mut room, mut all) = ([0; 1000], 0);
+        loop {
+            let mut room = ReadBuf::new(&mut room);
+            match Pin::new(&mut *transport).poll_read(&mut context(), &mut room) {
+                Poll::Ready(_) => all += room.filled().len(),
+                Poll::Pending => return all,
+            }
+        }
+    };
+    let body = [b'x'; 2 * COPIED];
+    assert_eq!(write(&mut transport, &body, b""), Poll::Ready(1));
+    assert_eq!(write(&mut transport, &body[1..], b""), Poll::Pending);
+    // The head of a turn in which nothing was known yet.
+    let first = read(&mut transport);
+    assert_eq!((first, read(&mut transport)), (crate::http2::PREFACE_LENGTH + 2 * head.len(), 0));
+    peer.borrow_mut().takes = usize::MAX;
+    assert_eq!(write(&mut transport, &body[1..], b""), Poll::Ready(2 * COPIED - 1));
+    assert_eq!([(); 4].map(|()| read(&mut transport)), [2 * head.len(); 4]);
+}
