@@ -107,12 +107,21 @@ impl Entry {
     fn size(&self) -> usize {
         self.name_length + self.value_length + ENTRY
     }
+
+    /// The `h2` crate can read no field of this name and size, or none that fits into the table.
+    fn is_nameless(&self) -> bool {
+        self.verdict == Verdict::Malformed
+            && (matches!(self.name, Name::Malformed | Name::Status)
+                || self.value_length == 0
+                || self.size() > TABLE)
+    }
 }
 
 /// Something of a block that changes the table.
 enum Change {
     Resized,
-    Added(Entry),
+    /// A field whose name ends there.
+    Added(Entry, usize),
 }
 
 /// A client's table.
@@ -146,13 +155,14 @@ impl Hpack {
                 continue;
             }
             may_resize = false;
-            let entry = match first {
-                0x80.. => self.indexed(integer(&mut rest, 7)?)?,
+            let (entry, left) = match first {
+                0x80.. => (self.indexed(integer(&mut rest, 7)?)?, 0),
                 _ => self.literal(&mut rest, first)?,
             };
             if first >> 6 == 0b01 {
                 self.add(entry);
-                self.changes.push((start..block.len() - rest.len(), Change::Added(entry)));
+                self.changes
+                    .push((start..block.len() - rest.len(), Change::Added(entry, block.len() - left)));
             }
             message.field(entry.name, entry.verdict);
         }
@@ -165,8 +175,11 @@ impl Hpack {
         let mut replacement = Vec::with_capacity(block.len());
         for (range, change) in &self.changes {
             match change {
-                Change::Added(entry) if entry.verdict == Verdict::Malformed => {
-                    stand_in(&mut replacement, entry)?;
+                Change::Added(entry, _) if entry.is_nameless() => stand_in(&mut replacement, entry)?,
+                Change::Added(entry, end) if entry.verdict == Verdict::Malformed => {
+                    // Requests that follow may refer to its name.
+                    replacement.extend_from_slice(&block[range.start..*end]);
+                    value(&mut replacement, entry.value_length);
                 }
                 _ => replacement.extend_from_slice(&block[range.clone()]),
             }
@@ -187,7 +200,8 @@ impl Hpack {
         self.entries.get(index - STATIC.len() - 1).copied()
     }
 
-    fn literal(&mut self, rest: &mut &[u8], first: u8) -> Option<Entry> {
+    /// A field, and how much of the block is left behind its name.
+    fn literal(&mut self, rest: &mut &[u8], first: u8) -> Option<(Entry, usize)> {
         let index = integer(rest, if first >> 6 == 0b01 { 6 } else { 4 })?;
         let (name, name_length) = match index {
             0 => {
@@ -199,8 +213,18 @@ impl Hpack {
                 (entry.name, entry.name_length)
             }
         };
+        let left = rest.len();
         let value = text(rest, 7, &mut self.value)?;
-        Some(Entry { name, verdict: name.verdict(value), name_length, value_length: value.len() })
+        let mut entry = Entry { name, verdict: name.verdict(value), name_length, value_length: value.len() };
+        if entry.is_nameless() {
+            entry.name = Name::Malformed;
+        }
+        Some((entry, left))
+    }
+
+    #[cfg(test)]
+    pub(super) fn name_length(&self, index: usize) -> Option<usize> {
+        self.indexed(index).map(|entry| entry.name_length)
     }
 
     fn resize(&mut self, size: usize) -> Option<()> {
@@ -231,6 +255,12 @@ fn stand_in(block: &mut Vec<u8>, entry: &Entry) -> Option<()> {
     // One that is larger than the table only empties it.
     let length = (entry.name_length + entry.value_length).min(TABLE).checked_sub(1)?;
     block.extend_from_slice(b"\x40\x01x");
+    value(block, length);
+    Some(())
+}
+
+/// A value of this length.
+fn value(block: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(length @ ..0x7f) => block.push(length),
         _ => {
@@ -244,7 +274,6 @@ fn stand_in(block: &mut Vec<u8>, entry: &Entry) -> Option<()> {
         }
     }
     block.resize(block.len() + length, b'x');
-    Some(())
 }
 
 #[cfg(test)]
@@ -307,6 +336,21 @@ mod tests {
         // A field without a name and a value is smaller than any that the crate could read.
         assert_eq!(hpack.read(&added("", ""), false), Some(Verdict::Malformed));
         assert_eq!(hpack.replacement(&added("", "")), None);
+    }
+
+    #[test]
+    fn a_replacement_keeps_the_names_of_fields_whose_values_are_malformed() {
+        let mut hpack = Hpack::default();
+        // A name that is given, one of the static table, and one of the table that was added before.
+        let block = [&added("secret", "a\nb")[..], b"\x42\x03G T", b"\x7f\x00\x01\0"].concat();
+        assert_eq!(hpack.read(&block, false), Some(Verdict::Malformed));
+        let replacement = hpack.replacement(&block).unwrap();
+        let expected = [&added("secret", "xxx")[..], b"\x42\x03xxx", b"\x7f\x00\x01x"].concat();
+        assert_eq!(replacement[..expected.len()], expected);
+        // A method without a value is none that the crate can read: its name is lost.
+        assert_eq!(hpack.read(b"\x42\x00", false), Some(Verdict::Malformed));
+        assert_eq!(hpack.replacement(b"\x42\x00").unwrap()[..3], *b"\x40\x01x");
+        assert_eq!(hpack.read(b"\x7e\x03GET", false), Some(Verdict::Malformed));
     }
 
     #[test]

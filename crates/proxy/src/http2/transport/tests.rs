@@ -192,3 +192,5 @@ fn a_client_that_takes_nothing_opens_no_more_streams_than_it_may() {
     assert_eq!(write(&mut transport, &body[1..], b""), Poll::Ready(2 * COPIED - 1));
     assert_eq!([(); 4].map(|()| read(&mut transport)), [2 * head.len(); 4]);
 }
+
+mod tables;
