@@ -161,6 +161,21 @@ fn who_takes_most_requests_back_is_closed() {
     assert_eq!(client.closed(), EXCESSIVE_LOAD);
 }
 
+/// The client breaks a rule behind the head, so that the gateway resets the stream.
+#[test]
+fn a_client_most_of_whose_trailers_are_malformed_is_closed() {
+    let upstream = Upstream::answering(OK);
+    // No other end comes soon enough.
+    let settings = [("http3_max_resets", "10"), ("client_header_timeout", "1h"), ("keepalive_timeout", "1h")];
+    let builder = gateway(&one_route(upstream.address));
+    let gateway = settings.iter().fold(builder, |builder, (key, value)| builder.set(key, value)).start();
+    let mut client = Client::connect(gateway.proxy_quic());
+    for number in 0..40 {
+        client.ask(&number.to_string(), ("GET", "/"), &json!({"trailers": [[":path", "/"]]}));
+    }
+    assert_eq!(client.closed(), EXCESSIVE_LOAD);
+}
+
 #[test]
 fn a_head_that_never_ends_is_given_up() {
     let upstream = Upstream::answering(OK);

@@ -79,7 +79,10 @@ impl Http3 {
     /// is waited for: otherwise an upstream would be told that there is one.
     pub(super) async fn look(&mut self, waits: bool) -> Result<(), Failure> {
         poll_fn(|cx| match self.request.poll_more(cx) {
-            Poll::Ready(more) => Poll::Ready(more.map_err(|_| Failure::ClientGone)),
+            Poll::Ready(more) => {
+                self.taken_back |= more.is_err();
+                Poll::Ready(more.map_err(|_| Failure::ClientGone))
+            }
             Poll::Pending if waits => self.deadline.poll(cx).map(|()| Err(Failure::ClientTimeout)),
             Poll::Pending => Poll::Ready(Ok(())),
         })
