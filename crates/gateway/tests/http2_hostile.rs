@@ -14,6 +14,7 @@ const ENHANCE_YOUR_CALM: Option<u32> = Some(11);
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 /// What a client sends on a stream.
 type OnStream = fn(u32) -> Vec<u8>;
@@ -131,6 +132,39 @@ fn deadlines_that_pass_are_no_abuse() {
     });
 }
 
+/// As a client of gRPC with as many calls as it may have, whose deadlines pass while others wait for their turn.
+#[test]
+fn requests_that_take_the_place_of_cancelled_ones_are_no_abuse() {
+    let upstream = Upstream::start(|mut peer, _| {
+        while let Some(request) = peer.request() {
+            if request.head.start.starts_with("GET /calm") {
+                peer.send(OK);
+            }
+        }
+    });
+    let settings = [("http2_max_concurrent_streams", "16"), ("http2_max_resets", "20")];
+    let gateway = settings.iter().fold(gateway(&upstream), |gateway, (key, value)| gateway.set(key, value));
+    let gateway = gateway.start();
+    let mut client = Frames::connect(gateway.proxy());
+    assert!(client.send(&(1..33).step_by(2).flat_map(Frames::get).collect::<Vec<_>>()));
+    eventually("all are asked for", || upstream.connections() >= 16);
+    let cancel = |stream| Frames::frame(RST_STREAM, 0, stream, &8u32.to_be_bytes());
+    let calm = |stream| Frames::frame(1, 0x5, stream, b"\x82\x86\x01\x01a\x04\x05/calm");
+    let cancelled = (1..33).step_by(2).flat_map(cancel);
+    assert!(client.send(&cancelled.chain((33..65).step_by(2).flat_map(calm)).collect::<Vec<_>>()));
+    // Each is answered, or may be sent again, and the connection lives.
+    let mut open: Vec<u32> = (33..65).step_by(2).collect();
+    while !open.is_empty() {
+        let (kind, flags, stream) = client.next_head().unwrap();
+        assert_ne!(kind, GOAWAY);
+        if kind == RST_STREAM || kind < 2 && flags & 1 != 0 {
+            open.retain(|other| *other != stream);
+        }
+    }
+    assert!(client.send(&calm(65)));
+    assert!(client.answer(65).is_some());
+}
+
 #[test]
 fn requests_under_way_end_before_the_connection_of_a_client_that_gives_up_too_many() {
     let (upstream, asked) = Upstream::holding(OK);
@@ -218,6 +252,35 @@ fn requests_that_are_malformed() {
     let frames: Vec<u8> = (1..4001).step_by(2).flat_map(bad).collect();
     let ended = unharmed(&gateway, || flood(Frames::connect(gateway.proxy()), &frames, 1));
     assert_eq!(ended, ENHANCE_YOUR_CALM);
+}
+
+/// The node has to say much to a client that takes nothing, and may hold little of it.
+#[test]
+fn requests_that_are_malformed_of_a_client_that_takes_nothing() {
+    let upstream = Upstream::start(|mut peer, _| {
+        if peer.request().is_some() {
+            peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 64 << 20));
+            let _ = peer.try_send(&vec![b'x'; 64 << 20]);
+        }
+    });
+    let gateway = gateway(&upstream).start();
+    let mut client = Frames::connect(gateway.proxy());
+    // Windows as large as they can be, and nothing is read.
+    let window = Frames::frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let connection = Frames::frame(8, 0, 0, &0x7fff_0000u32.to_be_bytes());
+    assert!(client.send(&[window, connection, Frames::get(1)].concat()));
+    eventually("it is asked for", || upstream.connections() == 1);
+    client.patience(std::time::Duration::from_secs(1));
+    let before = resident(&gateway);
+    let bad = |stream| Frames::frame(1, 0x5, stream, b"\x82\x84\x86\x01\x01a\x00\x01X\x011");
+    // The node stops reading, or ends the connection, long before the last of them.
+    let sent = (0..500).take_while(|turn| {
+        let first = 3 + 4000 * turn;
+        client.send(&(first..first + 4000).step_by(2).flat_map(bad).collect::<Vec<_>>())
+    });
+    assert!(sent.count() < 500);
+    let after = resident(&gateway);
+    assert!(after < before + ROOM, "{before} bytes before, {after} after");
 }
 
 #[test]

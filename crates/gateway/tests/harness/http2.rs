@@ -157,6 +157,11 @@ impl Frames {
     }
 
     /// The next frame's kind, flags and stream; none at the end.
+    pub fn next_head(&mut self) -> Option<(u8, u8, u32)> {
+        Self::skip(&mut self.0)
+    }
+
+    /// The next frame's kind, flags and stream; none at the end.
     pub fn skip(from: &mut impl Read) -> Option<(u8, u8, u32)> {
         let (head, _) = Self::read(from)?;
         Some((head[3], head[4], u32::from_be_bytes(head[5..].try_into().unwrap())))

@@ -158,11 +158,10 @@ impl Served {
         let head = size(&request);
         let has_fragment = self.sender.has_fragment(|| respond.stream_id().into());
         // A stream that the client reset no longer counts as open, while its exchange may still be ending.
-        let is_beyond =
-            self.books.live() >= options.http2.max_concurrent_streams || self.stage >= Stage::Calming;
-        if is_beyond {
-            self.books.resets.broken(1);
-        }
+        // A client that cancels requests and sends others at once breaks no rule; what it cancels is counted already.
+        let is_refused = self.stage >= Stage::Calming;
+        let is_beyond = is_refused || self.books.live() >= options.http2.max_concurrent_streams;
+        self.books.resets.broken(is_refused.into());
         if is_beyond || self.books.is_too_much(head, options.http2.connection_header_list_size) {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
