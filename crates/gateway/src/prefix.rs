@@ -43,11 +43,11 @@ impl fmt::Display for PrefixError {
                  folder with `--prefix DIR`",
                 prefix.display()
             ),
-            PrefixError::Io { path, error } => write!(
-                f,
-                "prefix: {}: {error}: make the folder writable, or name another with `--prefix DIR`",
-                path.display()
-            ),
+            PrefixError::Io { path, error } => {
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                let fix = if is_full { "make room on the disk" } else { "make the folder writable" };
+                write!(f, "prefix: {}: {error}: {fix}, or name another with `--prefix DIR`", path.display())
+            }
         }
     }
 }

@@ -175,7 +175,7 @@ fn certificates_of_log_servers_are_verified() {
                 line.contains("entries are dropped")
                     && line.contains(&format!("localhost:{port}: "))
                     && line.contains("the certificate of localhost is refused: invalid peer certificate")
-                    && line.contains("lua_ssl_trusted_certificate, or set log_tls_verify=off")
+                    && line.contains("as `system,/path/to/ca.pem`, or set log_tls_verify=off")
             })
             .count()
     };
@@ -207,6 +207,17 @@ fn a_log_server_of_version_1_is_refused_with_the_setting_that_counts() {
                 log_tls_verify=off";
     eventually("each says so", || gateway.log().matches(said).count() == OVER_TLS.len());
     assert!(!gateway.log().contains("`tls_verify"), "{}", gateway.log());
+}
+
+#[test]
+fn a_log_server_of_another_name_is_refused_with_what_helps() {
+    let authority = Identity::new("authority");
+    let server = NginxOverTls::start(&Identity::signed("elsewhere.test", &authority), &[], "", "");
+    let trusted = authority.cert().display().to_string();
+    let (gateway, _upstream) = over_tls(server.address.port(), &[("lua_ssl_trusted_certificate", &trusted)]);
+    let fix = "address the server by a name in the certificate, or issue one with a subjectAltName of this name, or set \
+               log_tls_verify=off";
+    eventually("each says so", || gateway.log().matches(fix).count() == OVER_TLS.len());
 }
 
 #[test]

@@ -61,10 +61,14 @@ fn a_full_disk_refuses_writes_and_only_as_long_as_it_is_full() {
             assert_eq!(refused.status, 503);
             assert!(message.contains("database or disk is full: make room on the disk"), "{message}");
             writes.check(|path| node.admin(path));
+            assert_eq!(node.status("/status").json()["database"]["reachable"], true, "it can be read");
         }
         disk.free();
         assert_eq!(writes.put(&node, size).status, 200, "the first write after there is room");
         writes.check(|path| node.admin(path));
+    }
+    for message in ["writes are refused until there is room", "the database takes writes again"] {
+        eventually(message, || node.log().matches(message).count() == 3);
     }
     // As after a power cut.
     node.signal(Signal::STOP);

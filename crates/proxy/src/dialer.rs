@@ -3,8 +3,8 @@
 
 use crate::tls::OLD_VERSION;
 use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -126,9 +126,7 @@ impl Tls {
     fn explained(&self, name: &str, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         let (why, fix) = match cause {
-            Some(rustls::Error::InvalidCertificate(_)) => {
-                (error.to_string(), "add its authority to lua_ssl_trusted_certificate")
-            }
+            Some(rustls::Error::InvalidCertificate(why)) => (error.to_string(), fix(why)),
             Some(rustls::Error::General(why)) if why == OLD_VERSION => {
                 let why = "it is of X.509 version 1 and cannot be verified".to_owned();
                 (why, "issue one of version 3 with a subjectAltName")
@@ -138,5 +136,21 @@ impl Tls {
         let switch = self.switch;
         let text = format!("the certificate of {name} is refused: {why}: {fix}, or set {switch}");
         io::Error::new(error.kind(), text)
+    }
+}
+
+/// What to do about a certificate that is refused for this reason.
+fn fix(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "see that the clocks of both machines are right"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "address the server by a name in the certificate, or issue one with a subjectAltName of this name"
+        }
+        CertificateError::Revoked => "issue another",
+        // A certificate that is signed by itself is its own authority.
+        _ => "add its authority to lua_ssl_trusted_certificate, as `system,/path/to/ca.pem`",
     }
 }

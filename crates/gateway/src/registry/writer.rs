@@ -33,6 +33,8 @@ pub(super) struct Writer {
     incomplete: bool,
     /// The pause before the store is asked for what others committed, where it has not answered that yet.
     pause: Option<Duration>,
+    /// The last write was refused because the store had no room.
+    is_full: bool,
 }
 
 impl Writer {
@@ -43,7 +45,7 @@ impl Writer {
         store: Arc<dyn Store>,
         draft: Draft,
     ) -> Writer {
-        Writer { known, plane, store, draft, incomplete: false, pause: None }
+        Writer { known, plane, store, draft, incomplete: false, pause: None, is_full: false }
     }
 
     /// Writes until there is nobody left to ask for it, and follows what other nodes write.
@@ -134,6 +136,9 @@ impl Writer {
             self.draft.keep();
             self.known.follow(revision, &changes);
             self.found();
+            if std::mem::take(&mut self.is_full) {
+                tracing::info!("the database takes writes again");
+            }
             return committed;
         }
         self.draft.undo();
@@ -203,11 +208,15 @@ impl Writer {
         }
     }
 
-    /// The store did not answer, so that it is unknown what it holds.
+    /// The store did not answer or could not write. What it holds is read again soon.
     fn lost(&mut self, error: &StoreError) {
         let [first, longest] = PAUSES;
         self.pause = Some(self.pause.map_or(first, |pause| longest.min(pause * 2)));
-        if self.known.set_reachable(false) {
+        if let StoreError::Full(_) = error {
+            if !std::mem::replace(&mut self.is_full, true) {
+                tracing::error!(%error, "writes are refused until there is room; the configuration in force stays");
+            }
+        } else if self.known.set_reachable(false) {
             tracing::error!(%error, "writes are refused; the configuration in force stays");
         }
     }

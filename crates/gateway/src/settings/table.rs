@@ -289,7 +289,7 @@ settings! {
     /// The file of `client_ssl_cert`'s private key, in PEM.
     client_ssl_cert_key: Option<KeyFile> = "";
     /// The authorities that certificates of upstreams, and of servers that plugins connect to, are checked against: paths, or
-    /// `system`.
+    /// `system`, or both, as in `system,/path/to/ca.pem`.
     lua_ssl_trusted_certificate: Vec<String> = "system";
     /// Whether servers that the plugins http-log, tcp-log, opentelemetry and zipkin send to over TLS must have a certificate
     /// from one of `lua_ssl_trusted_certificate`. With `off` they need none, as with Kong, and whoever is between can read

@@ -91,6 +91,8 @@ pub(crate) trait Store: Send + Sync + 'static {
 pub(crate) enum StoreError {
     /// It is away or busy: try again later.
     Unavailable(String),
+    /// It has no room to write. Nothing was written, and it can still be read.
+    Full(String),
     /// Its tables are not there, or of another version.
     NotMigrated(String),
     /// What it holds or says makes no sense.
@@ -100,6 +102,7 @@ pub(crate) enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (StoreError::Unavailable(message)
+        | StoreError::Full(message)
         | StoreError::NotMigrated(message)
         | StoreError::Broken(message)) = self;
         f.write_str(message)

@@ -223,7 +223,7 @@ fn failure(place: &str, error: sqlx::Error) -> StoreError {
             "{place}: {error}: it is damaged, or no database at all; restore it from a backup, or name another with \
              `sqlite_path`"
         )),
-        Some(13) => StoreError::Unavailable(format!("{place}: {error}: make room on the disk")),
+        Some(13) => StoreError::Full(format!("{place}: {error}: make room on the disk")),
         Some(5..=10 | 14) | None => StoreError::Unavailable(format!(
             "{place}: {error}: see that weir may write it and nobody locks it"
         )),

@@ -32,7 +32,7 @@ fn retries_end_with_the_budget_of_the_upstream() {
     assert!(retries >= 16 && refused >= 10, "{retries} of 80 were retried, {refused} were not");
     assert_eq!(asked.load(Ordering::SeqCst) as u64, 80 + retries);
     let log = gateway.log();
-    let warnings = log.lines().filter(|line| line.contains("no more of them are retried than one in five"));
+    let warnings = log.lines().filter(|line| line.contains("the retry budget is used up"));
     let warnings: Vec<_> = warnings.collect();
     assert!((1..=3).contains(&warnings.len()), "{} warnings", warnings.len());
     assert!(warnings[0].contains(&upstream.address.to_string()), "{}", warnings[0]);

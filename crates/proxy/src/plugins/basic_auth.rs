@@ -16,6 +16,7 @@
 //! `Proxy-Authorization` is tried first, then `Authorization`. Passwords are kept as Kong keeps them:
 //! `hex(sha1(password .. consumer id))`. A password is hashed when it is first seen; requests that repeat it are
 //! recognised by a keyed hash, until the configuration changes. An unknown user takes as long as a wrong password.
+//! Because the hash depends on the consumer, a `PATCH` that moves a credential to another consumer has to send `password` too.
 //!
 //! ## To the upstream
 //!

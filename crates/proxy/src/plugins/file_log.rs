@@ -21,7 +21,7 @@
 //! | `request` | `id`, `method`, `uri`, `url`, `querystring`, `headers`, `size`; over TLS `tls` with `version` and `cipher` |
 //! | `response` | `status`, `headers`, `size` |
 //! | `latencies` | milliseconds: `request` in all, `kong`, `proxy` (-1 if the upstream did not answer), `receive` |
-//! | `tries` | `ip`, `port`, `balancer_start`, `balancer_start_ns`, `balancer_latency`, `balancer_latency_ns` of each attempt to reach the upstream; failed ones have `state` and `code` |
+//! | `tries` | `ip`, `port`, `balancer_start`, `balancer_start_ns`, `balancer_latency`, `balancer_latency_ns` of each attempt to reach the upstream; those that another attempt followed have `state` (`failed`) and `code`, and the last one has what `error` says |
 //! | `upstream_uri`, `upstream_status` | what the upstream was asked for and answered; empty if it did not |
 //! | `route`, `service`, `consumer` | the entities; the first two with `ws_id`, the workspace's id |
 //! | `authenticated_entity` | `id` of the credential, and `consumer_id` |

@@ -168,9 +168,9 @@ impl RetryBudget {
             tracing::warn!(
                 upstream = &*self.upstream,
                 requests,
-                "too many requests of the last 10 s failed: no more of them are retried than one in five, or 10, so that \
-                 retries do not overload the upstream; clients get the errors. Passive health checks would take targets \
-                 that fail out of use"
+                "the retry budget is used up: too many requests failed, and clients get the errors. In 10 s, retries may be \
+                 20 % of the requests, or 10, because more would overload the upstream. Repair its targets; passive \
+                 health checks of an upstream entity take those that fail out of use"
             );
         }
     }

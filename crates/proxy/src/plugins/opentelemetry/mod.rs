@@ -29,7 +29,8 @@
 //! | `kong` | server | `http.method`, `http.url`, `http.host`, `http.scheme`, `http.flavor`, `http.client_ip`, `http.status_code`, `http.route`, `net.peer.ip`, `kong.request.id` |
 //! | `kong.balancer`, for each attempt to reach the upstream | client | `try_count`, `net.peer.ip`, `net.peer.port`, `net.peer.name`, `http.method` |
 //!
-//! They are sent as OTLP in protobuf, 200 at once if `queue` does not say otherwise. `service.name` is `kong`,
+//! They are sent as OTLP in protobuf, up to 200 at once. As in Kong, a `queue` that is given without `max_batch_size`
+//! sends them one by one. `service.name` is `kong`,
 //! `service.version` and `service.instance.id` those of this node, unless `resource_attributes` says otherwise. Requests
 //! never wait; what is dropped is counted by `weir_plugin_dropped_total` in `/metrics`.
 //!

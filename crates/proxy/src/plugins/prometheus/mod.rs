@@ -24,8 +24,8 @@
 //! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: what proxy-cache keeps, and may keep | `node_id`, `shared_dict`, `kong_subsystem` |
 //! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: memory that bodies which plugins read take, and may take (`mem_bodies_size`) | |
 //! | `weir_held_body_shortages_total`: bodies that there was no memory for: their requests were answered 503 (`refused`), or passed the plugin by (`passed`) | `effect` |
-//! | `weir_upstream_retries_total`: requests that were [sent again](../decisions/retries.md), by why: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
-//! | `weir_upstream_retry_budget_exhausted_total`: requests that were not, as too many had failed | `upstream` |
+//! | `weir_upstream_retries_total`: how often requests were [sent again](../decisions/retries.md), by why: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
+//! | `weir_upstream_retry_budget_exhausted_total`: how often the retry budget did not allow it | `upstream` |
 //! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
 //! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |

@@ -12,7 +12,7 @@ pub(super) fn write(text: &mut Text, retained: &Retained) {
     text.metric(
         name,
         "counter",
-        "Requests that were sent again, by upstream and by why the last attempt failed",
+        "Attempts that repeat a request, by upstream and by why the attempt before failed",
     );
     for of in &counts {
         let upstream = escaped(&of.upstream);
@@ -21,11 +21,7 @@ pub(super) fn write(text: &mut Text, retained: &Retained) {
         }
     }
     let name = "weir_upstream_retry_budget_exhausted_total";
-    text.metric(
-        name,
-        "counter",
-        "Requests that were not sent again, as too many of the upstream's had failed",
-    );
+    text.metric(name, "counter", "Attempts that the retry budget of the upstream did not allow");
     for of in &counts {
         text.line(format_args!("{name}{{upstream=\"{}\"}} {}", escaped(&of.upstream), of.exhausted));
     }
