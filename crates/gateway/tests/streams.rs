@@ -199,8 +199,9 @@ fn targets_take_turns_and_one_that_cannot_be_reached_is_passed_over() {
         format!("{configuration}upstreams:\n- name: targets\n  targets: [{}]\n", targets.join(", "));
     let gateway = gateway(&configuration, "127.0.0.1:0").start();
     let answers: Vec<_> = (0..6).map(|_| exchange(gateway.stream(0), "")).collect();
-    assert_eq!(answers.iter().filter(|answer| *answer == "a").count(), 3, "{answers:?}");
-    assert_eq!(answers.iter().filter(|answer| *answer == "b").count(), 3, "{answers:?}");
+    // Two turns each; the two turns of the target in between are retried at one of them by chance.
+    let count = |name: &str| answers.iter().filter(|answer| *answer == name).count();
+    assert!(count("a") >= 2 && count("b") >= 2 && count("a") + count("b") == 6, "{answers:?}");
     gateway.reload(&any("tcp", &format!("{}\n  retries: 0", to(nobody()))));
     assert_eq!(exchange(gateway.stream(0), "x"), "");
     eventually("it is logged", || gateway.log().contains(" TCP 502 0 0 "));
