@@ -292,8 +292,8 @@ settings! {
     /// `system`, or both, as in `system,/path/to/ca.pem`.
     lua_ssl_trusted_certificate: Vec<String> = "system";
     /// Whether servers that the plugins http-log, tcp-log, opentelemetry and zipkin send to over TLS must have a certificate
-    /// from one of `lua_ssl_trusted_certificate`. With `off` they need none, as with Kong, and whoever is between can read
-    /// the logs and the tokens in their headers.
+    /// from one of `lua_ssl_trusted_certificate`. With `off` any certificate passes, as with Kong, so that an attacker on
+    /// the network can read the logs and the tokens in their headers.
     log_tls_verify: bool = "on";
     /// How long requests in flight may take to finish once the node is asked to stop.
     drain_timeout: Duration = "10s" | "nginx_main_worker_shutdown_timeout";
