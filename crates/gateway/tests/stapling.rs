@@ -1,8 +1,7 @@
 //! OCSP stapling, with OpenSSL as the responder and as the client.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Identity, Upstream, eventually, handshake};
+use crate::harness::{Gateway, Identity, Upstream, eventually, handshake};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! On one server of Redis or Valkey.
-use super::harness::{Gateway, RedisServer, Upstream, eventually};
 use super::{HELLO, left, limited, nodes, passed};
+use crate::harness::{Gateway, RedisServer, Upstream, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -1,8 +1,6 @@
 //! The cases of plugins: `tests/cases/plugins/NAME.toml` says what is configured and sent, and what the upstream, the
 //! client and others must get. `PLUGIN=name` runs those of one plugin. `docs/writing-a-plugin.md` explains the files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "../harness/mod.rs"]
-mod harness;
 
 mod case;
 mod expect;
@@ -50,7 +48,7 @@ fn run_file(path: &Path) -> Vec<String> {
 
 #[test]
 fn every_plugin_has_cases() {
-    let gateway = harness::Gateway::start(&harness::one_route(harness::nobody()));
+    let gateway = crate::harness::Gateway::start(&crate::harness::one_route(crate::harness::nobody()));
     let root = gateway.admin("/").json();
     let plugins = root["plugins"]["available_on_server"].as_object().unwrap();
     for name in plugins.keys().filter(|name| ELSEWHERE.iter().all(|(elsewhere, _)| name != elsewhere)) {

@@ -2,12 +2,10 @@
 //! it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod budget;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod load;
 
-use harness::http2::{block_on, connect, read, start};
-use harness::{Gateway, Message, Peer, Upstream, document, eventually, service, unescape};
+use crate::harness::http2::{block_on, connect, read, start};
+use crate::harness::{Gateway, Message, Peer, Upstream, document, eventually, service, unescape};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::net::SocketAddr;

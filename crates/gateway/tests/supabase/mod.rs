@@ -1,9 +1,7 @@
 //! Supabase's self-hosted file: it loads as it is, and its requests go where they went and say what they said.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "../harness/mod.rs"]
-mod harness;
 
-use harness::{Gateway, Message, Upstream, weir};
+use crate::harness::{Gateway, Message, Upstream, weir};
 use std::fs;
 use std::net::SocketAddr;
 

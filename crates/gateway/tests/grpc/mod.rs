@@ -1,16 +1,14 @@
 //! gRPC, by tonic on both sides.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod echo;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod resets;
 
+use crate::harness::http2::{ask, block_on, connect, read, start};
+use crate::harness::http2_upstream::Http2Upstream;
+use crate::harness::{Gateway, Identity, Upstream, nobody};
 use bytes::Bytes;
 use echo::{Caller, serve};
 use h2::server::Builder;
-use harness::http2::{ask, block_on, connect, read, start};
-use harness::http2_upstream::Http2Upstream;
-use harness::{Gateway, Identity, Upstream, nobody};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +31,7 @@ fn configuration(upstream: SocketAddr, service: &str, route: &str, more: &str) -
     )
 }
 
-fn gateway(configuration: &str) -> harness::Builder {
+fn gateway(configuration: &str) -> crate::harness::Builder {
     Gateway::builder(configuration).set("proxy_listen", "127.0.0.1:0 http2, 127.0.0.1:0 ssl http2")
 }
 

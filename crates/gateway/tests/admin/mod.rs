@@ -1,7 +1,5 @@
 //! The Admin API as tools see it: sequences of requests, in `cases`, against the real binary.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "../harness/mod.rs"]
-mod harness;
 mod run;
 mod subset;
 mod writers;

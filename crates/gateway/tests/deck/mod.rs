@@ -2,13 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod client;
 mod engine;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod kong;
 
+use crate::harness::Gateway;
 use client::{Client, Types};
 use engine::{COLLECTIONS, State, apply, difference, dump, read, with_defaults, without_old_names};
-use harness::Gateway;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;

@@ -1,9 +1,7 @@
 //! Spans over gRPC, to a collector by Python's grpcio.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "../harness/mod.rs"]
-mod harness;
 
-use harness::{Gateway, Identity, Upstream, eventually, nobody, one_route};
+use crate::harness::{Gateway, Identity, Upstream, eventually, nobody, one_route};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -53,7 +51,7 @@ impl Drop for Collector {
 }
 
 /// A gateway that tells a collector of each request, both of its spans at once.
-fn telling(upstream: &Upstream, endpoint: &str, more: &str) -> harness::Builder {
+fn telling(upstream: &Upstream, endpoint: &str, more: &str) -> crate::harness::Builder {
     let plugin = format!(
         "plugins:\n- name: opentelemetry\n  config:\n    traces_endpoint: {endpoint}\n    sampling_rate: 1\n    \
          queue: {{max_batch_size: 2, max_coalescing_delay: 3600, initial_retry_delay: 0.01{more}}}\n"

@@ -1,12 +1,10 @@
 //! WebSocket and other changes of protocol, between a client and a server that are not ours.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-#[path = "../harness/mod.rs"]
-mod harness;
 mod http2;
 mod refusals;
 mod tunnels;
 
-use harness::{Gateway, Peer, Upstream, document, service};
+use crate::harness::{Gateway, Peer, Upstream, document, service};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -104,7 +102,7 @@ fn plugins_see_the_request_and_the_response() {
     assert_eq!(upstream.connections(), 2);
     let counted =
         "kong_http_requests_total{service=\"s-chat\",route=\"r-chat\",code=\"101\",source=\"service\"";
-    harness::eventually("both are counted", || {
+    crate::harness::eventually("both are counted", || {
         let metrics = gateway.status("/metrics");
         metrics.text().lines().any(|line| line.starts_with(counted) && line.ends_with(" 2"))
     });
@@ -168,7 +166,7 @@ fn a_drain_waits_for_a_tunnel_and_its_line_is_logged() {
     let mut socket = connect(&gateway, "/chat");
     says(&mut socket, "before");
     gateway.signal(Signal::QUIT);
-    harness::eventually("the listener is closed", || TcpStream::connect(gateway.proxy()).is_err());
+    crate::harness::eventually("the listener is closed", || TcpStream::connect(gateway.proxy()).is_err());
     says(&mut socket, &"x".repeat(100_000));
     socket.close(None).unwrap();
     assert!(matches!(socket.read(), Ok(Message::Close(_))));
@@ -183,7 +181,7 @@ fn a_drain_waits_for_a_tunnel_and_its_line_is_logged() {
 }
 
 /// Asks for a change of protocol with these lines beside, and reads the head of the answer.
-fn ask(gateway: &Gateway, path: &str, protocol: &str) -> (Peer, harness::Head) {
+fn ask(gateway: &Gateway, path: &str, protocol: &str) -> (Peer, crate::harness::Head) {
     let mut peer = gateway.connect();
     peer.send(format!(
         "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"

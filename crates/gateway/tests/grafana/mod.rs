@@ -2,13 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod dashboards;
 mod files;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod load;
 mod prometheus;
 
+use crate::harness::eventually;
 use dashboards::{Chosen, Dashboard, Query, kongs, metrics, ours, text};
-use harness::eventually;
 use load::{Kind, Load};
 use prometheus::{ALERTS, Prometheus, Sample, promtool};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,7 @@
 //! The sessions of Kong's guide to getting started, over the real binary: what is typed, and what comes of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "../harness/mod.rs"]
-mod harness;
 
-use harness::{Gateway, Message, Peer, Upstream};
+use crate::harness::{Gateway, Message, Peer, Upstream};
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};

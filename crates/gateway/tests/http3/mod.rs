@@ -2,20 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod bodies;
 mod client;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod hostile;
 mod life;
 mod malformed;
 
+use crate::harness::{Gateway, Identity, Upstream, curl, document, eventually, one_route, service};
 use client::Client;
-use harness::{Gateway, Identity, Upstream, curl, document, eventually, one_route, service};
 use serde_json::{Value, json};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const LISTEN: &str = "127.0.0.1:0, 127.0.0.1:0 ssl http2, 127.0.0.1:0 quic";
 
-fn gateway(configuration: &str) -> harness::Builder {
+fn gateway(configuration: &str) -> crate::harness::Builder {
     Gateway::builder(configuration).set("proxy_listen", LISTEN)
 }
 

@@ -2,15 +2,13 @@
 //! background; and what becomes of limits when the servers are away.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod failures;
-#[path = "../harness/mod.rs"]
-mod harness;
 mod limit_count;
 mod postgres;
 mod redis;
 mod servers;
 mod tls;
 
-use harness::{Gateway, Message, Upstream};
+use crate::harness::{Gateway, Message, Upstream};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
