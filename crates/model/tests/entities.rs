@@ -1,6 +1,5 @@
 //! All entities together, against a model that is slow and plain: lists that are searched from one end to the other.
 #![allow(clippy::unwrap_used, missing_docs)]
-mod sample;
 
 use EntityKind::*;
 use proptest::prelude::*;
@@ -52,7 +51,7 @@ fn entity() -> impl Strategy<Value = Entity> {
                          // One of the two at most.
                          (if own < 2 { "consumer" } else { "consumer_group" }): to(2) }),
         };
-        let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: false };
+        let reading = Reading { plugins: crate::sample::PLUGINS, references: &(), hash_passwords: false };
         Entity::read(kind, &written, &[("id", id(own))], reading).unwrap()
     })
 }

@@ -1,6 +1,5 @@
 //! The schemas that the Admin API shows, in Kong's shape.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-mod sample;
 
 use serde_json::{Value as Json, json};
 use weir_model::PluginSchema;
@@ -81,7 +80,7 @@ fn nested_records_are_required_and_hold_their_defaults() {
 fn a_plugin_schema_lists_the_protocols_it_runs_for() {
     let protocols =
         |schema: PluginSchema| field(&schema.to_json(), "protocols")["elements"]["one_of"].clone();
-    let plugin = *find_plugin(sample::PLUGINS, "rate-limiting").unwrap();
+    let plugin = *find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap();
     assert_eq!(protocols(plugin), json!(["grpc", "grpcs", "http", "https"]));
     let of_streams = protocols(plugin.with_streams(Streams::IfNamed));
     assert_eq!(of_streams.as_array().unwrap().len(), 8);
@@ -90,7 +89,7 @@ fn a_plugin_schema_lists_the_protocols_it_runs_for() {
 
 #[test]
 fn a_plugin_schema_wraps_its_config() {
-    let limits = find_plugin(sample::PLUGINS, "rate-limiting").unwrap().to_json();
+    let limits = find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap().to_json();
     let config = field(&limits, "config");
     assert_eq!((&config["type"], &config["required"]), (&json!("record"), &json!(true)));
     assert_eq!(field(&config, "second")["gt"], json!(0));
@@ -102,14 +101,14 @@ fn a_plugin_schema_wraps_its_config() {
     });
     assert_eq!(config["shorthand_fields"][1]["redis_port"], old);
     field(&limits, "consumer");
-    let keys = find_plugin(sample::PLUGINS, "key-auth").unwrap().to_json();
+    let keys = find_plugin(crate::sample::PLUGINS, "key-auth").unwrap().to_json();
     assert_eq!(field(&keys, "consumer").get("eq"), Some(&Json::Null));
     assert_eq!(field(&limits, "consumer").get("eq"), None);
 }
 
 #[test]
 fn checked_configurations_hold_every_field() {
-    let limits = find_plugin(sample::PLUGINS, "rate-limiting").unwrap();
+    let limits = find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap();
     let config = limits.check(&json!({ "minute": 5 })).unwrap();
     assert_eq!(
         config,
@@ -137,7 +136,7 @@ fn checked_configurations_hold_every_field() {
 #[test]
 fn secrets_do_not_show_in_debug() {
     let config = json!({ "minute": 1, "redis": { "password": "hunter2" } });
-    let limits = sample::RateLimiting::from_value(&config).unwrap();
+    let limits = crate::sample::RateLimiting::from_value(&config).unwrap();
     assert!(!format!("{limits:?}").contains("hunter2"));
     assert_eq!(limits.redis.password.unwrap().expose(), "hunter2");
 }
@@ -168,7 +167,7 @@ fn json_schema_says_what_may_be_written() {
     let protocol = written("protocol");
     assert_eq!((&protocol["default"], &protocol["enum"][8]), (&json!("http"), &Json::Null));
     assert_eq!(Service::SCHEMA.to_json_schema(Side::Written)["required"], json!(["host"]));
-    let limits = sample::RateLimiting::SCHEMA;
+    let limits = crate::sample::RateLimiting::SCHEMA;
     assert_eq!(property(limits, Side::Written, "second")["exclusiveMinimum"], json!(0));
 }
 
