@@ -1,12 +1,12 @@
 //! What is written of one entity → the entity, with what its declaration alone cannot say.
-use crate::declarative::split_url;
 use crate::entity::*;
 use crate::node::{Node, Value};
 use crate::other_plugins::no_such_plugin;
+use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
 use crate::schema::{
-    Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Streams, Surroundings, Violation,
-    find_plugin, read_record,
+    Choice, Json, Problem, Reader, Record, References, Step, Surroundings, Violation, read_record,
 };
+use crate::service_url::split_url;
 use sha1::{Digest, Sha1};
 use std::sync::Arc;
 use uuid::Uuid;

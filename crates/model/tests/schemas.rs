@@ -4,7 +4,8 @@
 use serde_json::{Value as Json, json};
 use weir_model::PluginSchema;
 use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
-use weir_model::schema::{Choice, Record, RecordSchema, Side, Streams, find_plugin};
+use weir_model::schema::{Choice, Record, RecordSchema, Side};
+use weir_model::{Streams, find_plugin};
 
 /// One field of a schema.
 fn field(schema: &Json, name: &str) -> Json {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use weir_model::schema::PluginSchema;
+use weir_model::PluginSchema;
 
 pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
@@ -39,7 +39,8 @@ pub(crate) use crate::upstream::retry_budget::RetryBudgets;
 pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
-pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};
+pub use weir_model::Streams;
+pub use weir_model::schema::{Json, Record, Secret, Violation};
 pub use weir_model::{Document, Uuid};
 pub use weir_router::Captures;
 

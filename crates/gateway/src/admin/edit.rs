@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
 use weir_model::entity::{Entity, EntityKind, Plugin, Route};
-use weir_model::schema::{Choice, Json, JsonMap, Kind, References, Violation, find_plugin, quoted};
+use weir_model::find_plugin;
+use weir_model::schema::{Choice, Json, JsonMap, Kind, References, Violation, quoted};
 use weir_model::{Entities, PluginSchema, Reading, Uuid};
 use weir_proxy::tls::ca_certificates;
 

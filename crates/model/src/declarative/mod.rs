@@ -10,12 +10,12 @@ mod tree;
 mod yaml;
 
 pub use interpolate::Environment;
-pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::entity::EntityKind;
 use crate::node::{Node, Position};
-use crate::schema::{Json, PluginSchema, Problem, Reader};
+use crate::plugin_schema::PluginSchema;
+use crate::schema::{Json, Problem, Reader};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};

@@ -4,7 +4,8 @@ use crate::document::Document;
 use crate::entity::*;
 use crate::label;
 use crate::node::{Node, Value};
-use crate::schema::{PluginSchema, Problem, Streams, find_plugin, quoted};
+use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
+use crate::schema::{Problem, quoted};
 use std::fmt::Write;
 use std::sync::Arc;
 

@@ -6,10 +6,8 @@ use crate::document::Document;
 use crate::entity::*;
 use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
-use crate::schema::{
-    Choice, PluginSchema, Problem, Reader, Record, Surroundings, find_plugin, path_text, read_record,
-    readable,
-};
+use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::schema::{Choice, Problem, Reader, Record, Surroundings, path_text, read_record, readable};
 
 /// The version of the declarative format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]

@@ -29,11 +29,10 @@
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
 mod advice;
-mod json;
+pub(crate) mod json;
 mod json_schema;
 pub mod markdown;
 mod old_names;
-mod plugin;
 mod reader;
 mod suggest;
 mod types;
@@ -41,7 +40,6 @@ mod unknown;
 
 pub use json_schema::Side;
 pub use old_names::tell as tell_old_names;
-pub use plugin::{PluginSchema, Streams, find_plugin};
 pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
 pub(crate) use reader::{Step, path_text};
 pub(crate) use suggest::readable;

@@ -95,7 +95,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The value, if nothing was reported while it was read.
-    pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<Violation>> {
+    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<Violation>> {
         match value {
             Some(value) if self.problems.is_empty() => Ok(value),
             _ => Err(self

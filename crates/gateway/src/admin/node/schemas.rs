@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, References, find_plugin};
+use weir_model::find_plugin;
+use weir_model::schema::{Choice, References};
 use weir_model::{PluginSchema, Reading, Uuid};
 
 /// The kinds of entities that Kong has: others are no business of its tools.

@@ -4,8 +4,9 @@ use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
 use serde_json::json;
 use weir_model::entity::EntityKind;
+use weir_model::find_plugin;
 use weir_model::node::{Entry, Value};
-use weir_model::schema::{Record, Side, Violation, did_you_mean, find_plugin, quoted};
+use weir_model::schema::{Record, Side, Violation, did_you_mean, quoted};
 use weir_model::{PluginSchema, Problem, Uuid};
 
 /// Asks for a key.

@@ -1,10 +1,10 @@
 //! What the model knows about a plugin: its name and the schema of its configuration.
-use super::{
+use crate::entity::{Plugin, Protocol};
+use crate::node::{Node, Position, Value};
+use crate::schema::{
     FieldSchema, Json, Kind, Problem, Reader, Record, RecordSchema, Surroundings, Violation, json,
     read_record,
 };
-use crate::entity::{Plugin, Protocol};
-use crate::node::{Node, Position, Value};
 
 /// Whether a plugin runs for sessions of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
