@@ -18,8 +18,8 @@ pub(crate) fn check(
         let source = Source { origin: Origin::File(path), environment: process_environment(), plugins };
         match try_out(&source, settings) {
             Ok(configuration) => {
-                let not_in_force = located(&source.origin, &configuration.not_in_force);
-                let mut warnings = configuration.warnings.iter().chain(&not_in_force);
+                let ignored_fields = located(&source.origin, &configuration.ignored_fields);
+                let mut warnings = configuration.warnings.iter().chain(&ignored_fields);
                 warnings.try_for_each(|warning| writeln!(errors, "warning: {warning}"))?;
                 writeln!(output, "{}: good", source.origin)?;
             }

@@ -11,7 +11,7 @@ use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
 use weir_model::schema::printable;
-use weir_model::{Document, Format, Place, Places, PluginSchema, Problem, Uuid};
+use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
 use weir_proxy::plugin::Definition;
 use weir_proxy::plugins::PLUGINS;
@@ -89,13 +89,13 @@ pub(crate) struct Configuration {
     /// What is probably a mistake all the same, each as `file:line:column: message`.
     pub(crate) warnings: Vec<String>,
     /// What is accepted but has no effect.
-    pub(crate) not_in_force: Vec<Problem>,
+    pub(crate) ignored_fields: Vec<ConfigError>,
     /// Where the entities stand that the data plane may refuse.
-    places: Places,
+    places: EntityLocations,
 }
 
 /// Where each entity stands.
-type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p Place>;
+type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p EntityLocation>;
 
 /// Looks names up in the environment of this process.
 pub(crate) fn process_environment() -> Environment {
@@ -139,7 +139,7 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
             _ => hash(&text),
         },
         warnings,
-        not_in_force: read.not_in_force,
+        ignored_fields: read.ignored_fields,
         places: read.places,
     })
 }
@@ -177,7 +177,7 @@ impl Configuration {
         places: &ByEntity<'_>,
         root: Option<&Node<'_>>,
     ) -> (Position, String) {
-        let Some(Place { at, path }) = error.of.and_then(|of| places.get(&of)) else {
+        let Some(EntityLocation { at, path }) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
         let (field, message) = error.field();
@@ -187,8 +187,9 @@ impl Configuration {
     }
 
     /// The fields that have no effect and are not among those `known`, at most [`MOST_LISTED`] of them.
-    pub(crate) fn not_in_force_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
-        let new: Vec<_> = self.not_in_force.iter().filter(|it| !known.contains(&without_place(it))).collect();
+    pub(crate) fn ignored_fields_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
+        let new: Vec<_> =
+            self.ignored_fields.iter().filter(|it| !known.contains(&without_place(it))).collect();
         let mut lines = located(origin, &new[..new.len().min(MOST_LISTED)]);
         let file = match origin.path() {
             Some(path) if path != Path::new("-") => path.display().to_string(),
@@ -198,9 +199,9 @@ impl Configuration {
         lines
     }
 
-    /// What [`not_in_force_beside`](Self::not_in_force_beside) knows of them again, wherever they stand.
-    pub(crate) fn not_in_force(&self) -> BTreeSet<String> {
-        self.not_in_force.iter().map(without_place).collect()
+    /// What [`ignored_fields_beside`](Self::ignored_fields_beside) knows of them again, wherever they stand.
+    pub(crate) fn ignored_fields(&self) -> BTreeSet<String> {
+        self.ignored_fields.iter().map(without_place).collect()
     }
 }
 
@@ -213,7 +214,7 @@ pub(crate) fn further(more: usize, advice: &str) -> Option<String> {
 }
 
 /// A problem of the same field, whatever stands before it in the file.
-fn without_place(problem: &Problem) -> String {
+fn without_place(problem: &ConfigError) -> String {
     format!("{}: {}", without_indices(&problem.path), problem.message)
 }
 

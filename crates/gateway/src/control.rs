@@ -41,7 +41,7 @@ pub(crate) struct Control {
     source: Arc<Source>,
     settings: Settings,
     /// The declared fields without effect, each logged once for as long as it is declared.
-    not_in_force: Mutex<BTreeSet<String>>,
+    ignored_fields: Mutex<BTreeSet<String>>,
     draining: AtomicBool,
     /// Names this process among the nodes that a monitor sees.
     node_id: String,
@@ -72,16 +72,16 @@ impl Control {
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings)?;
         let source = Arc::new(source);
-        let (plane, registry, warnings, not_in_force) = match begin(&settings, &source).await? {
+        let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
                 let read = *read;
                 let plane = serve(options(&settings, own), &settings, compiler, &read.document, |errors| {
                     read.refusals(&source.origin, errors)
                 })?;
-                let listed = read.not_in_force_beside(&BTreeSet::new(), &source.origin);
-                let not_in_force = read.not_in_force();
+                let listed = read.ignored_fields_beside(&BTreeSet::new(), &source.origin);
+                let ignored_fields = read.ignored_fields();
                 let warnings = read.warnings.into_iter().chain(listed).collect();
-                (plane.clone(), Registry::declared(plane, read.document, read.hash), warnings, not_in_force)
+                (plane.clone(), Registry::declared(plane, read.document, read.hash), warnings, ignored_fields)
             }
             Beginning::Stored(store, Loaded { revision, entities }) => {
                 let entities = Entities::from_iter(entities);
@@ -101,7 +101,7 @@ impl Control {
             registry: Arc::new(registry),
             source,
             settings,
-            not_in_force: Mutex::new(not_in_force),
+            ignored_fields: Mutex::new(ignored_fields),
             draining: AtomicBool::new(false),
             node_id,
             started: SystemTime::now(),
@@ -156,10 +156,10 @@ impl Control {
     }
 
     fn published(&self, mut read: Configuration) -> Published {
-        let mut known = self.not_in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.ignored_fields.lock().unwrap_or_else(PoisonError::into_inner);
         let mut warnings = std::mem::take(&mut read.warnings);
-        warnings.extend(read.not_in_force_beside(&known, &self.source.origin));
-        *known = read.not_in_force();
+        warnings.extend(read.ignored_fields_beside(&known, &self.source.origin));
+        *known = read.ignored_fields();
         Published { hash: read.hash, warnings }
     }
 

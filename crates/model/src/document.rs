@@ -37,8 +37,8 @@ macro_rules! collections {
                 }
             }
 
-            /// Follows a change of a document whose entities stand in the order of their ids.
-            pub fn follow(&mut self, change: &Change) {
+            /// Applies a change to a document whose entities stand in the order of their ids.
+            pub fn apply(&mut self, change: &Change) {
                 match change.kind {
                     $(EntityKind::$kind => {
                         let list = &mut self.$collection;

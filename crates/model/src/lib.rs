@@ -22,11 +22,11 @@ pub mod rule;
 pub mod schema;
 mod service_url;
 
-pub use declarative::{Environment, Format, Place, Places, Read};
+pub use declarative::{EntityLocation, EntityLocations, Environment, Format, ParsedDocument};
 pub use document::Document;
-pub use entities::{Entities, Refusal};
+pub use entities::{ConstraintError, Entities};
 pub use entity::Change;
-pub use entity_reader::Reading;
+pub use entity_reader::ReadOptions;
 pub use plugin_schema::{PluginSchema, Streams, find_plugin};
-pub use schema::Problem;
+pub use schema::ConfigError;
 pub use uuid::Uuid;

@@ -2,8 +2,8 @@
 use crate::entity::{Plugin, Protocol};
 use crate::node::{Node, Position, Value};
 use crate::schema::{
-    FieldSchema, Json, Kind, Problem, Reader, Record, RecordSchema, Surroundings, Violation, json,
-    read_record,
+    ConfigError, FieldError, FieldSchema, FieldWarning, Json, Kind, Reader, Record, RecordContext,
+    RecordSchema, json, read_record,
 };
 
 /// Whether a plugin runs for sessions of streams.
@@ -38,9 +38,9 @@ pub struct PluginSchema {
     /// Whether configurations may use it.
     pub available: bool,
     /// Which fields of a valid configuration are accepted but without effect.
-    pub not_in_force: fn(&Json) -> Vec<Violation>,
+    pub ignored_fields: fn(&Json) -> Vec<FieldWarning>,
     /// What of a valid configuration is probably a mistake all the same.
-    pub doubtful: fn(&Json) -> Vec<Violation>,
+    pub warnings: fn(&Json) -> Vec<FieldWarning>,
     read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
 }
 
@@ -54,8 +54,8 @@ impl PluginSchema {
             for_consumer_groups: false,
             streams: Streams::Never,
             available: true,
-            not_in_force: |_| Vec::new(),
-            doubtful: |_| Vec::new(),
+            ignored_fields: |_| Vec::new(),
+            warnings: |_| Vec::new(),
             read: read::<C>,
         }
     }
@@ -95,26 +95,26 @@ impl PluginSchema {
     }
 
     /// The same plugin, some of whose fields are accepted but without effect.
-    pub const fn with_not_in_force(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
-        self.not_in_force = find;
+    pub const fn with_ignored_fields(mut self, find: fn(&Json) -> Vec<FieldWarning>) -> Self {
+        self.ignored_fields = find;
         self
     }
 
     /// The same plugin, some of whose configurations are probably a mistake.
-    pub const fn with_doubtful(mut self, find: fn(&Json) -> Vec<Violation>) -> Self {
-        self.doubtful = find;
+    pub const fn with_warnings(mut self, find: fn(&Json) -> Vec<FieldWarning>) -> Self {
+        self.warnings = find;
         self
     }
 
     /// Checks a configuration and fills in its defaults.
-    pub fn check(&self, config: &Json) -> Result<Json, Vec<Violation>> {
+    pub fn check(&self, config: &Json) -> Result<Json, Vec<FieldError>> {
         let mut reader = Reader::new(&());
         let config = (self.read)(&Node::from(config), &mut reader);
         reader.finish(config)
     }
 
     /// Everything that is wrong with a configuration, each where it stands; paths start at the configuration.
-    pub fn problems(&self, config: &Node<'_>) -> Vec<Problem> {
+    pub fn problems(&self, config: &Node<'_>) -> Vec<ConfigError> {
         let mut reader = Reader::new(&());
         (self.read)(config, &mut reader);
         reader.into_problems()
@@ -161,7 +161,7 @@ impl PluginSchema {
 }
 
 fn read<C: Record>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
-    read_record::<C>(node, &Surroundings::NONE, reader).map(|config| config.to_value())
+    read_record::<C>(node, &RecordContext::NONE, reader).map(|config| config.to_value())
 }
 
 /// The plugin of this name.

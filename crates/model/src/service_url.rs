@@ -1,6 +1,6 @@
 //! The `url` of a service, which stands for four of its fields.
 use crate::node::{Entry, Node, Origin, Position, Value};
-use crate::schema::{Problem, quoted};
+use crate::schema::{ConfigError, quoted};
 
 /// The fields that a `url` stands for.
 const OF_URL: [&str; 4] = ["protocol", "host", "port", "path"];
@@ -9,7 +9,7 @@ const OF_URL: [&str; 4] = ["protocol", "host", "port", "path"];
 ///
 /// # Errors
 /// Where the URL is none.
-pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<Problem>, Problem> {
+pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<ConfigError>, ConfigError> {
     let Value::Map(entries) = &mut service.value else { return Ok(Vec::new()) };
     let Some(url) = entries.iter().position(|entry| entry.key == "url") else { return Ok(Vec::new()) };
     let Node { value, at } = entries.remove(url).node;
@@ -23,13 +23,13 @@ pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<Problem>, Problem>
         Err(message) => {
             // So that no host is missed: what is said of the URL is enough, and it may hold a password.
             entries.push(text_entry("host", "url", at, Origin::Quoted));
-            return Err(Problem { at, path: "url".to_owned(), message });
+            return Err(ConfigError { at, path: "url".to_owned(), message });
         }
     };
     let is_unheeded = |entry: &mut Entry<'_>| OF_URL.contains(&entry.key.as_ref());
     let unheeded = entries.extract_if(.., is_unheeded).filter(|entry| entry.node.value != Value::Null);
     // A protocol such as `ws` stands beside the URLs of widely used files, and says nothing else than they do.
-    let unheeded = unheeded.filter(|entry| entry.key != "protocol").map(|entry| Problem {
+    let unheeded = unheeded.filter(|entry| entry.key != "protocol").map(|entry| ConfigError {
         at: entry.at,
         path: entry.key.to_string(),
         message: "without effect beside `url`, which wins; leave one of them out".to_owned(),

@@ -91,7 +91,7 @@ fn outcome(case: &Case) -> String {
                 sizes.filter(|(_, size)| *size > 0).map(|(kind, size)| format!(" {kind}={size}")).collect();
             writeln!(out, "ok{}", sizes.concat()).unwrap();
             read.warnings.iter().for_each(|warning| writeln!(out, "warning {warning}").unwrap());
-            read.not_in_force.iter().for_each(|field| writeln!(out, "{field}").unwrap());
+            read.ignored_fields.iter().for_each(|field| writeln!(out, "{field}").unwrap());
             for pointer in case.expected.lines().filter(|line| line.starts_with('/')) {
                 let pointer = pointer.split(" =").next().unwrap();
                 let value = document.pointer(pointer).map_or("absent".to_owned(), Json::to_string);

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::Violation;
-use weir_model::{Document, Format, Reading};
+use weir_model::schema::FieldError;
+use weir_model::{Document, Format, ReadOptions};
 
-fn mistakes(kind: EntityKind, written: &Value) -> Vec<Violation> {
-    let reading = Reading { plugins: crate::sample::PLUGINS, references: &(), hash_passwords: true };
+fn mistakes(kind: EntityKind, written: &Value) -> Vec<FieldError> {
+    let reading = ReadOptions { plugins: crate::sample::PLUGINS, references: &(), hash_passwords: true };
     Entity::read(kind, written, &[], reading).unwrap_err()
 }
 
@@ -34,7 +34,7 @@ fn what_is_long_is_not_repeated_whole() {
         (EntityKind::Routes, json!({ "paths": [long] })),
         (EntityKind::Plugins, json!({ "name": long })),
     ] {
-        for Violation { path, message } in mistakes(kind, &written) {
+        for FieldError { path, message } in mistakes(kind, &written) {
             assert!(path.len() + message.len() < 2200, "{} and {} bytes", path.len(), message.len());
         }
     }

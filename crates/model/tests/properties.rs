@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use weir_model::schema::Record;
 use weir_model::{Document, Format};
 
-fn read(text: &str, format: Format) -> Result<weir_model::Read, Vec<weir_model::Problem>> {
+fn read(text: &str, format: Format) -> Result<weir_model::ParsedDocument, Vec<weir_model::ConfigError>> {
     Document::read(text, format, crate::sample::PLUGINS, &|name| (name == "SET").then(|| "value".to_owned()))
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 use weir_model::PluginSchema;
 use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
-use weir_model::schema::{Choice, Record, RecordSchema, Side};
+use weir_model::schema::{Choice, Direction, Record, RecordSchema};
 use weir_model::{Streams, find_plugin};
 
 /// One field of a schema.
@@ -151,7 +151,7 @@ fn the_names_of_a_choice_lead_back_to_it() {
 }
 
 /// A property of a record's JSON Schema, without what it is for.
-fn property(record: &RecordSchema, side: Side, name: &str) -> Json {
+fn property(record: &RecordSchema, side: Direction, name: &str) -> Json {
     let mut property = record.to_json_schema(side)["properties"][name].clone();
     property.as_object_mut().unwrap().remove("description");
     property
@@ -159,7 +159,7 @@ fn property(record: &RecordSchema, side: Side, name: &str) -> Json {
 
 #[test]
 fn json_schema_says_what_may_be_written() {
-    let written = |name| property(Service::SCHEMA, Side::Written, name);
+    let written = |name| property(Service::SCHEMA, Direction::Request, name);
     assert_eq!(written("host"), json!({ "type": "string", "minLength": 1 }));
     assert_eq!(
         written("retries"),
@@ -167,22 +167,22 @@ fn json_schema_says_what_may_be_written() {
     );
     let protocol = written("protocol");
     assert_eq!((&protocol["default"], &protocol["enum"][8]), (&json!("http"), &Json::Null));
-    assert_eq!(Service::SCHEMA.to_json_schema(Side::Written)["required"], json!(["host"]));
+    assert_eq!(Service::SCHEMA.to_json_schema(Direction::Request)["required"], json!(["host"]));
     let limits = crate::sample::RateLimiting::SCHEMA;
-    assert_eq!(property(limits, Side::Written, "second")["exclusiveMinimum"], json!(0));
+    assert_eq!(property(limits, Direction::Request, "second")["exclusiveMinimum"], json!(0));
 }
 
 #[test]
 fn json_schema_says_what_is_answered() {
-    let schema = Route::SCHEMA.to_json_schema(Side::Answered);
+    let schema = Route::SCHEMA.to_json_schema(Direction::Response);
     assert_eq!(schema["required"].as_array().unwrap().len(), Route::SCHEMA.fields.len());
     assert_eq!(
-        property(Route::SCHEMA, Side::Answered, "strip_path"),
+        property(Route::SCHEMA, Direction::Response, "strip_path"),
         json!({ "type": "boolean", "default": true })
     );
-    let service = property(Route::SCHEMA, Side::Answered, "service");
+    let service = property(Route::SCHEMA, Direction::Response, "service");
     assert_eq!((&service["type"], &service["required"]), (&json!(["object", "null"]), &json!(["id"])));
-    let headers = property(Route::SCHEMA, Side::Answered, "headers");
+    let headers = property(Route::SCHEMA, Direction::Response, "headers");
     assert_eq!(
         headers["additionalProperties"],
         json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })

@@ -40,7 +40,7 @@ pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
 pub use weir_model::Streams;
-pub use weir_model::schema::{Json, Record, Secret, Violation};
+pub use weir_model::schema::{FieldError, FieldWarning, Json, Record, Secret};
 pub use weir_model::{Document, Uuid};
 pub use weir_router::Captures;
 
@@ -132,11 +132,11 @@ pub trait Define: Hooks + Sized {
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Which fields of a valid configuration are accepted but without effect.
-    fn not_in_force(_config: &Json) -> Vec<Violation> {
+    fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// What of a valid configuration is probably a mistake all the same.
-    fn doubtful(_config: &Json) -> Vec<Violation> {
+    fn warnings(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// One instance per plugin entity.
@@ -177,7 +177,7 @@ pub const fn define<P: Define>() -> Definition {
 const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
-        schema.with_not_in_force(P::not_in_force).with_doubtful(P::doubtful).with_streams(P::STREAMS);
+        schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

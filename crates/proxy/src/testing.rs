@@ -84,7 +84,7 @@ impl Gateway {
         plugin["id"] = json!(id(0xf1));
         let mut entity: Arc<Plugin> = entity(plugin);
         let definition = PLUGINS.iter().find(|definition| definition.schema.name == entity.name).unwrap();
-        let messages = |found: Vec<weir_model::schema::Violation>| {
+        let messages = |found: Vec<weir_model::schema::FieldError>| {
             found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
         };
         Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;

@@ -6,10 +6,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::fmt;
-use weir_model::Refusal;
+use weir_model::ConstraintError;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
-use weir_model::schema::{Choice, Json, JsonMap, Violation, quoted};
+use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
 
 /// An answer with a JSON body.
 pub(crate) fn json_answer(status: StatusCode, body: &Json) -> Response {
@@ -66,13 +66,13 @@ pub(crate) enum Denied {
     /// The entity is not the one that the client knows.
     Precondition,
     /// What is wrong with an entity.
-    Schema(Vec<Violation>),
+    Schema(Vec<FieldError>),
     /// An entity of this id is there already.
     PrimaryKeyTaken(Uuid),
     /// Entities of this kind have no name, and this is no id.
     PrimaryKeyInvalid,
     /// A rule across entities, broken by a write of one of this kind.
-    Refused(EntityKind, Refusal),
+    Refused(EntityKind, ConstraintError),
     /// A reference to nothing.
     Unresolved(Unresolved),
     /// The offset of a list is none.
@@ -97,7 +97,7 @@ impl Denied {
             WriteError::Refused(refusal) => Denied::Refused(kind, refusal),
             WriteError::Uncompilable(error) => {
                 let (field, message) = error.field();
-                Denied::Schema(vec![Violation::new(field, message)])
+                Denied::Schema(vec![FieldError::new(field, message)])
             }
             WriteError::Unavailable(reason) => Denied::Unavailable(reason),
             WriteError::ReadOnly => Denied::ReadOnly(verb, kind),
@@ -111,7 +111,7 @@ impl Denied {
             Denied::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Denied::Unread(unread) => unread.status(),
             Denied::Precondition => StatusCode::PRECONDITION_FAILED,
-            Denied::Refused(_, Refusal::Taken { .. }) => StatusCode::CONFLICT,
+            Denied::Refused(_, ConstraintError::NotUnique { .. }) => StatusCode::CONFLICT,
             Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::NotInForce(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
@@ -124,11 +124,14 @@ impl Denied {
             Denied::PrimaryKeyInvalid => (1, "invalid primary key"),
             Denied::Schema(_) => (2, "schema violation"),
             Denied::PrimaryKeyTaken(_) => (3, "primary key violation"),
-            Denied::Refused(EntityKind::CaCertificates, Refusal::Referenced(_)) => {
+            Denied::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => {
                 (19, "referenced by others")
             }
-            Denied::Refused(_, Refusal::Unknown(_) | Refusal::Referenced(_)) => (4, "foreign key violation"),
-            Denied::Refused(_, Refusal::Taken { .. }) => (5, "unique constraint violation"),
+            Denied::Refused(
+                _,
+                ConstraintError::MissingReference(_) | ConstraintError::StillReferenced(_),
+            ) => (4, "foreign key violation"),
+            Denied::Refused(_, ConstraintError::NotUnique { .. }) => (5, "unique constraint violation"),
             Denied::Offset(_) => (7, "invalid offset"),
             Denied::Size(_) => (9, "invalid size"),
             Denied::Tags => (11, "invalid options"),
@@ -144,12 +147,14 @@ impl Denied {
             Denied::PrimaryKeyInvalid => json!({ "id": "expected a valid UUID" }),
             Denied::Schema(violations) => Violations::of(violations).fields,
             Denied::PrimaryKeyTaken(id) => json!({ "id": id.to_string() }),
-            Denied::Refused(EntityKind::CaCertificates, Refusal::Referenced(_)) => return None,
-            Denied::Refused(kind, Refusal::Taken { unique, .. }) => taken(*kind, unique),
-            Denied::Refused(_, Refusal::Unknown(reference)) => {
+            Denied::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => return None,
+            Denied::Refused(kind, ConstraintError::NotUnique { unique, .. }) => taken(*kind, unique),
+            Denied::Refused(_, ConstraintError::MissingReference(reference)) => {
                 json!({ reference.field: { "id": reference.id.to_string() } })
             }
-            Denied::Refused(_, Refusal::Referenced(by)) => json!({ "@referenced_by": by.as_str() }),
+            Denied::Refused(_, ConstraintError::StillReferenced(by)) => {
+                json!({ "@referenced_by": by.as_str() })
+            }
             Denied::Tags => json!({ "tags": "invalid filter syntax" }),
             Denied::Unresolved(unresolved) => {
                 json!({ unresolved.field: { unresolved.by.0.as_str(): unresolved.to_string() } })
@@ -201,16 +206,16 @@ impl fmt::Display for Unresolved {
     }
 }
 
-fn refused(kind: EntityKind, refusal: &Refusal, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn refused(kind: EntityKind, refusal: &ConstraintError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match refusal {
-        Refusal::Taken { unique, .. } => {
+        ConstraintError::NotUnique { unique, .. } => {
             write!(f, "UNIQUE violation detected on '{}'", lua(&taken(kind, unique)))
         }
-        Refusal::Unknown(Reference { kind, id, .. }) => {
+        ConstraintError::MissingReference(Reference { kind, id, .. }) => {
             let kind = kind.as_str();
             write!(f, "the foreign key '{{id=\"{id}\"}}' does not reference an existing '{kind}' entity.")
         }
-        Refusal::Referenced(by) => {
+        ConstraintError::StillReferenced(by) => {
             write!(f, "an existing '{}' entity references this '{}' entity", by.as_str(), kind.as_str())
         }
     }
@@ -269,7 +274,7 @@ mod tests {
             (EntityKind::KeyauthCredentials, "key", "key=\"(secret)\""),
         ] {
             let unique = Unique(vec![(field, pem.as_str().into())]);
-            let denied = Denied::Refused(kind, Refusal::Taken { unique, by: Uuid::nil() });
+            let denied = Denied::Refused(kind, ConstraintError::NotUnique { unique, by: Uuid::nil() });
             let told = format!("{denied} {}", denied.fields().unwrap());
             assert!(told.len() < 400, "{} bytes", told.len());
             assert!(told.contains(shown.trim_end_matches('\'')), "{told}");
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn a_secret_is_in_no_answer() {
         let unique = Unique(vec![("key", "hush".into())]);
-        let refusal = Refusal::Taken { unique, by: Uuid::nil() };
+        let refusal = ConstraintError::NotUnique { unique, by: Uuid::nil() };
         let denied = Denied::Refused(EntityKind::KeyauthCredentials, refusal);
         let fields = denied.fields().unwrap().to_string();
         assert!(!denied.to_string().contains("hush") && !fields.contains("hush"), "{denied}: {fields}");

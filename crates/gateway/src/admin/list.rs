@@ -72,7 +72,7 @@ impl Page {
             Place::Children(nesting) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();
                 let parent = nesting.parent(id, entities)?;
-                Box::new(entities.naming((nesting.parent, parent), kind, self.after))
+                Box::new(entities.referencing((nesting.parent, parent), kind, self.after))
             }
             Place::Members(membership) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();

@@ -100,7 +100,7 @@ impl Nesting {
         let parent = self.parent(parent, entities)?;
         let mut spot = match (weir_model::rule::id(text), Collection::of(self.kind).key) {
             (None, Key::Within(field)) => {
-                let mut siblings = entities.naming((self.parent, parent), self.kind, None);
+                let mut siblings = entities.referencing((self.parent, parent), self.kind, None);
                 let found = siblings.find(|entity| is_called(entity, text));
                 Spot { found, given: vec![(field, text.into())], ..Spot::empty(self.kind) }
             }

@@ -36,7 +36,7 @@ impl Shown {
 }
 
 fn server_names(certificate: &Entity, entities: &Entities) -> Vec<String> {
-    let snis = entities.naming((EntityKind::Certificates, certificate.id()), EntityKind::Snis, None);
+    let snis = entities.referencing((EntityKind::Certificates, certificate.id()), EntityKind::Snis, None);
     let mut names: Vec<String> = snis.filter_map(Entity::name).map(str::to_owned).collect();
     names.sort_unstable();
     names

@@ -5,7 +5,7 @@ use crate::admin::warning::{self, WARNING};
 use crate::registry::WriteError;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
-use weir_model::Refusal;
+use weir_model::ConstraintError;
 
 /// The header that tells which revision a write made.
 pub(super) const REVISION: &str = "x-weir-revision";
@@ -103,15 +103,17 @@ impl From<WriteError<Refused>> for Answer {
     }
 }
 
-fn told(refusal: &Refusal) -> String {
+fn told(refusal: &ConstraintError) -> String {
     match refusal {
         // Its value may be a secret.
-        Refusal::Taken { unique, .. } => {
+        ConstraintError::NotUnique { unique, .. } => {
             let fields: Vec<_> = unique.0.iter().map(|(field, _)| *field).collect();
             format!("duplicate {} found", fields.join(", "))
         }
-        Refusal::Unknown(reference) => format!("the {} that it names is gone", reference.field),
-        Refusal::Referenced(kind) => {
+        ConstraintError::MissingReference(reference) => {
+            format!("the {} that it names is gone", reference.field)
+        }
+        ConstraintError::StillReferenced(kind) => {
             use weir_model::schema::Choice;
             format!("it is still named by {}", kind.as_str())
         }

@@ -27,7 +27,7 @@ fn names(document: &Document) -> HashMap<Uuid, String> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use weir_model::Reading;
+    use weir_model::ReadOptions;
     use weir_model::entity::{Entity, EntityKind};
 
     #[test]
@@ -35,7 +35,7 @@ mod tests {
         let mut document = Document::default();
         let mut add = |kind, number: u128, tag: &str, mut entity: serde_json::Value| {
             entity["tags"] = json!([tag]);
-            let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+            let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
             let id = Uuid::from_u128(number);
             document.push(Entity::read(kind, &entity, &[("id", id)], reading).unwrap());
             id

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::iter;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
-use weir_model::{Entities, PluginSchema, Reading, Uuid};
+use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
 
 /// How deep an object may be nested: deeper than any that means something. It is kept as the value of an entity.
 const DEEPEST: usize = depth::DEEPEST - 1;
@@ -253,7 +253,7 @@ pub(super) fn object(
         "created_index": before.map_or(index, |before| before.created_index),
         "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
     });
-    let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     let given = [("id", key.object_uuid())];
     Entity::read(EntityKind::ApisixObjects, &written, &given, reading)
         .map_err(|found| Invalid::configuration(found.iter().map(|v| v.message.as_str()).collect::<String>()))

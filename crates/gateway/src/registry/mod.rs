@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Change, Document, Entities, PluginSchema, Refusal, Uuid};
+use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, Uuid};
 use weir_proxy::CompileError;
 use write::{Job, Waiting};
 use writer::Writer;
@@ -63,7 +63,7 @@ pub(crate) enum WriteError<E> {
     /// It was decided against.
     Decided(E),
     /// It breaks a rule across entities.
-    Refused(Refusal),
+    Refused(ConstraintError),
     /// An entity cannot be compiled.
     Uncompilable(CompileError),
     /// It cannot be stored now.

@@ -1,11 +1,11 @@
 //! Fields that are accepted but have no effect: one row each, to be removed when they have.
-use crate::check::Finding;
+use crate::check::EntityError;
 use crate::document::Document;
 use crate::entity::*;
 use crate::label;
 use crate::node::{Node, Value};
 use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
-use crate::schema::{Problem, quoted};
+use crate::schema::{ConfigError, quoted};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ const UPSTREAMS: &[Row<Upstream>] = &[
 impl Document {
     /// The fields that are accepted but have no effect: a line for each of the first `most`, and how many more there
     /// are.
-    pub fn not_in_force(&self, plugins: &[PluginSchema], most: usize) -> (Vec<String>, usize) {
+    pub fn ignored_fields(&self, plugins: &[PluginSchema], most: usize) -> (Vec<String>, usize) {
         let found = find(self, plugins);
         let lines = found.iter().take(most).map(|finding| self.line(finding));
         (lines.collect(), found.len().saturating_sub(most))
     }
 
-    fn line(&self, finding: &Finding) -> String {
+    fn line(&self, finding: &EntityError) -> String {
         let label = self.at(finding.entity).map(|entity| label::of_entity(&entity, self));
         let place = [label.as_deref().unwrap_or_default(), &finding.path];
         let place = place.iter().filter(|part| !part.is_empty()).map(|part| format!("{part}: "));
@@ -49,7 +49,7 @@ impl Document {
 }
 
 /// Adds to each problem which entity it is about.
-pub(super) fn name_entities(root: &Node<'_>, problems: &mut [Problem]) {
+pub(super) fn name_entities(root: &Node<'_>, problems: &mut [ConfigError]) {
     for problem in problems {
         if let Some(label) = label::on_path(root, &problem.path) {
             problem.message.push_str(&format!(" ({label})"));
@@ -59,13 +59,13 @@ pub(super) fn name_entities(root: &Node<'_>, problems: &mut [Problem]) {
 
 /// Values that Kong would fetch from a vault. `path` leads to the node; long keys are shortened in it, because each value
 /// below one repeats it.
-pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<Problem>) {
+pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<ConfigError>) {
     const MESSAGE: &str = "without effect in this version: vault references are taken literally; write ${NAME} to read \
                            the environment";
     let before = path.len();
     match &node.value {
         Value::Str(text, _) if text.starts_with("{vault://") => {
-            found.push(Problem { at: node.at, path: path.clone(), message: MESSAGE.to_owned() });
+            found.push(ConfigError { at: node.at, path: path.clone(), message: MESSAGE.to_owned() });
         }
         Value::List(elements) => {
             for (index, element) in elements.iter().enumerate() {
@@ -87,7 +87,7 @@ pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut V
 }
 
 /// Every field of a document that has no effect.
-pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
+pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
     let mut found = Vec::new();
     rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
     rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
@@ -96,10 +96,10 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding
     found
 }
 
-fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut Vec<Finding>) {
+fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut Vec<EntityError>) {
     for (index, entity) in entities.iter().enumerate() {
         for row in rows.iter().filter(|row| (row.set)(entity)) {
-            found.push(Finding::new(
+            found.push(EntityError::new(
                 (kind, index),
                 row.field,
                 format!("without effect in this version: {}", row.instead),
@@ -109,7 +109,7 @@ fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut V
 }
 
 /// Credentials that only a plugin which is not here would ask for.
-fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<Finding>) {
+fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
     use EntityKind::*;
     for (kind, count, plugin) in [
         (KeyauthCredentials, document.keyauth_credentials.len(), "key-auth"),
@@ -121,25 +121,25 @@ fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<Fi
         if find_plugin(plugins, plugin).is_none() {
             let message =
                 format!("without effect in this version: Kong's plugin `{plugin}` is not available");
-            found.extend((0..count).map(|index| Finding::new((kind, index), "", message.clone())));
+            found.extend((0..count).map(|index| EntityError::new((kind, index), "", message.clone())));
         }
     }
 }
 
-fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut Vec<Finding>) {
+fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
     for (index, plugin) in entities.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
-        for violation in (schema.not_in_force)(&plugin.config) {
+        for violation in (schema.ignored_fields)(&plugin.config) {
             let path = format!("config.{}", violation.path);
             let message = format!("without effect in this version: {}", violation.message);
-            found.push(Finding::new((EntityKind::Plugins, index), path, message));
+            found.push(EntityError::new((EntityKind::Plugins, index), path, message));
         }
         if schema.streams == Streams::Accepted && plugin.protocols.iter().any(|it| it.is_stream()) {
             let message = format!(
                 "without effect in this version: for streams, {} runs for requests alone",
                 plugin.name
             );
-            found.push(Finding::new((EntityKind::Plugins, index), "protocols", message));
+            found.push(EntityError::new((EntityKind::Plugins, index), "protocols", message));
         }
     }
 }

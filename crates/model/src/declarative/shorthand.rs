@@ -3,14 +3,14 @@
 use crate::entity::EntityKind;
 use crate::node::{Entry, Node, Value};
 use crate::rule;
-use crate::schema::{Choice, Problem};
+use crate::schema::{Choice, ConfigError};
 use crate::service_url::split_url;
 
 /// What was found on the way.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+    pub(super) problems: Vec<ConfigError>,
+    pub(super) warnings: Vec<ConfigError>,
 }
 
 /// Rewrites every shorthand. `old_paths`: regexes are not marked by `~` yet.
@@ -70,8 +70,10 @@ fn rewrite_service(
     old_paths: bool,
     found: &mut Found,
 ) {
-    let placed =
-        |problem: Problem| Problem { path: format!("{within}services[{index}].{}", problem.path), ..problem };
+    let placed = |problem: ConfigError| ConfigError {
+        path: format!("{within}services[{index}].{}", problem.path),
+        ..problem
+    };
     match split_url(service) {
         Ok(unheeded) => found.warnings.extend(unheeded.into_iter().map(placed)),
         // One that a variable is missing from has been reported.

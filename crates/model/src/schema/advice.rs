@@ -1,6 +1,6 @@
 //! What to write in the place of a value that is of another type.
 use super::reader::shown;
-use super::{FieldSchema, RecordSchema, Surroundings, did_you_mean, quoted};
+use super::{FieldSchema, RecordContext, RecordSchema, did_you_mean, quoted};
 use crate::node::{Node, Origin, Value};
 
 /// The text that stands there, if messages may repeat it.
@@ -14,8 +14,8 @@ fn text<'n>(node: &'n Node<'_>, field: &FieldSchema) -> Option<&'n str> {
 /// Where a number is expected.
 pub(super) fn number(node: &Node<'_>, field: &FieldSchema) -> String {
     let Some(text) = text(node, field) else { return String::new() };
-    if let Some(advice) = field.advice.and_then(|advice| advice(text)) {
-        return format!("; {advice}");
+    if let Some(hint) = field.hint.and_then(|hint| hint(text)) {
+        return format!("; {hint}");
     }
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return format!("; write {} without quotes", quoted(text));
@@ -83,7 +83,7 @@ pub(super) fn mapping(node: &Node<'_>) -> &'static str {
 const SELDOM: [&str; 3] = ["id", "created_at", "updated_at"];
 
 /// Where the fields of a record are expected.
-pub(super) fn record(node: &Node<'_>, schema: &RecordSchema, around: &Surroundings<'_>) -> String {
+pub(super) fn record(node: &Node<'_>, schema: &RecordSchema, around: &RecordContext<'_>) -> String {
     let is_given = |name: &str| around.given.iter().any(|(given, _)| *given == name);
     let is_shown = |field: &&FieldSchema| !SELDOM.contains(&field.name) && !is_given(field.name);
     let mut fields: Vec<_> = schema.fields.iter().filter(is_shown).collect();

@@ -1,5 +1,5 @@
 //! What is said of a field that there is not: where it belongs, or what it is called.
-use super::{Kind, Reader, RecordSchema, Surroundings, did_you_mean, quoted};
+use super::{Kind, Reader, RecordContext, RecordSchema, did_you_mean, quoted};
 
 /// What Kong has, and Weir does not.
 const NOT_SUPPORTED: &[&str] = &[
@@ -24,31 +24,31 @@ const MOST_PLACES: usize = 6;
 /// The message for a field that a record has not.
 pub(super) fn unknown_field(
     schema: &'static RecordSchema,
-    around: &Surroundings<'_>,
+    around: &RecordContext<'_>,
     written: &str,
     reader: &Reader<'_>,
 ) -> String {
-    let instead = instead(schema, written).or_else(|| instead(around.config?, written));
-    if instead.is_none() && NOT_SUPPORTED.contains(&written) {
+    let hint = declared_hint(schema, written).or_else(|| declared_hint(around.config?, written));
+    if hint.is_none() && NOT_SUPPORTED.contains(&written) {
         return format!("`{written}` is not supported yet; leave it out");
     }
     let shown = quoted(written);
     if !reader.is_early() {
         return format!("unknown field `{shown}`");
     }
-    let hint = instead.map(|instead| format!("; {instead}"));
+    let hint = hint.map(|hint| format!("; {hint}"));
     let hint = hint.or_else(|| below(schema, around, written)).or_else(|| beside(written, reader));
     let hint = hint.unwrap_or_else(|| among(schema, around, written));
     format!("unknown field `{shown}`{hint}")
 }
 
 /// What the record's declaration says of the name.
-fn instead(schema: &RecordSchema, written: &str) -> Option<&'static str> {
-    schema.instead.iter().find(|(names, _)| names.contains(&written)).map(|(_, instead)| *instead)
+fn declared_hint(schema: &RecordSchema, written: &str) -> Option<&'static str> {
+    schema.hints.iter().find(|(names, _)| names.contains(&written)).map(|(_, hint)| *hint)
 }
 
 /// The records below that have such a field.
-fn below(schema: &'static RecordSchema, around: &Surroundings<'_>, written: &str) -> Option<String> {
+fn below(schema: &'static RecordSchema, around: &RecordContext<'_>, written: &str) -> Option<String> {
     if let Some((first, rest)) = written.split_once('.').filter(|(first, _)| schema.field(first).is_some()) {
         return Some(format!("; write `{}` below `{first}`, indented by two spaces", quoted(rest)));
     }
@@ -99,7 +99,7 @@ fn beside(written: &str, reader: &Reader<'_>) -> Option<String> {
 }
 
 /// The field of the record that may be meant, or all of them.
-fn among(schema: &RecordSchema, around: &Surroundings<'_>, written: &str) -> String {
+fn among(schema: &RecordSchema, around: &RecordContext<'_>, written: &str) -> String {
     let own = schema.fields.iter().map(|field| field.name);
     let names = own.chain(around.others.iter().copied());
     match did_you_mean(written, names.clone()) {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http1::{Known, Limits, Reject, RequestHead, ResponseHead, Version};
-use weir_model::schema::{Json, Record, Violation};
+use weir_model::schema::{FieldError, Json, Record};
 
 /// A request to explain.
 #[derive(Clone, Record)]
@@ -121,10 +121,10 @@ fn refused(reject: Reject) -> BadQuestion {
         RequestLine => "method",
         Target | TargetFragment | TargetTooLong => "path",
         Authority | HostInvalid | HostMissing => "host",
-        HostRepeated => return BadQuestion(vec![Violation::new("headers", "give Host as `host`")]),
+        HostRepeated => return BadQuestion(vec![FieldError::new("headers", "give Host as `host`")]),
         _ => "headers",
     };
-    BadQuestion(vec![Violation::new(field, reject.to_string())])
+    BadQuestion(vec![FieldError::new(field, reject.to_string())])
 }
 
 fn method(text: &str) -> Result<(), String> {

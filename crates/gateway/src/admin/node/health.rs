@@ -42,7 +42,7 @@ fn named(
     let entities = control.registry().entities();
     let found = name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref()));
     let Some(Entity::Upstreams(upstream)) = found else { return Err(Denied::NotFound) };
-    let naming = entities.naming((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
+    let naming = entities.referencing((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
     let targets = naming.filter_map(|entity| match entity {
         Entity::Targets(target) => Some(target.clone()),
         _ => None,

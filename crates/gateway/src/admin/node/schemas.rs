@@ -16,7 +16,7 @@ use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::find_plugin;
 use weir_model::schema::{Choice, References};
-use weir_model::{PluginSchema, Reading, Uuid};
+use weir_model::{PluginSchema, ReadOptions, Uuid};
 
 /// The kinds of entities that Kong has: others are no business of its tools.
 pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
@@ -79,7 +79,7 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Den
     }
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
-    let reading = Reading { plugins, references: &references, hash_passwords: true };
+    let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
     Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(Denied::Schema)
 }
 

@@ -2,7 +2,7 @@
 use super::schema::{Consumer, Credential, Node, PluginSet, Route, Service, Ssl, Upstream, read};
 use super::{Invalid, Json, Kind, upstream};
 use serde_json::json;
-use weir_model::schema::{Record, Side};
+use weir_model::schema::{Direction, Record};
 
 /// The schema of a kind of objects.
 pub(crate) fn schema_of(kind: Kind) -> Json {
@@ -19,7 +19,7 @@ pub(crate) fn schema_of(kind: Kind) -> Json {
 
 /// The schema of a record.
 pub(super) fn described<T: Record>() -> Json {
-    let mut schema = T::SCHEMA.to_json_schema(Side::Written);
+    let mut schema = T::SCHEMA.to_json_schema(Direction::Request);
     tell_apart(&mut schema);
     schema
 }

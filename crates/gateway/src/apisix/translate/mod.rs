@@ -18,7 +18,7 @@ use schema::{PluginSet, read};
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Json, Record};
-use weir_model::{PluginSchema, Reading, Uuid};
+use weir_model::{PluginSchema, ReadOptions, Uuid};
 
 /// What an object becomes.
 pub(crate) struct Translated {
@@ -100,7 +100,7 @@ impl Entities<'_> {
                 entity[field] = self.written[of].clone();
             }
         }
-        let reading = Reading { plugins: self.plugins, references: &(), hash_passwords: true };
+        let reading = ReadOptions { plugins: self.plugins, references: &(), hash_passwords: true };
         match Entity::read(kind, &entity, &[("id", id)], reading) {
             Ok(entity) => self.found.push(entity),
             Err(found) => return Err(schema::invalid(&found)),

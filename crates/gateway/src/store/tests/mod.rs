@@ -6,7 +6,7 @@ use crate::settings::{self, Flag, Sources};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Document, Format, Reading, Uuid};
+use weir_model::{Document, Format, ReadOptions, Uuid};
 
 #[path = "../../../tests/harness/postgres.rs"]
 mod server;
@@ -100,7 +100,7 @@ fn document(yaml: &str) -> Document {
 
 fn service(number: u128, host: &str) -> Entity {
     let value = serde_json::json!({ "name": format!("service-{number}"), "host": host });
-    let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     Entity::read(EntityKind::Services, &value, &[("id", Uuid::from_u128(number))], reading).unwrap()
 }
 
