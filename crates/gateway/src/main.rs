@@ -2,35 +2,28 @@
 //! who operate it; how a request is served is `weir-proxy`'s business.
 mod admin;
 mod apisix;
-mod aside;
-mod check;
+mod apisix_admin;
 mod cli;
-mod command;
+mod commands;
 mod configuration;
 mod control;
 mod data_plane;
-mod database;
-mod demo;
 mod depth;
-mod echo;
-mod explain;
 mod listener;
 mod logger;
+mod low_priority;
 mod node;
-mod options;
 mod prefix;
-mod process;
 mod registry;
-mod reload;
-mod request_debug;
 mod settings;
 mod status;
 mod store;
 
 use clap::Parser;
 use cli::{AdminCommand, Cli, Command, SettingsArgs};
-use command::Request;
+use commands::{check, database, demo, echo, explain};
 use node::Node;
+use node::command_socket::{self, Request};
 use settings::Loaded;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -91,7 +84,7 @@ fn load(args: SettingsArgs) -> Result<Loaded, String> {
 
 fn ask(args: SettingsArgs, request: Request) -> Result<ExitCode, String> {
     let folder = prefix::or_default(load(args)?.settings.prefix).map_err(|error| error.to_string())?;
-    let reply = command::ask(&folder, request)?;
+    let reply = command_socket::ask(&folder, request)?;
     if !reply.errors.is_empty() {
         return Err(reply.errors.join("\n"));
     }

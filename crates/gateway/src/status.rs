@@ -1,6 +1,6 @@
 //! The status listener: what monitoring reads.
-use crate::aside::aside;
 use crate::control::Control;
+use crate::low_priority::aside;
 use crate::registry::NotInForce;
 use axum::Router;
 use axum::extract::State;

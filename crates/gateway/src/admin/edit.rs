@@ -1,10 +1,10 @@
 //! Writes: what is to become of entities, decided on the entities as they are when a write's turn has come.
-use super::answer::{Denied, Unresolved, Verb};
-use super::body::Body;
 use super::collection::{Place, naming_fields};
 use super::conditions::Conditions;
 use super::merge::merge;
-use super::place::Spot;
+use super::request_body::Body;
+use super::resolve::Spot;
+use super::response::{Denied, Unresolved, Verb};
 use super::{form, snis};
 use crate::control::Control;
 use crate::registry::Op;

@@ -1,8 +1,8 @@
 //! Pages of entities.
-use super::answer::{Denied, json_answer};
-use super::call::Call;
 use super::collection::Place;
-use super::shown::Shown;
+use super::representation::Shown;
+use super::request::Call;
+use super::response::{Denied, json_answer};
 use axum::http::StatusCode;
 use axum::response::Response;
 use form_urlencoded::Serializer;

@@ -1,11 +1,11 @@
 //! Who is in a consumer group: shown as the consumers of a group and as the groups of a consumer, as Kong shows it.
-use super::answer::{Denied, Unresolved, json_answer};
-use super::call::Call;
 use super::collection::{Membership, Place};
 use super::edit::Writer;
 use super::item::tagged;
-use super::place::called;
-use super::shown::{Shown, etag};
+use super::representation::{Shown, etag};
+use super::request::Call;
+use super::resolve::called;
+use super::response::{Denied, Unresolved, json_answer};
 use crate::registry::{Op, Written};
 use axum::http::StatusCode;
 use axum::response::Response;

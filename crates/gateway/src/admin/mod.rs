@@ -1,19 +1,19 @@
 //! The Admin API: Kong's, over HTTP.
-mod answer;
-mod body;
-mod call;
+pub(crate) mod auth;
 mod collection;
 mod conditions;
 mod edit;
 mod form;
-pub(crate) mod guard;
 mod item;
 mod list;
 mod members;
 mod merge;
 mod node;
-mod place;
-mod shown;
+mod representation;
+mod request;
+mod request_body;
+mod resolve;
+mod response;
 mod snis;
 mod tree;
 mod violations;
@@ -22,15 +22,15 @@ pub(crate) mod warning;
 use crate::control::Control;
 use crate::listener::Client;
 use crate::{logger, status};
-use answer::{Denied, Verb};
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use call::Call;
 use collection::{Nesting, Place};
+use request::Call;
+use response::{Denied, Verb};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn entities() -> Router<Arc<Control>> {
     router
         .route("/upstreams/{id}/targets/all", get(move |call: Call| list::read(TARGETS, call)))
         .method_not_allowed_fallback(|| async { Denied::Method })
-        .layer(DefaultBodyLimit::max(body::LONGEST))
+        .layer(DefaultBodyLimit::max(request_body::LONGEST))
 }
 
 fn many(place: Place) -> MethodRouter<Arc<Control>> {
@@ -121,7 +121,7 @@ async fn log_access(
     next: Next,
 ) -> Response {
     // Neither keys in paths nor arguments: either may be a credential.
-    let path = guard::shown(request.uri().path());
+    let path = auth::shown(request.uri().path());
     let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(

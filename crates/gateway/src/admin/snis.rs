@@ -1,6 +1,6 @@
 //! `snis` of a certificate: server names that are entities of their own, written and shown with it.
-use super::answer::Denied;
 use super::edit::Writer;
+use super::response::Denied;
 use crate::registry::Op;
 use std::collections::BTreeSet;
 use weir_model::entity::{Entity, EntityKind};

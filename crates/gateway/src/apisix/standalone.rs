@@ -1,7 +1,7 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
 use super::object::{Invalid, Key, Kind, Objects, id_text};
 use super::translate::{mistakes, named_by, translate};
-use super::write::object;
+use crate::apisix_admin::write::object;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weir_model::check::{EntityError, check};

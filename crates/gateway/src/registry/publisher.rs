@@ -1,8 +1,8 @@
 //! Puts in force what is committed.
 use super::DataPlane;
-use super::known::{InForce, Known, News, hash};
-use crate::aside::Background;
+use super::state::{InForce, Known, News, hash};
 use crate::configuration::{MOST_LISTED, further};
+use crate::low_priority::Background;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 //! [`table`] declares every setting; [`source`] decides which of several values counts; [`load`] puts them together
 //! and returns every problem at once.
 mod admin_auth;
+mod apisix_key;
 mod ciphers;
 mod headers;
 mod listen;
@@ -12,6 +13,7 @@ mod table;
 mod value;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
+pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
 pub(crate) use headers::Headers;
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;

@@ -1,13 +1,13 @@
 //! `/config`: the whole configuration at once, where it lives in no database.
 use super::flattened;
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::body::Body;
-use crate::admin::shown::Shown;
+use crate::admin::representation::Shown;
+use crate::admin::request_body::Body;
+use crate::admin::response::{Denied, json_answer};
 use crate::admin::warning::warned;
-use crate::aside::aside;
 use crate::configuration;
 use crate::control::Control;
 use crate::listener::Unread;
+use crate::low_priority::aside;
 use crate::status::message;
 use crate::store::transfer::export;
 use axum::body::Bytes;

@@ -1,7 +1,7 @@
 //! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
-use crate::aside::aside;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
+use crate::low_priority::aside;
 use crate::status::message;
 use axum::http::StatusCode;
 use axum::response::Response;

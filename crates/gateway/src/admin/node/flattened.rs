@@ -1,5 +1,5 @@
 //! What is wrong with a whole configuration, in Kong's form: as deep as the configuration is, or entity by entity.
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::admin::violations::Violations;
 use axum::http::StatusCode;
 use axum::response::Response;

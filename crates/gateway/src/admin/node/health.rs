@@ -1,6 +1,6 @@
 //! How the targets of an upstream fare on this node, and what an operator says of them.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
 use crate::control::Control;
 use axum::Router;
 use axum::extract::{RawPathParams, State};

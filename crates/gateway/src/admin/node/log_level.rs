@@ -1,6 +1,6 @@
 //! `/debug/node/log-level`: how much the node logs, while it runs.
 
-use crate::admin::call::Named;
+use crate::admin::request::Named;
 use crate::logger;
 use crate::settings::{LogLevel, Value};
 use crate::status::message;

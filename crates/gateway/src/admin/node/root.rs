@@ -1,5 +1,5 @@
 //! `GET /`: what tools ask first, to learn what they are talking to.
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::control::Control;
 use crate::settings::{Database, Listen, Listeners};
 use axum::extract::State;

@@ -1,11 +1,11 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::body::Body;
-use crate::admin::call::{Call, Named};
 use crate::admin::edit::no_ids;
 use crate::admin::form;
-use crate::aside::aside;
+use crate::admin::request::{Call, Named};
+use crate::admin::request_body::Body;
+use crate::admin::response::{Denied, json_answer};
 use crate::control::Control;
+use crate::low_priority::aside;
 use crate::status::message;
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -1,7 +1,7 @@
 //! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
 mod checks;
 mod consumer;
-mod described;
+mod json_schema;
 mod mistakes;
 mod plugins;
 mod route;
@@ -9,9 +9,9 @@ mod schema;
 mod ssl;
 mod upstream;
 
-pub(super) use described::{Described, schema_of, validate};
-pub(super) use mistakes::{mistakes, named_by};
-pub(super) use plugins::described as plugins_described;
+pub(crate) use json_schema::{Described, schema_of, validate};
+pub(crate) use mistakes::{mistakes, named_by};
+pub(crate) use plugins::described as plugins_described;
 
 use super::object::{Invalid, Key, Kind, Objects};
 use schema::{PluginSet, read};

@@ -1,5 +1,5 @@
 //! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
-use super::described::{Described, described as schema_of};
+use super::json_schema::{Described, described as schema_of};
 use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
 use serde_json::json;

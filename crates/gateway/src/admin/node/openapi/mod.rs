@@ -3,7 +3,7 @@ mod entities;
 mod others;
 
 use super::schemas::kinds;
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::control::Control;
 use axum::extract::State;
 use axum::http::StatusCode;

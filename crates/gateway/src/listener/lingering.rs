@@ -1,5 +1,5 @@
 //! A connection whose progress is followed, and that is closed without destroying its last answer.
-use super::budget::Budget;
+use super::deadline::Budget;
 use super::progress::Progress;
 use std::io;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
 //! `weir demo`: a node with a sample configuration and an upstream of its own. It makes the requests it suggests, and
 //! shows the status that each gave.
-use crate::echo;
+use super::echo;
 use crate::node::{Addresses, Node};
 use crate::settings::{Database, Listen, Listeners, Loaded};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use weir_proxy::Address;
 
-const CONFIGURATION: &str = include_str!("../../../examples/quickstart/kong.yml");
+const CONFIGURATION: &str = include_str!("../../../../examples/quickstart/kong.yml");
 
 /// A request to try.
 struct Try {

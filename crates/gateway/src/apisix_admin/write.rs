@@ -1,7 +1,7 @@
 //! What a client writes → what changes among the entities: the object, what follows from it, and what follows from the
 //! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
-use super::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored};
-use super::translate::translate;
+use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored};
+use crate::apisix::translate::translate;
 use crate::depth::{self, is_deeper};
 use crate::registry::Op;
 use serde_json::json;
@@ -241,7 +241,7 @@ fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
 }
 
 /// The entity that holds an object.
-pub(super) fn object(
+pub(crate) fn object(
     key: &Key,
     value: &Json,
     before: Option<&ApisixObject>,

@@ -1,6 +1,6 @@
 //! Bodies of requests: JSON, and the two kinds of forms.
-use super::answer::Denied;
 use super::form;
+use super::response::Denied;
 use axum::body::{Body as HttpBody, Bytes};
 use multer::Multipart;
 use weir_model::schema::{Json, JsonMap};

@@ -1,7 +1,7 @@
 //! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
-use super::answer::{API_VERSION, REVISION};
 use super::api::{ADMIN, Api, METRICS, audit};
-use crate::admin::guard::is_local;
+use super::response::{API_VERSION, REVISION};
+use crate::admin::auth::is_local;
 use crate::admin::warning::WARNING;
 use axum::body::Bytes;
 use axum::http::{Request, Response, StatusCode, header};

@@ -1,6 +1,6 @@
 //! From a path to what is there, in the entities as they are at a moment.
-use super::answer::Denied;
 use super::collection::{Collection, Key, Naming, Nesting, Place};
+use super::response::Denied;
 use weir_model::entity::{Entity, EntityKind, Target};
 use weir_model::schema::{Json, JsonMap};
 use weir_model::{Entities, Uuid};

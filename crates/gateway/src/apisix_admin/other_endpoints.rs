@@ -1,5 +1,5 @@
 //! Kinds of objects that APISIX has and that cannot be here: there are none of them, and there cannot be one.
-use super::answer::Answer;
+use super::response::Answer;
 use axum::body::Bytes;
 use axum::http::{Method, Request};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! What another process asks of a running node, over the socket in its folder: one word in, one line of JSON out.
+use crate::control::reload::Reloader;
 use crate::prefix;
-use crate::reload::Reloader;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::IntoRawFd;

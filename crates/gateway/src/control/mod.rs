@@ -1,12 +1,15 @@
 //! The one handle on the running node: whoever asks it or changes it, the Admin API, a signal or a command, does so
 //! through [`Control`].
-use crate::aside::aside;
+mod process;
+pub(crate) mod reload;
+
 use crate::configuration::{self, Configuration, Origin, Source};
+use crate::control::process::process;
+use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, Unreached, compiler};
 use crate::logger;
+use crate::low_priority::aside;
 use crate::node::StartError;
-use crate::options::{access_logs, options};
-use crate::process::process;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{self, Loaded, Store};

@@ -1,7 +1,7 @@
 //! Objects as clients see them, and lists of them: filters and pages.
-use super::answer::Answer;
-use super::object::{Key, Kind, all, id_text};
 use super::request::{Place, argument};
+use super::response::Answer;
+use crate::apisix::object::{Key, Kind, all, id_text};
 use axum::body::Bytes;
 use axum::http::{Request, StatusCode};
 use regex::Regex;

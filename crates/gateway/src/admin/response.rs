@@ -172,7 +172,7 @@ impl fmt::Display for Denied {
             Denied::MediaType => f.write_str(
                 "Unsupported media type: send application/json, application/x-www-form-urlencoded or multipart/form-data",
             ),
-            Denied::Unread(unread) => f.write_str(&unread.message(super::body::LONGEST)),
+            Denied::Unread(unread) => f.write_str(&unread.message(super::request_body::LONGEST)),
             Denied::Malformed(message) | Denied::Unavailable(message) => f.write_str(message),
             Denied::Precondition => f.write_str("Precondition failed: read the entity again for its ETag"),
             Denied::Schema(violations) => f.write_str(&Violations::of(violations).message),

@@ -1,5 +1,5 @@
 //! The metrics as APISIX names them: routes, services and consumers by the ids that its clients gave them.
-use super::object::{Key, Kind};
+use crate::apisix::object::{Key, Kind};
 use crate::control::Control;
 use std::collections::HashMap;
 use weir_model::{Document, Uuid};

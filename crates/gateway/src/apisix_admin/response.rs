@@ -1,7 +1,7 @@
 //! What is answered, in APISIX's forms.
-use super::object::Invalid;
 use super::write::Refused;
 use crate::admin::warning::{self, WARNING};
+use crate::apisix::object::Invalid;
 use crate::registry::WriteError;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value as Json, json};

@@ -1,6 +1,6 @@
 //! The key of APISIX's Admin API. There is none that everybody knows: where none is set, one is made up, shown once, and
 //! kept as a hash in the node's folder.
-use crate::settings::Value;
+use super::value::Value;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::fmt;

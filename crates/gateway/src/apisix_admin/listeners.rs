@@ -1,10 +1,11 @@
 //! What a node opens for APISIX's clients before it serves anybody.
 use super::on_proxy::OnProxy;
-use super::{AdminKey, Api, key, router};
+use super::{Api, router};
 use crate::control::Control;
-use crate::listener::bind;
 use crate::node::StartError;
+use crate::node::listeners::bind;
 use crate::settings::Settings;
+use crate::settings::{AdminKey, apisix_key_file};
 use axum::Router;
 use std::io;
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Opened {
         let key = settings.apisix_admin_key.clone().map_or_else(made_up, Ok);
         let key = key.map_err(|error| StartError::Setting {
             name: "apisix_admin_key",
-            value: key::file(prefix).display().to_string(),
+            value: apisix_key_file(prefix).display().to_string(),
             error,
         })?;
         let admin = bind("apisix_admin_listen", &settings.apisix_admin_listen)?;

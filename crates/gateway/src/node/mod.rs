@@ -2,15 +2,20 @@
 //!
 //! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
 //! listener, the socket for commands, and the signals.
+pub(crate) mod command_socket;
+pub(crate) mod listeners;
+mod request_debug;
+
 use crate::configuration::{Environment, Origin, Source, plugins};
 use crate::control::Control;
-use crate::listener::{self, ControlListener, bind, openable};
-use crate::options::not_in_force;
+use crate::control::reload::Reloader;
+use crate::data_plane::options::not_in_force;
+use crate::listener::ControlListener;
 use crate::prefix::{self, Prefix, PrefixError};
-use crate::reload::Reloader;
 use crate::settings::{Database, Loaded, LogTarget, Settings};
 use crate::store::StoreError;
-use crate::{apisix, command, logger, request_debug, store};
+use crate::{apisix_admin, logger, store};
+use listeners::{bind, openable};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::fmt;
@@ -160,29 +165,29 @@ impl Node {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;
-        let commands = command::bind(prefix.path())
+        let commands = command_socket::bind(prefix.path())
             .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
             .map_err(StartError::Prefix)?;
         drop(entered);
-        let apisix = apisix::Opened::open(&settings, prefix.path())?;
+        let apisix = apisix_admin::Opened::open(&settings, prefix.path())?;
         let admin_listen = openable(&settings);
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
-        let own = apisix.as_ref().map(apisix::Opened::own).unwrap_or_default();
+        let own = apisix.as_ref().map(apisix_admin::Opened::own).unwrap_or_default();
         let starting = Box::pin(Control::start(settings.clone(), source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let control = Arc::new(control);
         let mut addresses = addresses(&control, &admin, &status)?;
         let entered = runtime.enter();
-        let mut servers = listener::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        let mut servers = listeners::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
         let status = settings.status_listen.0.iter().zip(status);
-        servers.extend(listener::status(&settings, &control, status)?);
+        servers.extend(listeners::status(&settings, &control, status)?);
         if let Some(apisix) = apisix {
             addresses.apisix_admin = apisix.addresses()?;
             let (listeners, router) = apisix.serve(&control, runtime.handle());
             let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
-            servers.extend(listener::apisix(&settings, &control, listeners, &router)?);
+            servers.extend(listeners::apisix(&settings, &control, listeners, &router)?);
         }
         drop(entered);
         let drain_timeout = settings.drain_timeout;
@@ -202,7 +207,7 @@ impl Node {
             servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
             let (quit, asked_to_quit) = mpsc::channel(1);
             let reloader = Reloader::new(control.clone());
-            tokio::spawn(command::serve(commands, reloader.clone(), quit));
+            tokio::spawn(command_socket::serve(commands, reloader.clone(), quit));
             signals.until_stop(&reloader, asked_to_quit).await;
             io::Result::Ok(signals.drain(&control, drain_timeout).await)
         });

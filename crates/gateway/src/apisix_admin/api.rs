@@ -1,16 +1,16 @@
 //! APISIX's Admin API: a request in, an answer out, whichever listener carries them.
-use super::answer::{Answer, typed};
-use super::key::AdminKey;
 use super::list::{item, list, path, shown};
-use super::object::{Invalid, Kind, id_text, stored};
 use super::request::{Place, argument, body, cookie, header, no_ttl, segments};
+use super::response::{Answer, typed};
 use super::write::{Moment, Write, decide};
-use super::{described, others};
+use super::{other_endpoints, schemas};
 use crate::admin::warning;
-use crate::aside::aside;
+use crate::apisix::object::{Invalid, Kind, id_text, stored};
 use crate::control::Control;
 use crate::logger::AUDIT;
+use crate::low_priority::aside;
 use crate::registry::Written;
+use crate::settings::AdminKey;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, StatusCode};
 use serde_json::{Value as Json, json};
@@ -81,10 +81,12 @@ impl Api {
         match segments.as_slice() {
             [] if *request.method() == Method::HEAD => return Ok(Answer::ok(Json::Null)),
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
-                return described::plugins(request, rest, self.control.plugins());
+                return schemas::plugins(request, rest, self.control.plugins());
             }
-            ["schema", rest @ ..] => return described::schema(request, rest, self.control.plugins()),
-            [name, rest @ ..] if others::has(name) => return others::answer(request, name, rest),
+            ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
+            [name, rest @ ..] if other_endpoints::has(name) => {
+                return other_endpoints::answer(request, name, rest);
+            }
             _ => {}
         }
         let place = Place::find(&segments)?;

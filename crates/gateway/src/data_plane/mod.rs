@@ -1,7 +1,9 @@
 //! The data plane as the gateway has it: compiled for by one compiler, with certificates from the settings.
+pub(crate) mod options;
+
 use crate::configuration::{self, Configuration, Source};
+use crate::data_plane::options::trusted_certificate_files;
 use crate::node::StartError;
-use crate::options::trusted_certificate_files;
 use crate::registry;
 use crate::settings::{KeyFile, Settings};
 use crate::store;

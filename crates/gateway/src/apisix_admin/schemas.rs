@@ -1,9 +1,9 @@
 //! What there is to configure: the plugins and the schemas of objects, and whether an object meets its schema.
-use super::answer::Answer;
-use super::object::Kind;
-use super::others;
+use super::other_endpoints;
 use super::request::{argument, body, unsupported};
-use super::translate::{Described, plugins_described, schema_of, validate};
+use super::response::Answer;
+use crate::apisix::object::Kind;
+use crate::apisix::translate::{Described, plugins_described, schema_of, validate};
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Map, Value as Json};
@@ -77,7 +77,7 @@ fn called(kind: Kind) -> String {
 }
 
 fn check(request: &Request<Bytes>, name: &str) -> Result<Answer, Answer> {
-    if let Some(why) = others::why_not(name) {
+    if let Some(why) = other_endpoints::why_not(name) {
         return Err(Answer::bad(format!("`{name}` are not available here: {why}")));
     }
     let kind = Kind::from_name(name).ok_or_else(|| unsupported(name))?;

@@ -1,6 +1,6 @@
 //! A request for entities, read.
-use super::answer::Denied;
-use super::body::Body;
+use super::request_body::Body;
+use super::response::Denied;
 use crate::control::Control;
 use crate::listener::Unread;
 use axum::body::Bytes;

@@ -1,7 +1,7 @@
 //! What a request says: its arguments, its body, and what its path leads to.
-use super::answer::Answer;
 use super::api::ADMIN;
-use super::object::{Key, Kind};
+use super::response::Answer;
+use crate::apisix::object::{Key, Kind};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode};
 use serde_json::Value as Json;

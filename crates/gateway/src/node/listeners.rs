@@ -1,10 +1,11 @@
 //! Which sockets are opened for the node's own APIs, and what is served on each.
-use super::{ControlListener, Limits};
-use crate::admin::{self, guard};
+use crate::admin::{self, auth};
 use crate::control::Control;
+use crate::data_plane::options;
+use crate::listener::{ControlListener, Limits};
 use crate::node::StartError;
 use crate::settings::{Listen, Listeners, LogTarget, Settings};
-use crate::{options, status as status_api};
+use crate::status as status_api;
 use axum::Router;
 use std::fs;
 use std::io;
@@ -71,7 +72,7 @@ pub(crate) fn admin<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let mut router = guard::guarded(admin::router(control.clone()), settings.admin_auth.clone());
+    let mut router = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone());
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
         router = admin::logged(router, path)

@@ -1,5 +1,5 @@
 //! The body of a request that must arrive in time, and what becomes of one that nothing reads.
-use super::budget::Budget;
+use super::deadline::Budget;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
