@@ -37,6 +37,7 @@ pub mod encode;
 mod fields;
 mod framing;
 mod known;
+mod marks;
 mod message;
 mod reject;
 mod request;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::fields::{Headers, KEPT_BYTES};
 use crate::framing::{Facts, Framing, one};
 use crate::known::Known;
+use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
@@ -51,6 +52,11 @@ impl RequestHead {
     /// After `None`, call again with the same bytes and more behind them; what was looked at is not looked at again.
     /// To begin with other bytes instead, [`RequestHead::clear`] first.
     pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+        if self.scan.is_fresh()
+            && let Some(end) = self.read_plain(input, limits)?
+        {
+            return Ok(Some(end));
+        }
         let Some((start, end)) = self.scan.request(input, limits)? else { return Ok(None) };
         self.clear();
         self.read(&input[start..end], limits)?;
@@ -123,6 +129,26 @@ impl RequestHead {
     /// The authority asked for, `host` or `host:port` as sent: the target's, else that of the Host field.
     pub fn host(&self) -> Option<&str> {
         self.headers.get_known(Known::Host).and_then(|host| str::from_utf8(host).ok())
+    }
+
+    /// Reads a plain head. None if the other parser has to decide.
+    #[inline]
+    fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+        let Some(marks) = Marks::of(input) else { return Ok(None) };
+        let head = &input[..marks.len()];
+        let line = marks.ends().next().unwrap_or_default();
+        let Some(line_parts) = PlainLine::read(&head[..line]) else { return Ok(None) };
+        let PlainLine { version, method, name, target, split } = line_parts;
+        let too_long = head.len() > limits.max_head_bytes || target.len() > limits.max_target_bytes;
+        self.clear();
+        if too_long || !self.headers.load_plain(head, line + 2, &marks, limits) {
+            return Ok(None);
+        }
+        (self.method, self.version) = (method, version);
+        self.read_host(None)?;
+        self.line.fill(name, target, split);
+        self.read_fields()?;
+        Ok(Some(head.len()))
     }
 
     fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
@@ -251,6 +277,36 @@ impl Line {
             self.path = self.text.len()..self.text.len() + 1;
             self.text.push('/');
         }
+    }
+}
+
+/// A request line as nearly all are: a method of HTTP's own and a path, in visible ASCII and spaces.
+struct PlainLine<'a> {
+    version: Version,
+    method: Method,
+    name: &'static str,
+    target: &'a str,
+    split: Target,
+}
+
+impl<'a> PlainLine<'a> {
+    #[inline]
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let (line, version) = line.split_last_chunk::<9>()?;
+        let version = match version {
+            b" HTTP/1.1" => Version::Http11,
+            b" HTTP/1.0" => Version::Http10,
+            _ => return None,
+        };
+        let (method, name, target) = match line {
+            [b'G', b'E', b'T', b' ', target @ ..] => (Method::Get, "GET", target),
+            [b'P', b'O', b'S', b'T', b' ', target @ ..] => (Method::Post, "POST", target),
+            [b'P', b'U', b'T', b' ', target @ ..] => (Method::Put, "PUT", target),
+            [b'H', b'E', b'A', b'D', b' ', target @ ..] => (Method::Head, "HEAD", target),
+            _ => return None,
+        };
+        let split = Target::split_path(target)?;
+        Some(Self { version, method, name, target: str::from_utf8(target).ok()?, split })
     }
 }
 

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use crate::fields::Headers;
 use crate::framing::{Facts, Framing};
 use crate::known::Known;
+use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
 use crate::reject::Reject;
 use crate::scan::Scan;
@@ -37,6 +38,12 @@ impl ResponseHead {
         limits: &Limits,
         request_method: Method,
     ) -> Result<Option<usize>, Reject> {
+        if self.scan.is_fresh()
+            && let Some(end) = self.read_plain(input, limits)
+        {
+            self.read_framing(request_method)?;
+            return Ok(Some(end));
+        }
         let Some(end) = self.scan.response(input, limits)? else { return Ok(None) };
         self.clear();
         self.read(&input[..end], limits)?;
@@ -48,6 +55,21 @@ impl ResponseHead {
     pub fn clear(&mut self) {
         self.scan.reset();
         self.headers.clear();
+    }
+
+    /// Reads a plain head. None, and an empty head, if the other parser has to decide.
+    #[inline]
+    fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Option<usize> {
+        self.headers.clear();
+        let marks = Marks::of(input)?;
+        let head = &input[..marks.len()];
+        if head.len() > limits.max_head_bytes {
+            return None;
+        }
+        let line = marks.ends().next()?;
+        let (version, status) = plain_status_line(&head[..line])?;
+        (self.version, self.status) = (version, status);
+        self.headers.load_plain(head, line + 2, &marks, limits).then_some(head.len())
     }
 
     fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
@@ -118,6 +140,23 @@ impl ResponseHead {
         self.keep_alive &= self.framing != Framing::UntilClose;
         Ok(())
     }
+}
+
+/// The version and status of a line as nearly all are.
+#[inline]
+fn plain_status_line(line: &[u8]) -> Option<(Version, u16)> {
+    let (version, rest) = match line {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', b' ', rest @ ..] => (Version::Http11, rest),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0', b' ', rest @ ..] => (Version::Http10, rest),
+        _ => return None,
+    };
+    let ([a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9']
+    | [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ', ..]) = rest
+    else {
+        return None;
+    };
+    let digit = |byte: &u8| u16::from(byte - b'0');
+    Some((version, digit(a) * 100 + digit(b) * 10 + digit(c)))
 }
 
 /// Why a status line was refused that has no fault of fields.

@@ -19,6 +19,11 @@ impl Scan {
         self.seen = 0;
     }
 
+    /// Whether no head was begun.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.seen == 0
+    }
+
     /// The range of a complete request head in `input`. Forgets where it was unless the head is incomplete.
     pub(crate) fn request(
         &mut self,
