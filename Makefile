@@ -9,6 +9,7 @@ BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
 	redis-server redis-cli
 BENCH_TOOLS := nginx haproxy
+COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.
 PACKAGE_cc := gcc libc6-dev make
 PACKAGE_nginx := nginx-light
@@ -104,6 +105,12 @@ bench-figures: tools-rust ## Measure every figure that this project states, in 2
 bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop without sockets; prints the table's path
 	$(call need,$(BUILD_TOOLS))
 	bench/plugins.py
+
+.PHONY: instructions
+instructions: tools-rust ## Count the instructions of a request in Weir, nginx and HAProxy, in 3 minutes after the build
+	$(call need,$(BUILD_TOOLS) $(COUNT_TOOLS))
+	$(CARGO) build --release --locked --package weir-gateway
+	bench/instructions.py --weir "$${CARGO_TARGET_DIR:-target}/release/weir"
 
 .PHONY: docs
 docs: tools-rust ## Write the documents that derive from the code
