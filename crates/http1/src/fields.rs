@@ -6,12 +6,12 @@ use std::fmt;
 use crate::known::{HOP_BY_HOP, Known, KnownSet};
 use crate::marks::Marks;
 use crate::message::Limits;
-use crate::reject::Reject;
-use crate::syntax::{defuse, is_token, list, write_line};
+use crate::reject::ParseError;
+use crate::syntax::{is_token, list, replace_control_bytes, write_line};
 
 /// Capacity kept between messages; what one large head took beyond it is given back.
-pub(crate) const KEPT_BYTES: usize = 16 * 1024;
-const KEPT_FIELDS: usize = 256;
+pub(crate) const MAX_RETAINED_BYTES: usize = 16 * 1024;
+const MAX_RETAINED_FIELDS: usize = 256;
 
 /// The fields of a message in their order. Cleared and filled again, it allocates nothing.
 ///
@@ -98,9 +98,9 @@ impl Headers {
     /// Removes all fields and keeps the memory for the next message.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
+        self.bytes.shrink_to(MAX_RETAINED_BYTES);
         self.fields.clear();
-        self.fields.shrink_to(KEPT_FIELDS);
+        self.fields.shrink_to(MAX_RETAINED_FIELDS);
         self.live = 0;
         (self.present, self.repeated) = (0, 0);
     }
@@ -339,12 +339,12 @@ impl Headers {
         head: &[u8],
         parsed: &[httparse::Header<'_>],
         limits: &Limits,
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         // Only a long head can hold a field that is too long.
         if head.len() > limits.max_field_bytes
             && !parsed.iter().all(|field| limits.allows_field(field.name.as_bytes(), field.value))
         {
-            return Err(Reject::FieldTooLarge);
+            return Err(ParseError::FieldTooLarge);
         }
         let Some(first) = parsed.first() else { return Ok(()) };
         let base = first.name.as_ptr() as usize;
@@ -366,7 +366,7 @@ impl Headers {
     }
 
     /// Whether every parsed field of a name has at most one space before its value, and nothing after it.
-    pub(crate) fn is_tight(&self, known: Known) -> bool {
+    pub(crate) fn has_plain_whitespace(&self, known: Known) -> bool {
         self.candidates(known).all(|field| {
             let before = &self.bytes[field.name.end() + 1..field.value.start as usize];
             matches!(before, b"" | b" ") && self.bytes[field.value.end()..].starts_with(b"\r\n")
@@ -404,7 +404,7 @@ impl Headers {
     fn push_value(&mut self, value: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        defuse(&mut self.bytes[start..]);
+        replace_control_bytes(&mut self.bytes[start..]);
         Span::new(start, value.len())
     }
 

@@ -1,18 +1,18 @@
-//! Why a message is refused.
+//! Why a message cannot be parsed.
 
 use std::fmt;
 
-macro_rules! rejects {
+macro_rules! parse_errors {
     ($($variant:ident = $status:literal $message:literal,)*) => {
-        /// Why a message is refused. `Display` says what was wrong and what would be right, and repeats no byte of
-        /// the message.
+        /// Why a message cannot be parsed. `Display` says what is wrong and how to fix it, and never repeats a byte
+        /// of the message, because messages hold secrets.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Reject {
+        pub enum ParseError {
             $(#[doc = $message] $variant,)*
         }
 
-        impl Reject {
-            /// The status to answer a refused request with.
+        impl ParseError {
+            /// The status of the response to such a request.
             pub fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
@@ -24,7 +24,7 @@ macro_rules! rejects {
     };
 }
 
-rejects! {
+parse_errors! {
     // Lines
     BareLf = 400 "a line ends in LF alone; end every line with CRLF",
     BareCr = 400 "a CR is not followed by LF; end every line with CRLF",
@@ -40,7 +40,7 @@ rejects! {
     FieldTooLarge = 431 "a field exceeds the limit of bytes; send a shorter one",
     FieldName = 400 "a field name is empty, not a token, or followed by a space before its colon",
     FieldValue = 400 "a field value holds a control character; send visible characters, spaces and tabs only",
-    FieldOfConnection = 400 "a field is of one connection over HTTP/1.1, such as Connection or Transfer-Encoding; leave it out",
+    ConnectionSpecificField = 400 "a field is of one connection over HTTP/1.1, such as Connection or Transfer-Encoding; leave it out",
     ObsFold = 400 "a field value continues on a second line; send each field on one line",
 
     // Where the request goes
@@ -76,10 +76,10 @@ rejects! {
     BodyTruncated = 400 "the connection ended before the body did",
 }
 
-impl fmt::Display for Reject {
+impl fmt::Display for ParseError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.message())
     }
 }
 
-impl std::error::Error for Reject {}
+impl std::error::Error for ParseError {}

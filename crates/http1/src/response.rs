@@ -3,13 +3,13 @@
 use std::mem::MaybeUninit;
 
 use crate::fields::Headers;
-use crate::framing::{Facts, Framing};
+use crate::framing::{Framing, FramingFields};
 use crate::known::Known;
 use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
-use crate::reject::Reject;
+use crate::reject::ParseError;
 use crate::scan::Scan;
-use crate::syntax::{parse_fields, refusal};
+use crate::syntax::{field_error, parse_fields};
 
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl ResponseHead {
         input: &[u8],
         limits: &Limits,
         request_method: Method,
-    ) -> Result<Option<usize>, Reject> {
+    ) -> Result<Option<usize>, ParseError> {
         if self.scan.is_fresh()
             && let Some(end) = self.read_plain(input, limits)
         {
@@ -51,7 +51,7 @@ impl ResponseHead {
         Ok(Some(end))
     }
 
-    /// Empties the head and forgets one that was begun; the memory is kept.
+    /// Empties the head and discards a partial one; the memory is kept.
     pub fn clear(&mut self) {
         self.scan.reset();
         self.headers.clear();
@@ -72,7 +72,7 @@ impl ResponseHead {
         self.headers.load_plain(head, line + 2, &marks, limits).then_some(head.len())
     }
 
-    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
+    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
         let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
@@ -82,8 +82,8 @@ impl ResponseHead {
                 self.take(head, limits, &parsed, parsed.headers)
             }
             Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
-            Ok(_) => Err(Reject::StatusLine),
-            Err(error) => Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+            Ok(_) => Err(ParseError::StatusLine),
+            Err(error) => Err(field_error(head, error).unwrap_or_else(|| status_line_error(head))),
         }
     }
 
@@ -95,8 +95,8 @@ impl ResponseHead {
         head: &[u8],
         limits: &Limits,
         parsed: &httparse::Response<'_, '_>,
-    ) -> Result<(), Reject> {
-        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MOST_FIELDS)];
+    ) -> Result<(), ParseError> {
+        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MAX_FIELDS)];
         let fields = parse_fields(head, &mut slots)?;
         self.take(head, limits, parsed, fields)
     }
@@ -108,9 +108,9 @@ impl ResponseHead {
         limits: &Limits,
         parsed: &httparse::Response<'_, '_>,
         fields: &[httparse::Header<'_>],
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         let (Some(status @ 100..), Some(minor)) = (parsed.code, parsed.version) else {
-            return Err(Reject::StatusLine);
+            return Err(ParseError::StatusLine);
         };
         self.status = status;
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
@@ -119,8 +119,8 @@ impl ResponseHead {
 
     /// RFC 9112, 6.3. A status without a body whose fields announce one leaves the connection in doubt: it is not
     /// used again.
-    fn read_framing(&mut self, request_method: Method) -> Result<(), Reject> {
-        let facts = Facts::gather(&self.headers, self.version)?;
+    fn read_framing(&mut self, request_method: Method) -> Result<(), ParseError> {
+        let facts = FramingFields::read(&self.headers, self.version)?;
         let tunnel = request_method == Method::Connect && (200..300).contains(&self.status);
         let bodiless = self.status < 200 || self.status == 204;
         self.upgrade = self.status == 101 || tunnel;
@@ -133,8 +133,8 @@ impl ResponseHead {
         }
         self.framing = match facts {
             _ if bodiless || tunnel || self.status == 304 || request_method == Method::Head => Framing::None,
-            Facts { chunked: true, .. } => Framing::Chunked,
-            Facts { length: Some(length), .. } => Framing::Length(length),
+            FramingFields { chunked: true, .. } => Framing::Chunked,
+            FramingFields { length: Some(length), .. } => Framing::Length(length),
             _ => Framing::UntilClose,
         };
         self.keep_alive &= self.framing != Framing::UntilClose;
@@ -160,15 +160,15 @@ fn plain_status_line(line: &[u8]) -> Option<(Version, u16)> {
 }
 
 /// Why a status line was refused that has no fault of fields.
-fn line_refusal(head: &[u8]) -> Reject {
+fn status_line_error(head: &[u8]) -> ParseError {
     match head {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b' ', ..]
             if major.is_ascii_digit()
                 && minor.is_ascii_digit()
                 && !matches!((major, minor), (b'1', b'0' | b'1')) =>
         {
-            Reject::VersionUnsupported
+            ParseError::VersionUnsupported
         }
-        _ => Reject::StatusLine,
+        _ => ParseError::StatusLine,
     }
 }

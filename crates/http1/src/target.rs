@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::message::Method;
-use crate::reject::Reject;
+use crate::reject::ParseError;
 
 /// Where the parts of a target are within it.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,10 +16,10 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn split(method: Method, target: &str) -> Result<Self, Reject> {
+    pub(crate) fn split(method: Method, target: &str) -> Result<Self, ParseError> {
         let bytes = target.as_bytes();
         if memchr::memchr(b'#', bytes).is_some() {
-            return Err(Reject::TargetFragment);
+            return Err(ParseError::TargetFragment);
         }
         if method == Method::Connect {
             return Self::authority_form(bytes);
@@ -44,26 +44,26 @@ impl Target {
         has_query.then(|| Self { authority: None, path: 0..at, query: Some(at + 1..target.len()) })
     }
 
-    fn authority_form(bytes: &[u8]) -> Result<Self, Reject> {
+    fn authority_form(bytes: &[u8]) -> Result<Self, ParseError> {
         let has_port = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         if has_port == 0 || !is_authority(bytes) || !bytes[..bytes.len() - has_port].ends_with(b":") {
-            return Err(Reject::Target);
+            return Err(ParseError::Target);
         }
         Ok(Self { authority: Some(0..bytes.len()), path: 0..0, query: None })
     }
 
-    fn absolute_form(bytes: &[u8]) -> Result<Self, Reject> {
+    fn absolute_form(bytes: &[u8]) -> Result<Self, ParseError> {
         let has_scheme =
             |scheme: &[u8]| bytes.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
         let start = match () {
             () if has_scheme(b"http://") => 7,
             () if has_scheme(b"https://") => 8,
-            () => return Err(Reject::Target),
+            () => return Err(ParseError::Target),
         };
         let rest = &bytes[start..];
         let end = start + rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         if !is_authority(&bytes[start..end]) {
-            return Err(Reject::Authority);
+            return Err(ParseError::Authority);
         }
         Ok(Self::with_path(bytes, Some(start..end), end))
     }

@@ -7,7 +7,7 @@ use crate::http2::PREFACE;
 use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};
-use weir_http1::{Framing, Headers, Known, KnownSet, Reject, Version, encode};
+use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, Version, encode};
 
 /// What `serve` asks of a client, in the order in which it asks.
 pub(crate) trait Client {
@@ -16,7 +16,7 @@ pub(crate) trait Client {
     /// How the request's body is framed.
     fn framing(&self) -> Framing;
     /// Body bytes that are here, if any; never waits.
-    fn body(&mut self) -> Result<&[u8], Reject>;
+    fn body(&mut self) -> Result<&[u8], ParseError>;
     /// Marks body bytes as used.
     fn consume(&mut self, n: usize);
     /// Whether the whole body was received and used.
@@ -148,7 +148,7 @@ impl Client for Http1 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.wire.body()
     }
 

@@ -11,7 +11,7 @@ use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Limits, Reject};
+use weir_http1::{Framing, Limits, ParseError};
 
 /// One exchange between a client and a connection to an upstream.
 pub(crate) struct Relay<'a, C, U> {
@@ -452,7 +452,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Client(io::Error),
-    Garbage(Reject),
+    Garbage(ParseError),
     Truncated,
     /// The upstream reset the stream.
     Reset(Reset),

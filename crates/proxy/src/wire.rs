@@ -6,7 +6,7 @@ use crate::io::Io;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
-use weir_http1::{BodyDecoder, Framing, Reject, encode};
+use weir_http1::{BodyDecoder, Framing, ParseError, encode};
 
 /// Bodies up to this size are copied behind their head, so that both leave in one write; larger ones are not copied.
 const COPIED: usize = 16 * 1024;
@@ -96,7 +96,7 @@ impl Wire {
     }
 
     /// Decoded bytes that are here, if any; never waits.
-    pub(crate) fn body(&mut self) -> Result<&[u8], Reject> {
+    pub(crate) fn body(&mut self) -> Result<&[u8], ParseError> {
         while self.reading.data.is_empty() && !self.reading.decoder.is_done() {
             self.inbox.consume(std::mem::take(&mut self.reading.consumed));
             let decoded = self.reading.decoder.decode(self.inbox.bytes())?;

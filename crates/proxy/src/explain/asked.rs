@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http1::{Known, Limits, Reject, RequestHead, ResponseHead, Version};
+use weir_http1::{Known, Limits, ParseError, RequestHead, ResponseHead, Version};
 use weir_model::schema::{FieldError, Json, Record};
 
 /// A request to explain.
@@ -113,8 +113,8 @@ impl Asked {
 }
 
 /// What is refused of a head, as the field that it came from.
-fn refused(reject: Reject) -> BadQuestion {
-    use Reject::{
+fn refused(reject: ParseError) -> BadQuestion {
+    use ParseError::{
         Authority, HostInvalid, HostMissing, HostRepeated, RequestLine, Target, TargetFragment, TargetTooLong,
     };
     let field = match reject {

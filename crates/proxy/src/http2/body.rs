@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::{Reason, RecvStream, SendStream};
 use std::io;
 use std::task::{Context, Poll, ready};
-use weir_http1::{Headers, KnownSet, Reject};
+use weir_http1::{Headers, KnownSet, ParseError};
 
 /// The most of a body that waits together with its head. It leaves without asking whether the other side has room.
 const HELD_BACK: usize = 16 * 1024;
@@ -18,7 +18,7 @@ pub(crate) struct Incoming {
     /// Of that, what the sender was not yet told is used.
     unacknowledged: usize,
     ended: bool,
-    trailers: Result<Headers, Reject>,
+    trailers: Result<Headers, ParseError>,
     /// It is a response's.
     is_response: bool,
     /// The most that is held of it.
@@ -62,7 +62,7 @@ impl Incoming {
     }
 
     /// What is here of it. Trailers that are refused spoil the whole.
-    pub(crate) fn data(&self) -> Result<&[u8], Reject> {
+    pub(crate) fn data(&self) -> Result<&[u8], ParseError> {
         match self.trailers {
             Ok(_) => Ok(&self.data),
             Err(reject) => Err(reject),

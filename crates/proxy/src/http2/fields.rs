@@ -13,7 +13,7 @@ use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, TE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
-use weir_http1::{Framing, Known, Limits, Reject, RequestHead, Version};
+use weir_http1::{Framing, Known, Limits, ParseError, RequestHead, Version};
 use weir_model::Uuid;
 
 /// Fields that a request gets on its way, and about how many bytes they are.
@@ -26,7 +26,7 @@ pub(super) fn read_request(
     parts: &Parts,
     is_over: bool,
     limits: &Limits,
-) -> Result<(), Reject> {
+) -> Result<(), ParseError> {
     let protocol = parts.extensions.get::<Protocol>();
     let path = || parts.uri.path_and_query().map(|path| ("GET", path.as_str()));
     let line = protocol.and_then(|_| path());
@@ -54,10 +54,10 @@ pub(crate) fn read_response(
     response: Response<RecvStream>,
     exchange: &mut Exchange,
     limits: &Limits,
-) -> Result<Incoming, Reject> {
+) -> Result<Incoming, ParseError> {
     let (parts, body) = response.into_parts();
     if parts.headers.len() > limits.max_fields {
-        return Err(Reject::TooManyFields);
+        return Err(ParseError::TooManyFields);
     }
     let head = &mut exchange.response;
     head.clear();

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::task::spawn_local;
-use weir_http1::Reject;
+use weir_http1::ParseError;
 
 /// What is queued of one response that its client does not take.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -230,7 +230,7 @@ async fn exchange(
         // What was given up before it was looked at costs nobody else anything.
         _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => Err(Failure::ClientGone),
         Err(reject) => Err(Failure::Rejected(reject)),
-        Ok(()) if has_fragment => Err(Failure::Rejected(Reject::TargetFragment)),
+        Ok(()) if has_fragment => Err(Failure::Rejected(ParseError::TargetFragment)),
         Ok(()) => {
             let snapshot = exchange.snapshot.clone();
             if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }

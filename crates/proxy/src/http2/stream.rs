@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use weir_http1::{Framing, Headers, Known, KnownSet, Method, Reject, RequestHead};
+use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead};
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
@@ -99,7 +99,7 @@ impl Client for Http2 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.request.data()
     }
 

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Headers, KnownSet, Method, Reject, RequestHead};
+use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
 
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;
@@ -165,7 +165,7 @@ impl Client for Http3 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.request.data()
     }
 

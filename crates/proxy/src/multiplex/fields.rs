@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request};
-use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, Reject, RequestHead, Version};
+use weir_http1::{Framing, Headers, Known, KnownSet, Limits, Method, ParseError, RequestHead, Version};
 
 /// The values of so many fields share memory, as one allocation is cheaper than many. Larger ones do not, since one that
 /// stays in a connection's table keeps the others.
@@ -38,21 +38,21 @@ pub(crate) fn read_request(
     head: &mut RequestHead,
     arrived: &Arrived<'_>,
     limits: &Limits,
-) -> Result<(), Reject> {
+) -> Result<(), ParseError> {
     // Also where it is refused, nothing is left of an earlier request.
     head.clear();
     (head.version, head.method) = (arrived.version, Method::of(arrived.parts.method.as_str()));
     (head.framing, head.expect_continue, head.upgrade) = (Framing::None, false, false);
     let fields = &arrived.parts.headers;
     if fields.len() > limits.max_fields {
-        return Err(Reject::TooManyFields);
+        return Err(ParseError::TooManyFields);
     }
     let authority = authority(arrived.parts)?;
     let (method, target) = arrived.line(authority);
     head.assemble(arrived.version, (method, target), authority, limits)?;
     for (name, value) in fields {
         if !limits.allows_field(name.as_ref(), value.as_bytes()) {
-            return Err(Reject::FieldTooLarge);
+            return Err(ParseError::FieldTooLarge);
         }
         if name != HOST && name != COOKIE {
             head.headers.append(name, value.as_bytes().trim_ascii());
@@ -63,12 +63,12 @@ pub(crate) fn read_request(
 }
 
 /// Takes over how the body is framed, and whether the client waits to be asked for it.
-pub(crate) fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Result<(), Reject> {
+pub(crate) fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Result<(), ParseError> {
     head.framing = body_framing(fields, is_over)?;
     head.expect_continue = match fields.get(EXPECT) {
         None => false,
         Some(value) if !value.as_bytes().eq_ignore_ascii_case(b"100-continue") => {
-            return Err(Reject::ExpectUnknown);
+            return Err(ParseError::ExpectUnknown);
         }
         Some(_) => head.framing != Framing::None,
     };
@@ -76,18 +76,18 @@ pub(crate) fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool)
 }
 
 /// Where the request goes: `:authority`, else Host. Where both are given they must say the same (RFC 9113, 8.3.1).
-fn authority(parts: &Parts) -> Result<&str, Reject> {
+fn authority(parts: &Parts) -> Result<&str, ParseError> {
     let mut hosts = parts.headers.get_all(HOST).iter();
-    let host = hosts.next().map(|host| host.to_str().map_err(|_| Reject::HostInvalid)).transpose()?;
+    let host = hosts.next().map(|host| host.to_str().map_err(|_| ParseError::HostInvalid)).transpose()?;
     if hosts.next().is_some() {
-        return Err(Reject::HostRepeated);
+        return Err(ParseError::HostRepeated);
     }
     match (parts.uri.authority(), host) {
         (Some(authority), Some(host)) if !authority.as_str().eq_ignore_ascii_case(host) => {
-            Err(Reject::HostInvalid)
+            Err(ParseError::HostInvalid)
         }
         (Some(authority), _) => Ok(authority.as_str()),
-        (None, host) => host.ok_or(Reject::HostMissing),
+        (None, host) => host.ok_or(ParseError::HostMissing),
     }
 }
 
@@ -105,7 +105,7 @@ fn join_cookies(headers: &mut Headers, fields: &HeaderMap) {
 }
 
 /// The length is a promise that whoever reads the body sees kept.
-fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
+fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, ParseError> {
     match fields.get(CONTENT_LENGTH) {
         _ if is_over => Ok(Framing::None),
         None => Ok(Framing::Chunked),
@@ -113,13 +113,17 @@ fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
             let digits =
                 length.to_str().ok().filter(|length| length.bytes().all(|byte| byte.is_ascii_digit()));
             let length = digits.and_then(|length| length.parse().ok());
-            length.map(Framing::Length).ok_or(Reject::ContentLength)
+            length.map(Framing::Length).ok_or(ParseError::ContentLength)
         }
     }
 }
 
 /// Appends a response's fields, and returns how its body is framed.
-pub(crate) fn read_fields(into: &mut Headers, fields: &HeaderMap, is_over: bool) -> Result<Framing, Reject> {
+pub(crate) fn read_fields(
+    into: &mut Headers,
+    fields: &HeaderMap,
+    is_over: bool,
+) -> Result<Framing, ParseError> {
     for (name, value) in fields {
         into.append(name, value.as_bytes().trim_ascii());
     }
@@ -127,7 +131,7 @@ pub(crate) fn read_fields(into: &mut Headers, fields: &HeaderMap, is_over: bool)
 }
 
 /// A request's trailer fields as the engine has them, as far as they may pass.
-pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, Reject> {
+pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, ParseError> {
     Headers::of_trailers(trimmed(fields))
 }
 

@@ -18,7 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use weir_http1::{Framing, Headers, Limits, Reject};
+use weir_http1::{Framing, Headers, Limits, ParseError};
 
 /// What is sent of a body together with its head. A new stream has no room before the connection's task has opened it,
 /// so that every request would be sent in two parts.
@@ -181,7 +181,7 @@ impl Upstream for Http2Stream {
         !(ended && (self.refused || self.lost_kept_connection()))
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.response.as_ref().map_or(Ok(&[]), Incoming::data)
     }
 
