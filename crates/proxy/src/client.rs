@@ -1,13 +1,13 @@
 //! The client's half of an exchange, whatever HTTP version it speaks: what `serve` asks of it, and HTTP/1.1's answer.
 
 use crate::answer::Failure;
-use crate::deadline::Deadline;
 use crate::exchange::Exchange;
 use crate::http2::PREFACE;
-use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};
 use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, Version, encode};
+use weir_net::deadline::Deadline;
+use weir_net::wire::Wire;
 
 /// What `serve` asks of a client, in the order in which it asks.
 pub(crate) trait Client {

@@ -6,7 +6,6 @@ mod told;
 use crate::body_memory::{HeldBody, Room};
 use crate::costs::Watch;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
-use crate::tls::ClientCertificate;
 use std::any::Any;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +14,7 @@ use std::time::Instant;
 use weir_http1::{Framing, Known, KnownSet, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
+use weir_net::tls::ClientCertificate;
 use weir_router::Captures;
 
 pub use rare::{FailedTry, Observer};

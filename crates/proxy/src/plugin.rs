@@ -6,7 +6,6 @@
 //! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
 //! only such a plugin pays for waiting.
 
-use crate::tls::{self, Subject, TlsError};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -15,6 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::PluginSchema;
+use weir_net::tls::{self, Subject, TlsError};
 
 pub use crate::answer::Answer;
 pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
@@ -22,7 +22,6 @@ pub(crate) use crate::background::{Dropped, Sender};
 pub use crate::body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub(crate) use crate::count::Count;
-pub use crate::dialer::Dialer;
 pub use crate::exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, WORKSPACE,
 };
@@ -34,7 +33,6 @@ pub(crate) use crate::json_text;
 pub use crate::node_log::{Listener, NodeLog, NodeMessage};
 pub use crate::retained::{NodeId, Retained};
 pub use crate::stream::Session;
-pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub(crate) use crate::upstream::retry_budget::RetryBudgets;
 pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
@@ -42,6 +40,8 @@ pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
 pub use weir_model::Streams;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Record, Secret};
 pub use weir_model::{Document, Uuid};
+pub use weir_net::dialer::Dialer;
+pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 
 /// What the exchange does after a hook.

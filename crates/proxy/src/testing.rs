@@ -5,7 +5,6 @@ use crate::plugin::{Build, Flow, Hooks, Json, Shared, Uuid};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
 use crate::snapshot::{Compiler, Held, Snapshot};
-use crate::tls::{CertifiedKey, default_certificate};
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -13,6 +12,7 @@ use weir_http1::{Limits, RequestHead, ResponseHead};
 use weir_model::Document;
 use weir_model::entity::Plugin;
 use weir_model::schema::Record;
+use weir_net::tls::{CertifiedKey, default_certificate};
 
 /// One configuration and what outlives it.
 pub(crate) struct Gateway {

@@ -16,7 +16,7 @@ use weir_model::entity::{Entity, EntityKind, Plugin, Route};
 use weir_model::find_plugin;
 use weir_model::schema::{Choice, FieldError, Json, JsonMap, Kind, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
-use weir_proxy::tls::ca_certificates;
+use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
 pub(super) struct Edit {

@@ -21,14 +21,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::Handle;
 use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
+use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::tls::CertifiedKey;
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
-use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
-use weir_proxy::upstream::resolve::{Addresses, ResolveError};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };

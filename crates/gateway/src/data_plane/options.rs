@@ -8,10 +8,10 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weir_net::resolve::{Lookup, ResolverOptions};
+use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, WhoIsTold};
-use weir_proxy::tls::{CipherSuites, TlsOptions, Version};
-use weir_proxy::upstream::resolve::{Lookup, ResolverOptions};
 use weir_proxy::{
     AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, Limits, MOST_PIPES, Options,
     Own, RealIp, RequestDebug, SharedConnections, Traffic,

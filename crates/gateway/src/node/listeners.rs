@@ -12,9 +12,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
+use weir_net::tls::{ca_certificates, server_config};
 use weir_proxy::Traffic;
 use weir_proxy::listen::{self, Bound};
-use weir_proxy::tls::{ca_certificates, server_config};
 
 /// The Admin API's listeners, without those that must stay closed.
 pub(crate) fn openable(settings: &Settings) -> Listeners {

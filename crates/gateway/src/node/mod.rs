@@ -43,7 +43,7 @@ pub(crate) enum StartError {
     /// The data plane does not start.
     Proxy(weir_proxy::StartError),
     /// A certificate that the settings name cannot be used.
-    Tls(weir_proxy::tls::TlsError),
+    Tls(weir_net::tls::TlsError),
     /// A listener's address cannot be listened on.
     Bind { name: &'static str, address: Address, error: io::Error },
     /// The system refuses what a setting asks for.

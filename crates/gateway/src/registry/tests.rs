@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use weir_model::ReadOptions;
 use weir_model::schema::Json;
-use weir_proxy::tls::default_certificate;
+use weir_net::tls::default_certificate;
 use weir_proxy::{Compiler, Retained};
 
 /// Keeps entities until the test ends, and what was committed in which order.

@@ -58,7 +58,7 @@ impl Gateway {
         let document = read.unwrap_or_else(|problems| panic!("{problems:?}")).document;
         let compiler = Compiler {
             workers: 1,
-            default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            default_certificate: weir_net::tls::default_certificate(None).expect("a certificate"),
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,

@@ -1,11 +1,8 @@
 //! Heads as the `h2` crate has them alone: tunnels, and both messages of an upstream.
 
-use super::body::Incoming;
-use crate::buffer;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
-use crate::multiplex::{self, Arrived, Fields, read_fields};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::RecvStream;
@@ -15,6 +12,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
 use weir_http1::{Framing, Known, Limits, ParseError, RequestHead, Version};
 use weir_model::Uuid;
+use weir_net::buffer;
+use weir_net::http2::Incoming;
+use weir_net::multiplex::{self, Arrived, Fields, read_fields};
 
 /// Fields that a request gets on its way, and about how many bytes they are.
 const FORWARDED: usize = 12;

@@ -2,13 +2,13 @@
 
 use super::receiving::Receiving;
 use super::sending::Lane;
-use crate::multiplex::read_trailers;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use weir_http1::{Framing, Headers, ParseError};
+use weir_net::multiplex::read_trailers;
 
 /// A body on its way here.
 pub(super) struct Incoming {

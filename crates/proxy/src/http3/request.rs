@@ -4,7 +4,7 @@ use super::quic::{Connection, Stream, number};
 use super::sending::Lane;
 use super::stream::Http3;
 use crate::answer::Failure;
-use crate::multiplex::{self, Arrived, UnderWay, size};
+use crate::multiplex::UnderWay;
 use crate::worker::Worker;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
@@ -16,6 +16,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use weir_http1::{Limits, ParseError, RequestHead, Version};
+use weir_net::multiplex::{self, Arrived, size};
 
 /// A stream whose head has not been read.
 pub(super) type Resolver = RequestResolver<Connection, Bytes>;

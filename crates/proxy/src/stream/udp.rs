@@ -4,7 +4,6 @@ use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
 use crate::answer::Failure;
 use crate::connection::Leave;
-use crate::deadline::Deadline;
 use crate::upstream::balance::{Lease, Pick};
 use crate::upstream::endpoint::Endpoint;
 use crate::worker::{Datagrams, Worker};
@@ -22,6 +21,7 @@ use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
+use weir_net::deadline::Deadline;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;

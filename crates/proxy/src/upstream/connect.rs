@@ -3,11 +3,7 @@
 use super::endpoint::{Endpoint, Speaks};
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
-use super::resolve::{Addresses, ResolveError};
 use crate::answer::Failure;
-use crate::io::Io;
-use crate::socket::Socket;
-use crate::tls::HTTP1;
 use crate::worker::Worker;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -20,6 +16,10 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use weir_net::io::Io;
+use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::socket::Socket;
+use weir_net::tls::HTTP1;
 
 /// What is known of a connection that is being opened.
 #[derive(Default)]

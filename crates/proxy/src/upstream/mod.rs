@@ -7,7 +7,6 @@ pub mod health;
 pub(crate) mod http1;
 pub mod http2;
 pub mod pool;
-pub mod resolve;
 pub(crate) mod retry_budget;
 
 use crate::answer::Failure;

@@ -1,7 +1,6 @@
 //! One look at an address: whether it takes a connection, speaks TLS, and what it answers.
 
 use super::checks::Outcome;
-use crate::tls::{self, CertifiedKey, TlsError, Verify};
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use std::io;
@@ -12,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use weir_model::entity::{ProbeType, Upstream};
+use weir_net::tls::{self, CertifiedKey, TlsError, Verify};
 
 /// A status line that is longer is none.
 const LONGEST_LINE: usize = 1024;

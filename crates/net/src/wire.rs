@@ -12,12 +12,15 @@ use weir_http1::{BodyDecoder, Framing, ParseError, encode};
 const COPIED: usize = 16 * 1024;
 
 /// One HTTP/1.1 connection's bytes.
-pub(crate) struct Wire {
-    pub(crate) io: Io,
-    pub(crate) inbox: Buffer,
-    pub(crate) outbox: Outbox,
+pub struct Wire {
+    /// The byte stream.
+    pub io: Io,
+    /// Received and not yet used.
+    pub inbox: Buffer,
+    /// Waits to be written.
+    pub outbox: Outbox,
     /// Whether any byte of the outgoing message has reached the stream.
-    pub(crate) touched: bool,
+    pub touched: bool,
     reading: Reading,
     writing: Writing,
 }
@@ -44,7 +47,8 @@ enum Writing {
 }
 
 impl Wire {
-    pub(crate) fn new(io: Io) -> Self {
+    /// A connection on which no message has begun.
+    pub fn new(io: Io) -> Self {
         let reading = Reading { decoder: BodyDecoder::new(Framing::None), data: 0..0, consumed: 0 };
         Self {
             io,
@@ -57,7 +61,7 @@ impl Wire {
     }
 
     /// Reads once into the inbox. 0 is the end of the stream, or a full inbox.
-    pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.io.poll_read(cx, self.inbox.room()) {
             Poll::Ready(read) => {
                 let n = read?;
@@ -72,13 +76,13 @@ impl Wire {
     }
 
     /// Gives the buffers back to the worker until there are bytes again.
-    pub(crate) fn release_buffers(&mut self) {
+    pub fn release_buffers(&mut self) {
         self.inbox.release();
         self.outbox.release();
     }
 
     /// What follows in both directions is another protocol's.
-    pub(crate) fn begin_tunnel(&mut self) {
+    pub fn begin_tunnel(&mut self) {
         self.begin_reading(Framing::UntilClose);
         self.writing = Writing::Through;
     }
@@ -86,17 +90,17 @@ impl Wire {
     // ---- the incoming body ----
 
     /// Starts reading a body, right behind a consumed head.
-    pub(crate) fn begin_reading(&mut self, framing: Framing) {
+    pub fn begin_reading(&mut self, framing: Framing) {
         self.reading = Reading { decoder: BodyDecoder::new(framing), data: 0..0, consumed: 0 };
     }
 
     /// The same for the body of a response.
-    pub(crate) fn begin_reading_response(&mut self, framing: Framing) {
+    pub fn begin_reading_response(&mut self, framing: Framing) {
         self.reading = Reading { decoder: BodyDecoder::of_response(framing), data: 0..0, consumed: 0 };
     }
 
     /// Decoded bytes that are here, if any; never waits.
-    pub(crate) fn body(&mut self) -> Result<&[u8], ParseError> {
+    pub fn body(&mut self) -> Result<&[u8], ParseError> {
         while self.reading.data.is_empty() && !self.reading.decoder.is_done() {
             self.inbox.consume(std::mem::take(&mut self.reading.consumed));
             let decoded = self.reading.decoder.decode(self.inbox.bytes())?;
@@ -114,7 +118,7 @@ impl Wire {
     }
 
     /// Marks decoded bytes as used.
-    pub(crate) fn consume_body(&mut self, n: usize) {
+    pub fn consume_body(&mut self, n: usize) {
         self.reading.data.start += n;
         if self.reading.data.is_empty() {
             self.inbox.consume(std::mem::take(&mut self.reading.consumed));
@@ -123,17 +127,17 @@ impl Wire {
     }
 
     /// Whether the whole body was received and used.
-    pub(crate) fn body_is_done(&self) -> bool {
+    pub fn body_is_done(&self) -> bool {
         self.reading.data.is_empty() && self.reading.decoder.is_done()
     }
 
     /// Whether the whole body was received; not all of what `body` has returned may be used.
-    pub(crate) fn body_is_whole(&self) -> bool {
+    pub fn body_is_whole(&self) -> bool {
         self.reading.decoder.is_done()
     }
 
     /// Tells the body that the stream ended; true where that is a proper end, and then the body is done.
-    pub(crate) fn end_of_stream(&mut self) -> bool {
+    pub fn end_of_stream(&mut self) -> bool {
         let proper = self.reading.decoder.finish().is_ok();
         if proper {
             self.begin_reading(Framing::None);
@@ -142,14 +146,14 @@ impl Wire {
     }
 
     /// The trailer fields of a chunked body.
-    pub(crate) fn trailers(&self) -> Option<&weir_http1::Headers> {
+    pub fn trailers(&self) -> Option<&weir_http1::Headers> {
         Some(self.reading.decoder.trailers()).filter(|trailers| !trailers.is_empty())
     }
 
     // ---- the outgoing message ----
 
     /// Starts an outgoing body; its head is in the outbox.
-    pub(crate) fn begin_writing(&mut self, framing: Framing) {
+    pub fn begin_writing(&mut self, framing: Framing) {
         self.touched = false;
         self.writing = match framing {
             Framing::None => Writing::Nothing,
@@ -160,7 +164,7 @@ impl Wire {
     }
 
     /// Sends some of the body's bytes and returns how many it took. Small pieces wait in the outbox for a flush.
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let data = self.frame(data)?;
         let at_once = matches!(self.writing, Writing::Through);
         if !at_once && self.outbox.pending().len() + data.len() <= COPIED {
@@ -227,7 +231,7 @@ impl Wire {
     }
 
     /// Ends the outgoing body. An error where bytes that the head promised are missing.
-    pub(crate) fn end_body(&mut self, trailers: Option<&weir_http1::Headers>) -> io::Result<()> {
+    pub fn end_body(&mut self, trailers: Option<&weir_http1::Headers>) -> io::Result<()> {
         match std::mem::replace(&mut self.writing, Writing::Nothing) {
             Writing::Chunked(_) => match trailers {
                 None => self.outbox.writable().extend_from_slice(encode::LAST_CHUNK),
@@ -245,14 +249,14 @@ impl Wire {
     }
 
     /// Gives the message up. Where only the stream's end tells the peer that it is whole, the stream must not end well.
-    pub(crate) fn abort(&mut self) {
+    pub fn abort(&mut self) {
         if matches!(self.writing, Writing::UntilClose) {
             self.io.reset_on_close();
         }
     }
 
     /// Writes out all that waits.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
             let n = non_zero(ready!(self.io.poll_write(cx, self.outbox.pending()))?)?;
             self.touched = true;
@@ -265,7 +269,7 @@ impl Wire {
     }
 
     /// Writes out all that waits, and ends the sending half.
-    pub(crate) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
         self.io.poll_shutdown(cx)
     }

@@ -1,7 +1,6 @@
 //! Heads and fields between the form of the crates `h2` and `h3` and the engine's.
 
 use super::names::{self, Name};
-use crate::exchange::Exchange;
 use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;
@@ -16,11 +15,13 @@ const SHARED_BYTES: usize = 2 * 1024;
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
 /// A request as it arrived.
-pub(crate) struct Arrived<'r> {
-    pub(crate) parts: &'r Parts,
-    pub(crate) version: Version,
+pub struct Arrived<'r> {
+    /// Its head, in the form of the crates.
+    pub parts: &'r Parts,
+    /// Over which version it came.
+    pub version: Version,
     /// What takes the place of `:method` and `:path`, where those do not say it.
-    pub(crate) line: Option<(&'r str, &'r str)>,
+    pub line: Option<(&'r str, &'r str)>,
 }
 
 impl<'r> Arrived<'r> {
@@ -34,7 +35,7 @@ impl<'r> Arrived<'r> {
 }
 
 /// Fills the head with a request, all but how its body is framed.
-pub(crate) fn read_request(
+pub fn read_request(
     head: &mut RequestHead,
     arrived: &Arrived<'_>,
     limits: &Limits,
@@ -63,7 +64,7 @@ pub(crate) fn read_request(
 }
 
 /// Takes over how the body is framed, and whether the client waits to be asked for it.
-pub(crate) fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Result<(), ParseError> {
+pub fn framing(head: &mut RequestHead, fields: &HeaderMap, is_over: bool) -> Result<(), ParseError> {
     head.framing = body_framing(fields, is_over)?;
     head.expect_continue = match fields.get(EXPECT) {
         None => false,
@@ -119,11 +120,7 @@ fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, ParseError
 }
 
 /// Appends a response's fields, and returns how its body is framed.
-pub(crate) fn read_fields(
-    into: &mut Headers,
-    fields: &HeaderMap,
-    is_over: bool,
-) -> Result<Framing, ParseError> {
+pub fn read_fields(into: &mut Headers, fields: &HeaderMap, is_over: bool) -> Result<Framing, ParseError> {
     for (name, value) in fields {
         into.append(name, value.as_bytes().trim_ascii());
     }
@@ -131,12 +128,12 @@ pub(crate) fn read_fields(
 }
 
 /// A request's trailer fields as the engine has them, as far as they may pass.
-pub(crate) fn read_trailers(fields: &HeaderMap) -> Result<Headers, ParseError> {
+pub fn read_trailers(fields: &HeaderMap) -> Result<Headers, ParseError> {
     Headers::of_trailers(trimmed(fields))
 }
 
 /// The same of a response, of which those that may not pass are left out.
-pub(crate) fn read_response_trailers(fields: &HeaderMap) -> Headers {
+pub fn read_response_trailers(fields: &HeaderMap) -> Headers {
     Headers::of_response_trailers(trimmed(fields))
 }
 
@@ -145,15 +142,16 @@ fn trimmed(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
 }
 
 /// Fields without those of one connection alone (RFC 9113, 8.2.2) and these, and how many bytes they are.
-pub(crate) fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
+pub fn write_fields(headers: &Headers, but: KnownSet) -> (HeaderMap, u64) {
     let mut fields = Fields::new(headers, 1, 0);
     fields.take(headers, but);
     (fields.map, fields.bytes)
 }
 
 /// Fields on their way into the form of the crates.
-pub(crate) struct Fields {
-    pub(crate) map: HeaderMap,
+pub struct Fields {
+    /// What was taken.
+    pub map: HeaderMap,
     /// How many bytes they are.
     bytes: u64,
     /// Room for values that share it.
@@ -162,7 +160,7 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// Room for these fields and so many more, whose values have so many bytes.
-    pub(crate) fn new(headers: &Headers, more: usize, bytes: usize) -> Self {
+    pub fn new(headers: &Headers, more: usize, bytes: usize) -> Self {
         let fields = headers.len() + more;
         let bytes = bytes + headers.iter().map(|field| field.value.len()).sum::<usize>();
         let share = fields >= SHARED && bytes <= SHARED_BYTES;
@@ -170,7 +168,8 @@ impl Fields {
         Self { map: HeaderMap::with_capacity(fields), bytes: 0, values }
     }
 
-    pub(crate) fn take(&mut self, headers: &Headers, but: KnownSet) {
+    /// Takes fields, but those of one connection alone and these.
+    pub fn take(&mut self, headers: &Headers, but: KnownSet) {
         let is_left_out = |known: Known| known.is_hop_by_hop() || but.holds(known);
         for field in headers.iter().filter(|field| !is_left_out(field.known)) {
             self.append(field.name, field.value);
@@ -178,7 +177,7 @@ impl Fields {
     }
 
     /// Adds a field, if its name and value may be those of one.
-    pub(crate) fn append(&mut self, name: &[u8], value: &[u8]) {
+    pub fn append(&mut self, name: &[u8], value: &[u8]) {
         let Some(Name { name, varies }) = names::of(name) else { return };
         let Some(mut value) = self.value(value) else { return };
         // It would push out of the connection's table what comes again, and the crate looks through all values of a
@@ -198,7 +197,7 @@ impl Fields {
 }
 
 /// How large a head is: its fields as RFC 9113 (6.5.2) counts them, each with 32 bytes more, and where it goes.
-pub(crate) fn size<B>(request: &Request<B>) -> usize {
+pub fn size<B>(request: &Request<B>) -> usize {
     let uri = request.uri();
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
     let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
@@ -207,26 +206,27 @@ pub(crate) fn size<B>(request: &Request<B>) -> usize {
 }
 
 /// How a response begins.
-pub(crate) struct Start {
-    pub(crate) fields: HeaderMap,
-    /// How many bytes the fields of the exchange are.
-    pub(crate) bytes: u64,
+pub struct Start {
+    /// Its fields.
+    pub fields: HeaderMap,
+    /// How many bytes its own fields are.
+    pub bytes: u64,
     /// The promised length of its body.
-    pub(crate) left: Option<u64>,
+    pub left: Option<u64>,
     /// It has no body.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
 }
 
 impl Start {
-    /// The response that stands in the exchange, with a body framed as the upstream framed it.
-    pub(crate) fn of(exchange: &Exchange, framing: Framing, status: u16, is_head: bool) -> Self {
+    /// A response with these fields, and with a body framed as the upstream framed it.
+    pub fn of(headers: &Headers, framing: Framing, status: u16, is_head: bool) -> Self {
         let bodiless = is_head || matches!(status, 204 | 304);
         let length = match framing {
             // A bodiless response may still tell the length that its body would have.
-            _ if bodiless && status != 204 => exchange.response.headers.get_known(Known::ContentLength),
+            _ if bodiless && status != 204 => headers.get_known(Known::ContentLength),
             _ => None,
         };
-        let (mut fields, bytes) = write_fields(&exchange.response.headers, LENGTH);
+        let (mut fields, bytes) = write_fields(headers, LENGTH);
         if let Some(length) = length.and_then(|length| length.try_into().ok()) {
             fields.insert(CONTENT_LENGTH, length);
         }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Pings while streams are open.
-pub(crate) struct Pulse {
+pub struct Pulse {
     pings: PingPong,
     interval: Duration,
     deadline: Deadline,
@@ -25,12 +25,12 @@ enum State {
 
 impl Pulse {
     /// Asks so often; zero is never.
-    pub(crate) fn new(pings: PingPong, interval: Duration) -> Self {
+    pub fn new(pings: PingPong, interval: Duration) -> Self {
         Self { pings, interval, deadline: Deadline::default(), state: State::Resting }
     }
 
     /// Ready when the other end owes an answer for too long.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
         let answered = matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_)));
         if !busy || self.interval.is_zero() {
             self.state = State::Resting;

@@ -8,18 +8,19 @@ use tokio::time::Sleep;
 
 /// When a connection has waited long enough for what it is doing now.
 #[derive(Default)]
-pub(crate) struct Deadline {
+pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
-    pub(crate) fn set(&mut self, now: Instant, timeout: Duration) {
+    /// Sets the deadline to so long after `now`.
+    pub fn set(&mut self, now: Instant, timeout: Duration) {
         self.move_to(now + timeout);
     }
 
     /// The same, for a moment that may be past already.
-    pub(crate) fn move_to(&mut self, at: Instant) {
+    pub fn move_to(&mut self, at: Instant) {
         self.at = Some(at);
         // Only a deadline before the armed one must touch the timer wheel.
         if let Some(timer) = &mut self.timer
@@ -30,14 +31,14 @@ impl Deadline {
     }
 
     /// Moves it to an earlier moment, unless it is earlier already.
-    pub(crate) fn at_latest(&mut self, at: Instant) {
+    pub fn at_latest(&mut self, at: Instant) {
         if self.at.is_none_or(|set| set > at) {
             self.move_to(at);
         }
     }
 
     /// Ready once the deadline has passed; otherwise the task is woken then.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
         while timer.as_mut().poll(cx).is_ready() {

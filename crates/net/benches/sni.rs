@@ -1,6 +1,6 @@
 //! What 200,000 server names cost: nanoseconds of CPU to find a certificate by exact names, wildcards and unknown ones,
 //! milliseconds to index them first and after one has changed, and MiB of the process, all entities included.
-//! `cargo bench -p weir-proxy --bench sni [certificates]`.
+//! `cargo bench -p weir-net --bench sni [certificates]`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use rustls::SignatureScheme::ECDSA_NISTP256_SHA256;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use weir_model::entity::{Certificate, Sni};
 use weir_model::{Document, Uuid};
-use weir_proxy::tls::{Certificates, default_certificate};
+use weir_net::tls::{Certificates, default_certificate};
 
 const NAMES: usize = 200_000;
 /// Several names share a certificate, or each has its own.

@@ -96,14 +96,14 @@ impl ServerTls {
 
     /// The same, but asking the client for a certificate. Tickets of one are no use with the other: a session that began
     /// without the question is not resumed past it.
-    pub(crate) fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
+    pub fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
         if http2 { &self.asking_http2 } else { &self.asking }
     }
 
     /// What connections over QUIC are accepted with, which is TLS 1.3 whatever else is spoken. It asks nobody for a
     /// certificate: who is asked depends on the server name, which is not known when that is decided. Nothing of a request
     /// is taken before the handshake has ended, as it could be sent again by anybody (RFC 8446, 8).
-    pub(crate) fn quic(&self, options: &TlsOptions) -> Result<ServerConfig, TlsError> {
+    pub fn quic(&self, options: &TlsOptions) -> Result<ServerConfig, TlsError> {
         let options = TlsOptions { protocols: vec![Version::Tls13], ..options.clone() };
         let mut config = config(&options, self.current.clone(), false)
             .map_err(|problem| TlsError { subject: Subject::Settings, problem })?;

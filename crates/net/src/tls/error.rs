@@ -64,7 +64,7 @@ pub enum Problem {
 
 impl TlsError {
     /// What is wrong, behind the field of the subject that it is about.
-    pub(crate) fn message(&self) -> String {
+    pub fn message(&self) -> String {
         let alt = match self.subject {
             Subject::Certificate { alt, .. } => alt,
             Subject::CaCertificate(_) => false,

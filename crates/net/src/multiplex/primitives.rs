@@ -6,7 +6,7 @@ use super::huffman;
 const MOST: usize = 4;
 
 /// A number whose first byte has so many bits of it.
-pub(crate) fn integer(rest: &mut &[u8], bits: u8) -> Option<usize> {
+pub fn integer(rest: &mut &[u8], bits: u8) -> Option<usize> {
     let (first, after) = rest.split_first()?;
     *rest = after;
     let mask = u8::MAX >> (8 - bits);
@@ -27,7 +27,7 @@ pub(crate) fn integer(rest: &mut &[u8], bits: u8) -> Option<usize> {
 
 /// A text whose first byte has so many bits of its length, and above them whether it is Huffman-coded. The room is for a
 /// text that has to be decoded.
-pub(crate) fn text<'t, 'b: 't>(rest: &mut &'b [u8], bits: u8, room: &'t mut Vec<u8>) -> Option<&'t [u8]> {
+pub fn text<'t, 'b: 't>(rest: &mut &'b [u8], bits: u8, room: &'t mut Vec<u8>) -> Option<&'t [u8]> {
     let is_coded = rest.first()? >> bits & 1 != 0;
     let length = integer(rest, bits)?;
     let (text, after) = rest.split_at_checked(length)?;

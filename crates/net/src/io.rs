@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Any other stream, such as one in memory.
-pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin {}
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Duplex for T {}
 
 /// The byte stream under a connection.
 #[allow(missing_docs)]
-pub(crate) enum Io {
+pub enum Io {
     Plain(Socket),
     TlsServer(Box<tokio_rustls::server::TlsStream<Socket>>),
     TlsClient(Box<tokio_rustls::client::TlsStream<Socket>>),
@@ -33,7 +33,7 @@ macro_rules! each {
 
 impl Io {
     /// The address of the other side.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         match self {
             Io::Plain(socket) => socket.peer(),
             Io::TlsServer(tls) => tls.get_ref().0.peer(),
@@ -43,7 +43,7 @@ impl Io {
     }
 
     /// The protocol that a TLS handshake agreed on.
-    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+    pub fn alpn(&self) -> Option<&[u8]> {
         match self {
             Io::TlsServer(tls) => tls.get_ref().1.alpn_protocol(),
             Io::TlsClient(tls) => tls.get_ref().1.alpn_protocol(),
@@ -52,14 +52,14 @@ impl Io {
     }
 
     /// Reads some bytes; 0 is the end.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(room);
         ready!(each!(self, io => Pin::new(io).poll_read(cx, &mut buffer)))?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Ready when a read would find bytes or the end; costs no buffer.
-    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Io::Plain(socket) => socket.poll_read_ready(cx),
             Io::TlsServer(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0.poll_read_ready(cx),
@@ -69,12 +69,12 @@ impl Io {
     }
 
     /// Writes some of the bytes.
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         each!(self, io => Pin::new(io).poll_write(cx, bytes))
     }
 
     /// Writes some of several pieces at once.
-    pub(crate) fn poll_write_vectored(
+    pub fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
@@ -83,7 +83,7 @@ impl Io {
     }
 
     /// Hands what a TLS session still holds to the socket.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Io::Plain(_) => Poll::Ready(Ok(())),
             Io::TlsServer(io) => Pin::new(io).poll_flush(cx),
@@ -93,13 +93,13 @@ impl Io {
     }
 
     /// Closes the sending side.
-    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, io => Pin::new(io).poll_shutdown(cx))
     }
 
     /// Makes the close that follows a reset, where nothing else would tell the peer that something is missing: over
     /// TLS the missing close_notify does.
-    pub(crate) fn reset_on_close(&self) {
+    pub fn reset_on_close(&self) {
         if let Io::Plain(socket) = self {
             socket.reset_on_close();
         }
@@ -107,7 +107,7 @@ impl Io {
 
     /// Whether an idle connection must not be used again: its peer closed it, or sent what nobody asked for.
     /// Asks the runtime's readiness cache, so that a healthy connection costs no system call.
-    pub(crate) fn is_stale(&mut self) -> bool {
+    pub fn is_stale(&mut self) -> bool {
         match self {
             Io::Plain(socket) => !would_block(socket.try_read(&mut [0])),
             Io::TlsServer(_) | Io::TlsClient(_) => self.has_something_to_read(),

@@ -4,29 +4,40 @@
 
 /// What a field is, as far as its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub enum Name {
+    /// `:authority`
     Authority,
+    /// `:method`
     Method,
+    /// `:path`
     Path,
+    /// `:protocol`, of an extended CONNECT
     Protocol,
+    /// `:scheme`
     Scheme,
+    /// `:status`
     Status,
+    /// `te`
     Te,
     /// It is of one connection over HTTP/1.1.
     OfConnection,
+    /// Any other field.
     Other,
+    /// No field may have this name.
     Malformed,
 }
 
 /// What a field means for its message, the worst last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// Nothing is wrong with it.
     #[default]
     Fine,
     /// A `#` in `:path`, which the crates cut off.
     Fragment,
     /// It is of one connection over HTTP/1.1.
     OfConnection,
+    /// The message must be refused.
     Malformed,
 }
 
@@ -76,7 +87,8 @@ static CLASSES: [u8; 256] = {
 };
 
 impl Name {
-    pub(crate) fn of(name: &[u8]) -> Self {
+    /// What the name says.
+    pub fn of(name: &[u8]) -> Self {
         match name {
             b":authority" => Self::Authority,
             b":method" => Self::Method,
@@ -94,7 +106,7 @@ impl Name {
     }
 
     /// What a field of this name and value means, wherever it stands.
-    pub(crate) fn verdict(self, value: &[u8]) -> Verdict {
+    pub fn verdict(self, value: &[u8]) -> Verdict {
         let classes = value.iter().fold(0, |classes, byte| classes | CLASSES[usize::from(*byte)]);
         let is_text = classes & CONTROL == 0;
         match self {
@@ -129,7 +141,7 @@ fn is_name(name: &[u8]) -> bool {
 
 /// The head or the trailers of a request, as far as their fields were seen.
 #[derive(Default)]
-pub(crate) struct Message {
+pub struct Message {
     is_trailers: bool,
     /// Pseudo-header fields.
     pseudo: u8,
@@ -139,12 +151,13 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    pub(crate) fn new(is_trailers: bool) -> Self {
+    /// A message none of whose fields came, or the trailers of one.
+    pub fn new(is_trailers: bool) -> Self {
         Self { is_trailers, ..Self::default() }
     }
 
     /// The next field has this name, and means this by itself.
-    pub(crate) fn field(&mut self, name: Name, verdict: Verdict) {
+    pub fn field(&mut self, name: Name, verdict: Verdict) {
         let misplaced = match name.pseudo() {
             None => {
                 self.has_fields = true;
@@ -160,7 +173,7 @@ impl Message {
     }
 
     /// What its fields together mean.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 }

@@ -7,7 +7,6 @@
 //! 4 KiB once the peer pauses, and keys. Nothing is kept of what was written and sent, but rustls buffers up to 64 KiB
 //! that the socket did not take: whoever writes bodies must flush before writing more.
 
-mod asked;
 mod certificates;
 mod ciphers;
 mod client;
@@ -22,7 +21,6 @@ mod stapling;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use asked::Asked;
 pub use certificates::Certificates;
 pub use ciphers::{Cipher, CipherSuites};
 pub(crate) use client::OLD_VERSION;
@@ -34,14 +32,16 @@ pub use pem::{ca_certificates, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
 pub use server::{ServerTls, TlsOptions, Version};
-pub(crate) use stapling::keep_fresh;
+pub use stapling::keep_fresh;
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
 
-/// The names of HTTP's versions in ALPN.
-pub(crate) const HTTP1: &[u8] = b"http/1.1";
-pub(crate) const HTTP2: &[u8] = b"h2";
+/// HTTP/1.1's name in ALPN.
+pub const HTTP1: &[u8] = b"http/1.1";
+/// HTTP/2's name in ALPN.
+pub const HTTP2: &[u8] = b"h2";
+/// HTTP/3's name in ALPN.
 const HTTP3: &[u8] = b"h3";
 
 /// The one provider of cryptography, shared so that every configuration reuses it.

@@ -57,7 +57,7 @@ struct Verdict {
 
 impl ClientCertificate {
     /// The chain that was presented, the client's own certificate first; none where that cannot be read.
-    pub(crate) fn read(chain: &[CertificateDer<'_>]) -> Option<Self> {
+    pub fn read(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let (_, own) = x509_parser::parse_x509_certificate(chain.first()?).ok()?;
         let common_name = own.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
         Some(Self {

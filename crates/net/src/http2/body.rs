@@ -11,7 +11,7 @@ use weir_http1::{Headers, KnownSet, ParseError};
 const HELD_BACK: usize = 16 * 1024;
 
 /// A body on its way here.
-pub(crate) struct Incoming {
+pub struct Incoming {
     stream: RecvStream,
     /// Received and not yet used.
     data: Bytes,
@@ -27,7 +27,7 @@ pub(crate) struct Incoming {
 
 /// A body on its way out, once its head is.
 #[derive(Default)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     stream: Option<SendStream<Bytes>>,
     /// What is left of the promised length.
     left: Option<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
 
 impl Incoming {
     /// A body that is over already or follows, of which so much may be held.
-    pub(crate) fn new(stream: RecvStream, ended: bool, most: usize) -> Self {
+    pub fn new(stream: RecvStream, ended: bool, most: usize) -> Self {
         Self {
             stream,
             data: Bytes::new(),
@@ -52,17 +52,17 @@ impl Incoming {
     }
 
     /// The same of a response.
-    pub(super) fn of_response(stream: RecvStream, ended: bool, most: usize) -> Self {
+    pub fn of_response(stream: RecvStream, ended: bool, most: usize) -> Self {
         Self { is_response: true, ..Self::new(stream, ended, most) }
     }
 
     /// What was over goes on, as a tunnel.
-    pub(super) fn reopen(&mut self) {
+    pub fn reopen(&mut self) {
         self.ended = false;
     }
 
     /// What is here of it. Trailers that are refused spoil the whole.
-    pub(crate) fn data(&self) -> Result<&[u8], ParseError> {
+    pub fn data(&self) -> Result<&[u8], ParseError> {
         match self.trailers {
             Ok(_) => Ok(&self.data),
             Err(reject) => Err(reject),
@@ -70,28 +70,29 @@ impl Incoming {
     }
 
     /// Whether all of it was received.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Whether all of it was received and used.
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.ended && self.data.is_empty()
     }
 
     /// Whether so many bytes are here, or all, or no more can be held.
-    pub(crate) fn is_buffered(&self, length: Option<u64>) -> bool {
+    pub fn is_buffered(&self, length: Option<u64>) -> bool {
         let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
         whole || self.ended || self.data.len() >= self.most
     }
 
-    pub(crate) fn trailers(&self) -> Option<&Headers> {
+    /// Trailer fields behind the body, once it is over.
+    pub fn trailers(&self) -> Option<&Headers> {
         self.trailers.as_ref().ok().filter(|trailers| !trailers.is_empty())
     }
 
     /// Receives a piece behind what is here. What is held until it is whole must not keep the window closed to other
     /// streams meanwhile.
-    pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+    pub fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         let held = self.data.len();
         ready!(self.poll_receive(cx))?;
         if held > 0 {
@@ -102,7 +103,7 @@ impl Incoming {
 
     /// Receives all that the sender's window lets it send. The `h2` crate would keep it in pieces, each of which takes
     /// more room than its bytes, and gives connections with too many of them up.
-    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) -> Result<(), h2::Error> {
+    pub fn read_ahead(&mut self, cx: &mut Context<'_>) -> Result<(), h2::Error> {
         while !self.ended {
             match self.poll_receive(cx) {
                 Poll::Ready(received) => received?,
@@ -131,7 +132,7 @@ impl Incoming {
     }
 
     /// Throws away what comes, as far as the sender may send; ready at the end.
-    pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.ended {
             self.data = Bytes::new();
             if ready!(self.poll_more(cx)).is_err() {
@@ -155,13 +156,14 @@ impl Incoming {
         self.unacknowledged += received;
     }
 
-    pub(crate) fn consume(&mut self, n: usize) {
+    /// Marks bytes of the body as used.
+    pub fn consume(&mut self, n: usize) {
         self.data.advance(n);
         self.acknowledge(n);
     }
 
     /// Lets the sender send so much more.
-    pub(super) fn acknowledge(&mut self, n: usize) {
+    pub fn acknowledge(&mut self, n: usize) {
         let n = n.min(self.unacknowledged);
         self.unacknowledged -= n;
         // An error is that of a stream that has ended: there is nothing more to send.
@@ -171,22 +173,22 @@ impl Incoming {
 
 impl Outgoing {
     /// A body of this length, if it is known.
-    pub(crate) fn new(stream: Option<SendStream<Bytes>>, left: Option<u64>) -> Self {
+    pub fn new(stream: Option<SendStream<Bytes>>, left: Option<u64>) -> Self {
         Self { stream, left, held: Bytes::new(), ahead: 0 }
     }
 
     /// The same, of which the first so many bytes need not wait for room.
-    pub(crate) fn ahead(self, ahead: usize) -> Self {
+    pub fn ahead(self, ahead: usize) -> Self {
         Self { ahead, ..self }
     }
 
     /// Its head is sent.
-    pub(super) fn open(&mut self, stream: SendStream<Bytes>) {
+    pub fn open(&mut self, stream: SendStream<Bytes>) {
         self.stream = Some(stream);
     }
 
     /// Holds the first piece of a body whose head waits, if it is neither the whole nor large.
-    pub(super) fn hold_first(&mut self, data: &[u8]) -> Option<usize> {
+    pub fn hold_first(&mut self, data: &[u8]) -> Option<usize> {
         let is_whole = self.left == Some(data.len() as u64);
         let is_wrong = self.left.is_some_and(|left| data.len() as u64 > left);
         if !self.held.is_empty() || is_whole || is_wrong || data.len() > HELD_BACK {
@@ -198,18 +200,19 @@ impl Outgoing {
     }
 
     /// Ready when the other side takes no more; none, when nothing more is to be sent.
-    pub(crate) fn poll_reset(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<Reason, h2::Error>>> {
+    pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Option<Poll<Result<Reason, h2::Error>>> {
         self.stream.as_mut().map(|stream| stream.poll_reset(cx))
     }
 
     /// Breaks the message off.
-    pub(crate) fn reset(&mut self, reason: Reason) {
+    pub fn reset(&mut self, reason: Reason) {
         if let Some(mut stream) = self.stream.take() {
             stream.send_reset(reason);
         }
     }
 
-    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    /// Sends some of the bytes and says how many were taken.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.left.is_some_and(|left| data.len() as u64 > left) {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
         }
@@ -245,7 +248,7 @@ impl Outgoing {
     }
 
     /// Sends what is held back.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         match &mut self.stream {
             Some(stream) if !self.held.is_empty() => {
                 stream.send_data(std::mem::take(&mut self.held), false).map_err(broken)
@@ -254,7 +257,8 @@ impl Outgoing {
         }
     }
 
-    pub(crate) fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+    /// Ends the body. An error where bytes that the head promised are missing.
+    pub fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
         if self.stream.is_some() && self.left.is_some() {
             return Err(invalid("the body is shorter than its Content-Length"));
         }
@@ -271,16 +275,18 @@ impl Outgoing {
     }
 }
 
-pub(crate) fn gone() -> io::Error {
+/// The stream or its connection has ended.
+pub fn gone() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }
 
-pub(crate) fn broken(error: h2::Error) -> io::Error {
+/// What the crate says went wrong.
+pub fn broken(error: h2::Error) -> io::Error {
     if error.is_io() { error.into_io().unwrap_or_else(gone) } else { io::Error::other(error) }
 }
 
 /// Why the other side reset the stream, if that is the error.
-pub(crate) fn reset_reason(error: &io::Error) -> Option<Reason> {
+pub fn reset_reason(error: &io::Error) -> Option<Reason> {
     let error = error.get_ref()?.downcast_ref::<h2::Error>()?;
     error.reason().filter(|_| error.is_reset() && error.is_remote())
 }

@@ -28,7 +28,7 @@ macro_rules! each {
 
 impl Socket {
     /// The address of the other side; a Unix socket has none.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         match self {
             Socket::Tcp(tcp) => tcp.peer_addr().ok(),
             Socket::Unix(_) => None,
@@ -36,22 +36,22 @@ impl Socket {
     }
 
     /// Ready when a read may find something.
-    pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, socket => socket.poll_read_ready(cx))
     }
 
     /// Ready when a write may be taken.
-    pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, socket => socket.poll_write_ready(cx))
     }
 
     /// Does something with the socket that may find that it would have to wait.
-    pub(crate) fn try_io<T>(&self, interest: Interest, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub fn try_io<T>(&self, interest: Interest, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         each!(self, socket => socket.try_io(interest, act))
     }
 
     /// Reads what is there.
-    pub(crate) fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
+    pub fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
         each!(self, socket => socket.try_read(room))
     }
 
@@ -80,7 +80,7 @@ impl Socket {
     }
 
     /// Makes the close that follows a reset.
-    pub(crate) fn reset_on_close(&self) {
+    pub fn reset_on_close(&self) {
         if let Socket::Tcp(tcp) = self {
             let _ = tcp.set_zero_linger();
         }

@@ -1,8 +1,8 @@
 //! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
 //! the node's settings or the plugin's configuration say.
 
+use crate::resolve::{Addresses, ResolveError, Resolver};
 use crate::tls::OLD_VERSION;
-use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
 use std::io;
@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 
 /// The node's resolver, for plugins, which are built before the data plane starts.
 #[derive(Default)]
-pub(crate) struct NodeResolver {
+pub struct NodeResolver {
     resolver: OnceLock<Arc<Resolver>>,
     /// How often a name was resolved: connections begin with each address of a name in turn.
     turn: AtomicUsize,
@@ -23,7 +23,7 @@ pub(crate) struct NodeResolver {
 
 impl NodeResolver {
     /// Has plugins use the resolver of the data plane that starts.
-    pub(crate) fn provide(&self, resolver: &Arc<Resolver>) {
+    pub fn provide(&self, resolver: &Arc<Resolver>) {
         self.resolver.get_or_init(|| resolver.clone());
     }
 
@@ -37,8 +37,7 @@ impl NodeResolver {
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let found = self.resolve(host).await;
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
-        let address =
-            |entry: &crate::upstream::resolve::Address| SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
+        let address = |entry: &crate::resolve::Address| SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
         let mut addresses: Vec<_> = found.entries.iter().map(address).collect();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         let count = addresses.len().max(1);
@@ -65,17 +64,17 @@ struct Tls {
 
 impl Dialer {
     /// For connections in clear.
-    pub(crate) fn new(resolver: Arc<NodeResolver>) -> Self {
+    pub fn new(resolver: Arc<NodeResolver>) -> Self {
         Self { resolver, tls: None }
     }
 
     /// For connections over TLS too. `switch` is the setting or field, and its value, that turns verification off.
-    pub(crate) fn with_tls(self, config: Result<Arc<ClientConfig>, String>, switch: &'static str) -> Self {
+    pub fn with_tls(self, config: Result<Arc<ClientConfig>, String>, switch: &'static str) -> Self {
         Self { tls: Some(Tls { config, switch }), ..self }
     }
 
     /// The same, offering this protocol alone in handshakes (ALPN).
-    pub(crate) fn with_alpn(mut self, protocol: &[u8]) -> Self {
+    pub fn with_alpn(mut self, protocol: &[u8]) -> Self {
         if let Some(Ok(config)) = self.tls.as_mut().map(|tls| tls.config.as_mut()) {
             Arc::make_mut(config).alpn_protocols = vec![protocol.to_vec()];
         }

@@ -123,7 +123,7 @@ impl Certificates {
     }
 
     /// The default certificate alone.
-    pub(crate) fn none(&self) -> Self {
+    pub fn none(&self) -> Self {
         Self::only(self.default.clone())
     }
 
@@ -159,7 +159,7 @@ impl Certificates {
     }
 
     /// Whether two names are served by certificates of their own, and not by the same one.
-    pub(crate) fn differ(&self, one: &str, other: &str) -> bool {
+    pub fn differ(&self, one: &str, other: &str) -> bool {
         matches!((self.pair(one), self.pair(other)), (Some(one), Some(other)) if !Arc::ptr_eq(one, other))
     }
 

@@ -1,9 +1,9 @@
 //! OCSP stapling: proofs that certificates stand, fetched off the workers before anybody asks, so that no handshake waits.
 
+use super::ServerTls;
 use super::certificates::{Pair, Slot};
 use super::ocsp::{self, Good, Question};
-use crate::upstream::resolve::Resolver;
-use crate::worker::Node;
+use crate::resolve::Resolver;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::io;
@@ -29,11 +29,11 @@ const LONGEST: usize = 64 * 1024;
 type Schedule = HashMap<*const Pair, (Arc<Pair>, Instant)>;
 
 /// Keeps the proofs of all certificates in force fresh.
-pub(crate) async fn keep_fresh(node: &Node) {
+pub async fn keep_fresh(resolver: &Resolver, tls: &ServerTls) {
     let mut schedule = Schedule::new();
     let mut known = None;
     loop {
-        let certificates = node.tls.certificates();
+        let certificates = tls.certificates();
         if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &certificates)) {
             let pairs = certificates.pairs().map(|pair| (Arc::as_ptr(pair), pair.clone()));
             let earlier =
@@ -44,7 +44,7 @@ pub(crate) async fn keep_fresh(node: &Node) {
         for (pair, due) in schedule.values_mut().filter(|(_, due)| *due <= Instant::now()) {
             let mut next = NEVER;
             for slot in pair.slots() {
-                next = next.min(renew(&node.resolver, slot).await);
+                next = next.min(renew(resolver, slot).await);
             }
             *due = Instant::now() + next;
         }

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 /// Bytes of one read buffer. A head fits, unless larger ones are allowed, and a body streams through it.
-pub(crate) const SIZE: usize = 64 * 1024;
+pub const SIZE: usize = 64 * 1024;
 /// What a connection keeps in a buffer of its own size while it waits for more, so that many slow clients hold little.
 const PARKED: usize = 4 * 1024;
 /// Buffers kept for reuse by each worker.
@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// A window of received bytes in a borrowed buffer.
-pub(crate) struct Buffer {
+pub struct Buffer {
     data: Box<[u8]>,
     start: usize,
     end: usize,
@@ -30,25 +30,29 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// What was received and not yet used.
+    pub fn bytes(&self) -> &[u8] {
         &self.data[self.start..self.end]
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes that is.
+    pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    /// Whether no more can be received before some is used.
+    pub fn is_full(&self) -> bool {
         self.len() >= SIZE.max(self.data.len())
     }
 
     /// Makes a full buffer larger, so that it can hold a head of so many bytes; false where it can hold one already.
     #[cold]
-    pub(crate) fn grow(&mut self, most: usize) -> bool {
+    pub fn grow(&mut self, most: usize) -> bool {
         if self.data.len() >= most {
             return false;
         }
@@ -59,7 +63,8 @@ impl Buffer {
         true
     }
 
-    pub(crate) fn consume(&mut self, n: usize) {
+    /// Marks bytes at the front as used.
+    pub fn consume(&mut self, n: usize) {
         self.start += n;
         debug_assert!(self.start <= self.end);
         if self.start == self.end {
@@ -68,7 +73,7 @@ impl Buffer {
     }
 
     /// Room to read into; moves what is left to the front when the tail runs short.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         if self.data.len() < SIZE {
             let mut data = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; SIZE].into_boxed_slice());
             data[..self.len()].copy_from_slice(self.bytes());
@@ -82,12 +87,13 @@ impl Buffer {
         &mut self.data[self.end..]
     }
 
-    pub(crate) fn filled(&mut self, n: usize) {
+    /// So many bytes were read into the [`room`](Self::room).
+    pub fn filled(&mut self, n: usize) {
         self.end += n;
     }
 
     /// Gives the memory back while nothing comes: all of it when nothing is in it, most of it when there is little.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.len() <= PARKED && self.data.len() >= SIZE {
             let parked = self.bytes().into();
             let data = std::mem::replace(&mut self.data, parked);
@@ -110,34 +116,37 @@ impl Drop for Buffer {
 
 /// Bytes waiting to be written.
 #[derive(Default)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     bytes: Vec<u8>,
     written: usize,
 }
 
 impl Outbox {
     /// The vector to append to.
-    pub(crate) fn writable(&mut self) -> &mut Vec<u8> {
+    pub fn writable(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
             self.bytes = FREE_OUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(4096));
         }
         &mut self.bytes
     }
 
-    pub(crate) fn pending(&self) -> &[u8] {
+    /// What is still to be written.
+    pub fn pending(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all of it was written.
+    pub fn is_empty(&self) -> bool {
         self.written == self.bytes.len()
     }
 
     /// How many bytes it holds, with those that were written before others.
-    pub(crate) fn held(&self) -> usize {
+    pub fn held(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(crate) fn wrote(&mut self, n: usize) {
+    /// So many bytes were written.
+    pub fn wrote(&mut self, n: usize) {
         self.written += n;
         if self.is_empty() {
             self.bytes.clear();
@@ -146,13 +155,13 @@ impl Outbox {
     }
 
     /// Takes back what was appended beyond so many bytes, of which nothing was written.
-    pub(crate) fn truncate(&mut self, held: usize) {
+    pub fn truncate(&mut self, held: usize) {
         self.bytes.truncate(held);
         debug_assert!(self.written <= self.bytes.len());
     }
 
     /// Gives the memory back when nothing is in it.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() > 0 {
             let mut bytes = std::mem::take(&mut self.bytes);
             self.written = 0;

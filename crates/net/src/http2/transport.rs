@@ -29,11 +29,11 @@ const COPIED: usize = 8 * 1024;
 const TURN: usize = 64 * 1024;
 
 /// What the `h2` crate reads from and writes to.
-pub(crate) struct Transport(Rc<RefCell<Stream>>);
+pub struct Transport(Rc<RefCell<Stream>>);
 
 /// Sends what waits. The task that drives the connection has it.
 #[derive(Clone)]
-pub(crate) struct Sender(Rc<RefCell<Stream>>);
+pub struct Sender(Rc<RefCell<Stream>>);
 
 /// A byte stream, with what was read and is not used, and what is to be written.
 struct Stream {
@@ -74,42 +74,43 @@ impl Transport {
     }
 
     /// The same for a client that may have so many streams open, with heads of so many bytes.
-    pub(crate) fn guarded(self, max_streams: u32, max_header_list_size: u32) -> Self {
+    pub fn guarded(self, max_streams: u32, max_header_list_size: u32) -> Self {
         let inbound = Inbound::new(max_streams, max_header_list_size);
         let guard = Guard { inbound, outbound: Outbound::default(), says_calm: false, is_stalled: false };
         self.0.borrow_mut().guard = Some(Box::new(guard));
         self
     }
 
-    pub(crate) fn sender(&self) -> Sender {
+    /// What sends the bytes that wait.
+    pub fn sender(&self) -> Sender {
         Sender(self.0.clone())
     }
 }
 
 impl Sender {
     /// Sends all that waits, as far as the other side takes it.
-    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_flush(cx)
     }
 
     /// Why the client's connection has to end: its bytes can no longer be understood.
-    pub(super) fn failure(&self) -> Option<Reason> {
+    pub fn failure(&self) -> Option<Reason> {
         self.guard(|guard| guard.inbound.failure())?
     }
 
     /// How many streams were reset because the client broke a rule since it was asked last.
-    pub(super) fn faults(&self) -> u32 {
+    pub fn faults(&self) -> u32 {
         self.guard(|guard| guard.outbound.faults()).unwrap_or_default()
     }
 
     /// Whether the path of a stream that is accepted now has a `#`.
-    pub(super) fn has_fragment(&self, stream: impl FnOnce() -> u32) -> bool {
+    pub fn has_fragment(&self, stream: impl FnOnce() -> u32) -> bool {
         self.guard(|guard| guard.inbound.has_fragments() && guard.inbound.has_fragment(stream()))
             .unwrap_or_default()
     }
 
     /// From now on a GOAWAY says that the client asks too much.
-    pub(super) fn say_calm(&self) {
+    pub fn say_calm(&self) {
         self.guard(|guard| guard.says_calm = true);
     }
 
@@ -118,7 +119,7 @@ impl Sender {
     }
 
     /// Does what the future does, and sends what it writes whenever it waits.
-    pub(crate) async fn with<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
+    pub async fn with<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             self.0.borrow_mut().begin_turn();

@@ -169,7 +169,7 @@ impl Resolver {
     }
 
     /// The same where there is no resolver: of the text of an IP address.
-    pub(crate) fn resolve_literal(host: &str) -> Result<Arc<Addresses>, ResolveError> {
+    pub fn resolve_literal(host: &str) -> Result<Arc<Addresses>, ResolveError> {
         literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
     }
 
