@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::fields::Headers;
 use crate::framing::Framing;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 use crate::syntax::{field_error, is_token_byte};
 use crate::trailers::{MAX_RESPONSE_TRAILER_BYTES, MAX_TRAILER_BYTES, MAX_TRAILER_FIELDS};
 

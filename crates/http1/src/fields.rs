@@ -6,7 +6,7 @@ use std::fmt;
 use crate::known::{HOP_BY_HOP, Known, KnownSet};
 use crate::marks::Marks;
 use crate::message::Limits;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 use crate::syntax::{is_token, list, replace_control_bytes, write_line};
 
 /// Capacity kept between messages; what one large head took beyond it is given back.

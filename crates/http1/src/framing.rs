@@ -3,7 +3,7 @@
 use crate::fields::Headers;
 use crate::known::Known;
 use crate::message::Version;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 use crate::syntax::{is_token, list};
 
 /// How a message's body is delimited.

@@ -9,7 +9,7 @@ use crate::framing::{Framing, FramingFields, single_value};
 use crate::known::Known;
 use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 use crate::scan::Scan;
 use crate::syntax::{field_error, parse_fields};
 use crate::target::{Target, is_authority};

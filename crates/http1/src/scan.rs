@@ -1,7 +1,7 @@
 //! Finds the end of a head whose bytes arrive in pieces.
 
 use crate::message::Limits;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 use crate::syntax::is_token_byte;
 
 /// Empty lines tolerated before a request line (RFC 9112, 2.2).

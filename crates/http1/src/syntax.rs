@@ -1,6 +1,6 @@
 //! How a field is written: its name, lists in its value, its line (RFC 9110, 5).
 
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 
 /// The members of a comma-separated list, trimmed, empty ones left out.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {

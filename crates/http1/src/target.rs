@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::message::Method;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 
 /// Where the parts of a target are within it.
 #[derive(Debug, PartialEq, Eq)]

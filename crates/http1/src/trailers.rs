@@ -2,7 +2,7 @@
 
 use crate::fields::Headers;
 use crate::known::Known;
-use crate::reject::ParseError;
+use crate::parse_error::ParseError;
 
 /// The most bytes of a trailer section that are forwarded, counted as lines of HTTP/1.1.
 pub(crate) const MAX_TRAILER_BYTES: usize = 16 * 1024;

@@ -1,9 +1,9 @@
 //! Kong's declarative configuration, formats 1.1, 2.1 and 3.0, in YAML or JSON.
 mod collect;
 mod ids;
+mod ignored_fields;
 mod interpolate;
 mod json;
-mod not_in_force;
 mod reader;
 mod shorthand;
 mod tree;
@@ -125,8 +125,8 @@ fn read(
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    not_in_force::vault_references(&root, &mut String::new(), &mut outcome.ignored_fields);
-    not_in_force::name_entities(&root, &mut outcome.ignored_fields);
+    ignored_fields::vault_references(&root, &mut String::new(), &mut outcome.ignored_fields);
+    ignored_fields::name_entities(&root, &mut outcome.ignored_fields);
     let Outcome { document, warnings, ignored_fields, places, .. } = outcome;
     Ok(ParsedDocument {
         document,

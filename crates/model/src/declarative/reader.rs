@@ -1,6 +1,6 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
-use super::{EntityLocation, EntityLocations, not_in_force};
+use super::{EntityLocation, EntityLocations, ignored_fields};
 use crate::check::{self, EntityError};
 use crate::document::Document;
 use crate::entity::*;
@@ -93,7 +93,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         problems.extend(locate(findings.collect()));
         warnings.extend(locate(check::warnings(&document, entities.plugins)));
         let mut ignored_fields = entities.ignored_fields;
-        ignored_fields.extend(locate(not_in_force::find(&document, entities.plugins)));
+        ignored_fields.extend(locate(ignored_fields::find(&document, entities.plugins)));
         let used = USED.iter().flat_map(|kind| &places[*kind as usize]);
         let places = used.map(|item| {
             let place = EntityLocation { at: item.node.at, path: path_text(&items.path(item), "") };

@@ -28,15 +28,15 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
-mod advice;
 pub(crate) mod json;
 mod json_schema;
 pub mod markdown;
 mod old_names;
 mod reader;
-mod suggest;
+mod suggestions;
+mod type_hints;
 mod types;
-mod unknown;
+mod unknown_field;
 
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;
@@ -44,8 +44,8 @@ pub use reader::{
     ConfigError, ConfigWarning, Fields, Reader, RecordContext, References, read_choice, read_record,
 };
 pub(crate) use reader::{Step, path_text};
-pub(crate) use suggest::readable;
-pub use suggest::{closest, did_you_mean, printable, quoted};
+pub(crate) use suggestions::readable;
+pub use suggestions::{closest, did_you_mean, printable, quoted};
 pub use types::Secret;
 pub use weir_model_derive::{Choice, Record};
 

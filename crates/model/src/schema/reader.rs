@@ -1,7 +1,7 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
-    Choice, FieldError, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, advice, did_you_mean,
-    old_names, printable, quoted, readable, unknown::unknown_field,
+    Choice, FieldError, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, did_you_mean, old_names,
+    printable, quoted, readable, type_hints, unknown_field::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
@@ -307,7 +307,7 @@ pub fn read_record<T: Record>(
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     if !matches!(node.value, Value::Map(_)) {
-        let (got, hint) = (node.kind(), advice::record(node, T::SCHEMA, around));
+        let (got, hint) = (node.kind(), type_hints::record(node, T::SCHEMA, around));
         reader.report(node.at, format!("expected a mapping of fields, got {got}{hint}"));
         return None;
     }
