@@ -16,6 +16,7 @@ mod node;
 mod prefix;
 mod registry;
 mod settings;
+mod start_error;
 mod status;
 mod store;
 

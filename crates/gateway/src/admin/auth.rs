@@ -4,10 +4,10 @@
 //! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
 use super::item::REVISION;
 use crate::listener::Client;
+use crate::listener::message;
 use crate::logger::AUDIT;
 use crate::registry::Written;
 use crate::settings::AdminAuth;
-use crate::status::message;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};

@@ -1,7 +1,6 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
-use super::object::{Invalid, Key, Kind, Objects, id_text};
+use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
 use super::translate::{mistakes, named_by, translate};
-use crate::apisix_admin::write::object;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weir_model::check::{EntityError, check};
@@ -87,7 +86,7 @@ pub(crate) fn read(
     for one in &written {
         let translated = translate(&one.key, &one.value, &by_key, plugins);
         let whole = translated.and_then(|translated| {
-            let kept = object(&one.key, &translated.value, None, 0)?;
+            let kept = to_entity(&one.key, &translated.value, None, 0)?;
             Ok(translated.entities.into_iter().chain([kept]))
         });
         match whole {

@@ -2,10 +2,10 @@
 use super::on_proxy::OnProxy;
 use super::{Api, router};
 use crate::control::Control;
-use crate::node::StartError;
-use crate::node::listeners::bind;
+use crate::listener::bind;
 use crate::settings::Settings;
 use crate::settings::{AdminKey, apisix_key_file};
+use crate::start_error::StartError;
 use axum::Router;
 use std::io;
 use std::path::Path;

@@ -13,7 +13,7 @@ mod other_endpoints;
 mod request;
 mod response;
 mod schemas;
-pub(crate) mod write;
+mod write;
 
 pub(crate) use listeners::Opened;
 

@@ -1,6 +1,6 @@
 //! What a client writes → what changes among the entities: the object, what follows from it, and what follows from the
 //! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
-use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored};
+use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;
 use crate::depth::{self, is_deeper};
 use crate::registry::Op;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::iter;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
-use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
+use weir_model::{Entities, PluginSchema, Uuid};
 
 /// How deep an object may be nested: deeper than any that means something. It is kept as the value of an entity.
 const DEEPEST: usize = depth::DEEPEST - 1;
@@ -198,7 +198,7 @@ fn put(entities: &Entities, key: &Key, value: Json, moment: &Moment) -> Result<V
     let world = World { entities, key, value: &value };
     let translated = translate(key, &value, &world, &moment.plugins)?;
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
-    changes.put.push(object(key, &translated.value, stored(entities, key), moment.index)?);
+    changes.put.push(to_entity(key, &translated.value, stored(entities, key), moment.index)?);
     changes.replace(owned(entities, key, &moment.plugins), translated.entities);
     for (dependent, object) in dependents(entities, key) {
         let after =
@@ -238,25 +238,6 @@ fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
     }
     let keys = all(entities, Kind::Credentials).map(|(key, _)| key);
     keys.filter(|key| key.owner.as_ref() == Some(&consumer.id)).collect()
-}
-
-/// The entity that holds an object.
-pub(crate) fn object(
-    key: &Key,
-    value: &Json,
-    before: Option<&ApisixObject>,
-    index: i64,
-) -> Result<Entity, Invalid> {
-    let written = json!({
-        "key": key.to_string(),
-        "value": value,
-        "created_index": before.map_or(index, |before| before.created_index),
-        "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
-    });
-    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
-    let given = [("id", key.object_uuid())];
-    Entity::read(EntityKind::ApisixObjects, &written, &given, reading)
-        .map_err(|found| Invalid::configuration(found.iter().map(|v| v.message.as_str()).collect::<String>()))
 }
 
 /// The objects whose translation depends on this one, those that others name first.

@@ -2,10 +2,9 @@
 pub(crate) mod options;
 
 use crate::configuration::{self, Configuration, Source};
-use crate::data_plane::options::trusted_certificate_files;
-use crate::node::StartError;
 use crate::registry;
-use crate::settings::{KeyFile, Settings};
+use crate::settings::{KeyFile, Settings, trusted_certificate_files};
+use crate::start_error::StartError;
 use crate::store;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! What the data plane is told of the settings.
-use crate::node::StartError;
 use crate::settings::{
     self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
     TimedResponses, Trusted,
 };
+use crate::start_error::StartError;
 use rustix::process::{Resource, getrlimit};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use weir_net::resolve::{Lookup, ResolverOptions};
 use weir_net::tls::{CipherSuites, TlsOptions, Version};
@@ -291,21 +291,6 @@ fn resolver(settings: &Settings) -> ResolverOptions {
         not_found_ttl: settings.dns_not_found_ttl,
         ..ResolverOptions::default()
     }
-}
-
-/// The files that certificates of upstreams are checked against: those named, and for `system` the distribution's.
-pub(crate) fn trusted_certificate_files(names: &[String]) -> Vec<PathBuf> {
-    const SYSTEM: [&str; 4] = [
-        "/etc/ssl/certs/ca-certificates.crt",
-        "/etc/pki/tls/certs/ca-bundle.crt",
-        "/etc/ssl/ca-bundle.pem",
-        "/etc/ssl/cert.pem",
-    ];
-    let file = |name: &String| match name.as_str() {
-        "system" => SYSTEM.iter().map(PathBuf::from).find(|path| path.exists()),
-        path => Some(PathBuf::from(path)),
-    };
-    names.iter().filter_map(file).collect()
 }
 
 /// A warning that names what was given and has no effect.

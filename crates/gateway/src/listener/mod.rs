@@ -1,17 +1,20 @@
 //! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
 //! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
+mod bind;
 mod connection_limit;
 mod deadline;
 mod lingering;
 mod progress;
 mod request_body;
+mod response;
 mod send_timeout;
 mod socket;
 
+pub(crate) use bind::bind;
 pub(crate) use request_body::Unread;
+pub(crate) use response::{json_response, message};
 
 use crate::settings::Settings;
-use crate::status::message;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;

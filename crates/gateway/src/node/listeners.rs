@@ -3,18 +3,16 @@ use crate::admin::{self, auth};
 use crate::control::Control;
 use crate::data_plane::options;
 use crate::listener::{ControlListener, Limits};
-use crate::node::StartError;
 use crate::settings::{Listen, Listeners, LogTarget, Settings};
+use crate::start_error::StartError;
 use crate::status as status_api;
 use axum::Router;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
 use weir_net::tls::{ca_certificates, server_config};
-use weir_proxy::Traffic;
-use weir_proxy::listen::{self, Bound};
+use weir_proxy::listen::Bound;
 
 /// The Admin API's listeners, without those that must stay closed.
 pub(crate) fn openable(settings: &Settings) -> Listeners {
@@ -41,29 +39,6 @@ pub(crate) fn openable(settings: &Settings) -> Listeners {
         true
     };
     Listeners(settings.admin_listen.0.iter().filter(open).cloned().collect())
-}
-
-/// For Unix sockets of the node's own user.
-const OWN: u32 = 0o600;
-
-/// Listens; the setting is named where that fails.
-pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
-    let bind = |listen: &Listen| {
-        if listen.http2 {
-            tracing::warn!(
-                "{name} {}: `http2` is without effect: only HTTP/1.1 is spoken here",
-                listen.address
-            );
-        }
-        let unspoken = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
-        let bound = match listen {
-            Listen { proxy_protocol: true, .. } => unspoken("`proxy_protocol` is not spoken here"),
-            Listen { quic: true, .. } => unspoken("`quic` is not spoken here"),
-            listen => listen::bind(&options::listen(listen, Traffic::Http, OWN)),
-        };
-        bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })
-    };
-    listeners.0.iter().map(bind).collect()
 }
 
 /// Kong's Admin API.

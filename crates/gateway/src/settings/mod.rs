@@ -10,6 +10,7 @@ mod listen;
 mod manual;
 mod source;
 mod table;
+mod trusted_certificates;
 mod value;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
@@ -19,6 +20,7 @@ pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
 pub(crate) use source::Problem;
 pub(crate) use table::Settings;
+pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
 
 use source::{Given, Origin};

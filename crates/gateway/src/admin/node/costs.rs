@@ -1,8 +1,8 @@
 //! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
 use crate::admin::request::Call;
 use crate::admin::response::{Denied, json_answer};
+use crate::listener::message;
 use crate::low_priority::aside;
-use crate::status::message;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
 //! `POST /explain`: what would become of a request, and why.
 use crate::admin::request::Call;
 use crate::admin::response::{Denied, json_answer};
+use crate::listener::message;
 use crate::low_priority::aside;
-use crate::status::message;
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_proxy::explain::{Asked, BadQuestion};
