@@ -1,22 +1,91 @@
 //! OCSP (RFC 6960): the question whether a certificate still stands, and what may be relied on of the answer.
+//!
+//! The structures have the names of the RFC's ASN.1 module, and are read and written by the crate `asn1-rs`, on which
+//! `x509-parser` stands too. What they mean, and whether a signature counts, is decided here.
 
 use super::provider;
+use asn1_rs::{
+    Any, BitString, Class, DerSequence, Enumerated, Error, FromDer, GeneralizedTime, Integer, Null,
+    OctetString, Oid, Sequence, SerializeResult, Tag, ToDer, oid,
+};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use sha1::{Digest, Sha1};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::prelude::FromDer;
-use x509_parser::time::ASN1Time;
 
-const SEQUENCE: u8 = 0x30;
-const OCTETS: u8 = 0x04;
-/// SHA-1, by which every responder knows its certificates.
-const HASH_ALGORITHM: [u8; 11] = [SEQUENCE, 9, 6, 5, 0x2b, 0x0e, 0x03, 0x02, 0x1a, 5, 0];
+/// The value of id-kp-OCSPSigning: who has it in its certificate signs in its issuer's place.
 const OCSP_SIGNING: [u8; 8] = [0x2b, 6, 1, 5, 5, 7, 3, 9];
+/// SHA-1, by which every responder knows its certificates.
+const SHA_1: Oid<'static> = oid!(1.3.14.3.2.26);
+/// id-pkix-ocsp-basic, the one form of answers that there is.
+const BASIC: Oid<'static> = oid!(1.3.6.1.5.5.7.48.1.1);
+/// `successful`, of the states of an `OCSPResponse`.
+const SUCCESSFUL: u32 = 0;
+/// `good`, of the choices of a `CertStatus`.
+const GOOD: Tag = Tag(0);
 /// How far apart the clocks may be.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+#[derive(DerSequence)]
+struct OcspResponse<'a> {
+    status: Enumerated,
+    #[tag_explicit(0)]
+    #[optional]
+    bytes: Option<ResponseBytes<'a>>,
+}
+
+#[derive(DerSequence)]
+struct ResponseBytes<'a> {
+    kind: Oid<'a>,
+    response: &'a [u8],
+}
+
+#[derive(DerSequence)]
+struct BasicOcspResponse<'a> {
+    /// Signed as it stands.
+    data: Any<'a>,
+    algorithm: Any<'a>,
+    signature: BitString<'a>,
+    #[tag_explicit(0)]
+    #[optional]
+    certificates: Option<Sequence<'a>>,
+}
+
+#[derive(DerSequence)]
+struct ResponseData<'a> {
+    #[tag_explicit(0)]
+    #[optional]
+    _version: Option<u32>,
+    _responder: Any<'a>,
+    _produced: GeneralizedTime,
+    responses: Sequence<'a>,
+}
+
+#[derive(DerSequence)]
+struct SingleResponse<'a> {
+    certificate: CertId<'a>,
+    status: Any<'a>,
+    since: GeneralizedTime,
+    #[tag_explicit(0)]
+    #[optional]
+    until: Option<GeneralizedTime>,
+}
+
+/// Names a certificate by hashes of its issuer, and by its number.
+#[derive(DerSequence)]
+struct CertId<'a> {
+    algorithm: HashAlgorithm<'a>,
+    issuer_name: &'a [u8],
+    issuer_key: &'a [u8],
+    serial: Any<'a>,
+}
+
+#[derive(DerSequence)]
+struct HashAlgorithm<'a> {
+    oid: Oid<'a>,
+}
 
 /// What is asked about one certificate.
 pub(super) struct Question {
@@ -24,8 +93,9 @@ pub(super) struct Question {
     pub(super) responder: String,
     /// The request, in DER.
     pub(super) request: Vec<u8>,
-    /// The hashes and the number that name the certificate.
-    named: Vec<u8>,
+    issuer_name: Vec<u8>,
+    issuer_key: Vec<u8>,
+    serial: Vec<u8>,
     issuer: CertificateDer<'static>,
 }
 
@@ -67,64 +137,52 @@ impl Question {
         let [own, issuer, ..] = chain else { return None };
         let (_, own) = x509_parser::parse_x509_certificate(own).ok()?;
         let (_, issuer_read) = x509_parser::parse_x509_certificate(issuer).ok()?;
-        let responder = responder(&own)?;
-        let key = &issuer_read.public_key().subject_public_key.data;
-        let named = [
-            tagged(OCTETS, &Sha1::digest(own.issuer().as_raw())),
-            tagged(OCTETS, &Sha1::digest(key)),
-            tagged(0x02, own.raw_serial()),
-        ]
-        .concat();
-        let certificate = tagged(SEQUENCE, &[&HASH_ALGORITHM[..], &named].concat());
-        // A list of one request, in a request's body, in a request.
-        let request = (0..4).fold(certificate, |inner, _| tagged(SEQUENCE, &inner));
-        Some(Self { responder: responder.to_owned(), request, named, issuer: issuer.clone() })
+        let mut question = Self {
+            responder: responder(&own)?.to_owned(),
+            request: Vec::new(),
+            issuer_name: Sha1::digest(own.issuer().as_raw()).to_vec(),
+            issuer_key: Sha1::digest(&issuer_read.public_key().subject_public_key.data).to_vec(),
+            serial: own.raw_serial().to_vec(),
+            issuer: issuer.clone(),
+        };
+        question.request = question.written().ok()?;
+        Some(question)
+    }
+
+    /// An `OCSPRequest` with a `TBSRequest` with a list of one `Request`.
+    fn written(&self) -> SerializeResult<Vec<u8>> {
+        let algorithm = sequence(&[&SHA_1, &Null::new()])?;
+        let (name, key) = (OctetString::new(&self.issuer_name), OctetString::new(&self.issuer_key));
+        let certificate = sequence(&[&algorithm, &name, &key, &Integer::new(&self.serial)])?;
+        let list = sequence(&[&sequence(&[&certificate])?])?;
+        sequence(&[&sequence(&[&list])?])?.to_der_vec()
     }
 
     /// Reads an answer; none where it cannot be relied on, or does not say that the certificate stands.
     pub(super) fn read(&self, response: &[u8]) -> Option<Good> {
-        let mut response = Der(Der(response).take(SEQUENCE)?);
-        if response.take(0x0a)? != [0] {
-            return None;
-        }
-        let mut bytes = Der(Der(response.take(0xa0)?).take(SEQUENCE)?);
-        bytes.take(0x06)?;
-        let mut basic = Der(Der(bytes.take(OCTETS)?).take(SEQUENCE)?);
-        let signed = basic.whole(SEQUENCE)?;
-        let (algorithm, signature) = (basic.take(SEQUENCE)?, basic.take(0x03)?);
-        let signer = basic
-            .take(0xa0)
-            .and_then(|certificates| Der(certificates).take(SEQUENCE))
-            .and_then(|all| Der(all).whole(SEQUENCE));
-        self.check_signature(signed, algorithm, signature.strip_prefix(&[0])?, signer)?;
-        self.read_data(Der(Der(signed).take(SEQUENCE)?))
+        let (_, response) = OcspResponse::from_der(response).ok()?;
+        let bytes = response.bytes.filter(|bytes| response.status.0 == SUCCESSFUL && bytes.kind == BASIC)?;
+        let (_, basic) = BasicOcspResponse::from_der(bytes.response).ok()?;
+        let signed = basic.data.to_der_vec().ok()?;
+        self.check_signature(&signed, &basic)?;
+        let (_, data) = ResponseData::from_der(&signed).ok()?;
+        self.read_data(&data)
     }
 
-    fn read_data(&self, mut data: Der<'_>) -> Option<Good> {
-        data.take(0xa0);
-        data.take(0xa1).or_else(|| data.take(0xa2))?;
-        data.take(0x18)?;
-        let mut answers = Der(data.take(SEQUENCE)?);
-        while let Some(answer) = answers.take(SEQUENCE) {
-            let mut answer = Der(answer);
-            let mut certificate = Der(answer.take(SEQUENCE)?);
-            certificate.take(SEQUENCE)?;
-            if certificate.0 == self.named {
-                answer.take(0x80)?;
-                return good(answer);
+    fn read_data(&self, data: &ResponseData<'_>) -> Option<Good> {
+        for answer in data.responses.der_iter::<SingleResponse<'_>, Error>() {
+            let answer = answer.ok()?;
+            if answer.certificate.is_of(self) {
+                return good(&answer);
             }
         }
         None
     }
 
     /// By the issuer, or by whom it lets sign in its place.
-    fn check_signature(
-        &self,
-        signed: &[u8],
-        algorithm: &[u8],
-        signature: &[u8],
-        signer: Option<&[u8]>,
-    ) -> Option<()> {
+    fn check_signature(&self, signed: &[u8], basic: &BasicOcspResponse<'_>) -> Option<()> {
+        let algorithm = basic.algorithm.as_bytes();
+        let signature = Some(&*basic.signature.data).filter(|_| basic.signature.unused_bits == 0)?;
         let issued = |der: &[u8]| {
             let der = CertificateDer::from(der);
             let anchors = [anchor_from_trusted_cert(&self.issuer).ok()?];
@@ -137,8 +195,33 @@ impl Question {
             verify(&certificate, signed, algorithm, signature)
         };
         let issuer = EndEntityCert::try_from(&self.issuer).ok()?;
-        verify(&issuer, signed, algorithm, signature).or_else(|| issued(signer?))
+        verify(&issuer, signed, algorithm, signature).or_else(|| issued(&basic.signer()?))
     }
+}
+
+impl BasicOcspResponse<'_> {
+    /// The first of the certificates that came along.
+    fn signer(&self) -> Option<Vec<u8>> {
+        let first = self.certificates.as_ref()?.der_iter::<Any<'_>, Error>().next()?;
+        first.ok()?.to_der_vec().ok()
+    }
+}
+
+impl CertId<'_> {
+    fn is_of(&self, question: &Question) -> bool {
+        self.algorithm.oid == SHA_1
+            && self.issuer_name == question.issuer_name
+            && self.issuer_key == question.issuer_key
+            && self.serial.as_bytes() == question.serial
+    }
+}
+
+fn sequence(parts: &[&dyn ToDer]) -> SerializeResult<Sequence<'static>> {
+    let mut content = Vec::new();
+    for part in parts {
+        part.write_der(&mut content)?;
+    }
+    Ok(Sequence::new(content.into()))
 }
 
 fn verify(by: &EndEntityCert<'_>, signed: &[u8], algorithm: &[u8], signature: &[u8]) -> Option<()> {
@@ -147,61 +230,22 @@ fn verify(by: &EndEntityCert<'_>, signed: &[u8], algorithm: &[u8], signature: &[
     fitting.any(|known| by.verify_signature(*known, signed, signature).is_ok()).then_some(())
 }
 
-fn good(mut answer: Der<'_>) -> Option<Good> {
-    let since = time(answer.whole(0x18)?)?;
-    let until = match answer.take(0xa0) {
+fn good(answer: &SingleResponse<'_>) -> Option<Good> {
+    let (class, choice) = (answer.status.class(), answer.status.tag());
+    let since = time(&answer.since)?;
+    let until = match &answer.until {
         Some(next) => Some(time(next)?),
         None => None,
     };
     let now = SystemTime::now();
-    let stands = since <= now + CLOCK_SKEW && until.is_none_or(|until| until > now);
+    let stands = class == Class::ContextSpecific
+        && choice == GOOD
+        && since <= now + CLOCK_SKEW
+        && until.is_none_or(|until| until > now);
     stands.then_some(Good { since, until })
 }
 
-fn time(der: &[u8]) -> Option<SystemTime> {
-    let (_, time) = ASN1Time::from_der(der).ok()?;
-    Some(UNIX_EPOCH + Duration::from_secs(time.timestamp().try_into().ok()?))
-}
-
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = content.len();
-    let mut out = vec![tag];
-    match length {
-        0..128 => out.push(length as u8),
-        128..256 => out.extend([0x81, length as u8]),
-        _ => out.extend([0x82, (length >> 8) as u8, length as u8]),
-    }
-    out.extend_from_slice(content);
-    out
-}
-
-/// What is left of a sequence of DER's elements.
-#[derive(Clone, Copy)]
-struct Der<'a>(&'a [u8]);
-
-impl<'a> Der<'a> {
-    /// The content of the next element, if it has this tag.
-    fn take(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let (head, length) = self.measure(tag)?;
-        let content = self.0.get(head..head.checked_add(length)?)?;
-        self.0 = &self.0[head + length..];
-        Some(content)
-    }
-
-    /// The next element itself, if it has this tag.
-    fn whole(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let before = self.0;
-        self.take(tag)?;
-        Some(&before[..before.len() - self.0.len()])
-    }
-
-    fn measure(&self, tag: u8) -> Option<(usize, usize)> {
-        match *self.0 {
-            [found, ..] if found != tag => None,
-            [_, short @ 0..=0x7f, ..] => Some((2, short.into())),
-            [_, 0x81, length, ..] => Some((3, length.into())),
-            [_, 0x82, high, low, ..] => Some((4, usize::from(high) << 8 | usize::from(low))),
-            _ => None,
-        }
-    }
+fn time(time: &GeneralizedTime) -> Option<SystemTime> {
+    let seconds = time.utc_datetime().ok()?.unix_timestamp();
+    Some(UNIX_EPOCH + Duration::from_secs(seconds.try_into().ok()?))
 }
