@@ -1,16 +1,15 @@
 //! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
 //! the node's settings or the plugin's configuration say.
 
+use crate::connect;
 use crate::resolve::{Addresses, ResolveError, Resolver};
 use crate::tls::OLD_VERSION;
-use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// The node's resolver, for plugins, which are built before the data plane starts.
@@ -37,12 +36,7 @@ impl NodeResolver {
     async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let found = self.resolve(host).await;
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
-        let address = |entry: &crate::resolve::Address| SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
-        let mut addresses: Vec<_> = found.entries.iter().map(address).collect();
-        let first = self.turn.fetch_add(1, Ordering::Relaxed);
-        let count = addresses.len().max(1);
-        addresses.rotate_left(first % count);
-        Ok(addresses)
+        Ok(found.sockets(port, self.turn.fetch_add(1, Ordering::Relaxed)).collect())
     }
 }
 
@@ -83,34 +77,26 @@ impl Dialer {
 
     /// Connects without TLS. The addresses of a name are tried one after another.
     pub async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound);
-        for address in self.resolver.addresses(host, port).await? {
-            match TcpStream::connect(address).await {
-                Ok(tcp) => {
-                    tcp.set_nodelay(true)?;
-                    return Ok(tcp);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let opened = connect::first(self.resolver.addresses(host, port).await?, connect::tcp).await;
+        opened.unwrap_or_else(|| Err(no_address()))
     }
 
     /// An address of a host, for datagrams: nothing tells whether one was received, so only one address can be tried.
     pub async fn address(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
         let found = self.resolver.addresses(host, port).await?;
-        found.first().copied().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound))
+        found.first().copied().ok_or_else(no_address)
     }
 
     /// Speaks TLS with the server of this name.
     pub async fn tls(&self, name: &str, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the connection is to be in clear"))?;
         let config = tls.config.clone().map_err(|why| tls.unusable(name, &why))?;
-        let server = ServerName::try_from(name.to_owned())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no server name")))?;
-        let connected = TlsConnector::from(config).connect(server, tcp).await;
-        connected.map_err(|error| tls.explained(name, error))
+        connect::tls(tcp, config, name, None).await.map_err(|error| tls.explained(name, error))
     }
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound)
 }
 
 impl Tls {

@@ -1,6 +1,7 @@
 //! How bytes reach a peer, whoever the peer is.
 //!
-//! [`resolve`] turns names into addresses, [`dialer`] opens connections, [`tls`] secures them on both sides. [`io::Io`] is the
+//! [`resolve`] turns names into addresses, [`connect`] opens connections, and [`dialer`] does for
+//! plugins; [`tls`] secures them on both sides. [`io::Io`] is the
 //! byte stream that comes of it: a [`socket::Socket`], TLS on one, or memory. On it, [`wire::Wire`] frames the messages of
 //! HTTP/1.1, and [`http2`] is what the `h2` crate reads from and writes to; [`multiplex`] reads and writes the fields of
 //! HTTP/2 and HTTP/3. Bytes wait in the [`buffer`]s of their worker's thread, and a [`deadline::Deadline`] says when that
@@ -9,6 +10,7 @@
 //! This crate knows framing and no meaning: no route, no plugin, no exchange, no choice among targets.
 
 pub mod buffer;
+pub mod connect;
 pub mod deadline;
 pub mod dialer;
 pub mod http2;

@@ -205,6 +205,16 @@ fn lowercase(name: &str) -> Cow<'_, str> {
 }
 
 impl Addresses {
+    /// Where to connect, beginning with this one of them and going around. SRV records name their own ports.
+    pub fn sockets(&self, port: u16, first: usize) -> impl Iterator<Item = SocketAddr> {
+        let count = self.entries.len();
+        let around = (0..count).map(move |turn| first.wrapping_add(turn) % count);
+        around.map(move |index| {
+            let entry = &self.entries[index];
+            SocketAddr::new(entry.ip, entry.port.unwrap_or(port))
+        })
+    }
+
     fn fixed(ips: impl IntoIterator<Item = IpAddr>) -> Self {
         let entries = ips.into_iter().map(|ip| Address { ip, port: None, weight: None }).collect();
         Self { entries, expires: None }

@@ -3,6 +3,7 @@
 use super::ServerTls;
 use super::certificates::{Pair, Slot};
 use super::ocsp::{self, Good, Question};
+use crate::connect;
 use crate::resolve::Resolver;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ async fn fetch(resolver: &Resolver, question: &Question) -> io::Result<Vec<u8>> 
     let unusable = || io::Error::other("only http:// can be asked");
     let place = question.responder.strip_prefix("http://").ok_or_else(unusable)?;
     let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    let mut tcp = connect(resolver, authority).await?;
+    let mut tcp = open(resolver, authority).await?;
     let head = format!(
         "POST {} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/ocsp-request\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
@@ -126,16 +127,12 @@ async fn fetch(resolver: &Resolver, question: &Question) -> io::Result<Vec<u8>> 
     }
 }
 
-async fn connect(resolver: &Resolver, authority: &str) -> io::Result<TcpStream> {
+async fn open(resolver: &Resolver, authority: &str) -> io::Result<TcpStream> {
     let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
     let port = port.parse().map_err(io::Error::other)?;
-    if let Ok(ip) = host.parse::<std::net::IpAddr>() {
-        return TcpStream::connect((ip, port)).await;
-    }
     let found = resolver.resolve(host).await.map_err(|error| io::Error::other(error.to_string()))?;
-    let entry =
-        found.entries.first().ok_or_else(|| io::Error::other("the responder's name has no address"))?;
-    TcpStream::connect((entry.ip, port)).await
+    let opened = connect::first(found.sockets(port, 0), connect::tcp).await;
+    opened.unwrap_or_else(|| Err(io::Error::other("the responder's name has no address")))
 }
 
 /// The body of a response of status 200, once it is whole.

@@ -226,9 +226,7 @@ async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) 
 /// Learns where a name leads now. One that cannot be resolved keeps what it had.
 async fn follow(node: &Node, target: &Followed) {
     if let Ok(addresses) = node.resolver.resolve(&target.host).await {
-        let place =
-            |entry: &weir_net::resolve::Address| SocketAddr::new(entry.ip, entry.port.unwrap_or(target.port));
-        target.watch.vitals.follow(&addresses.entries.iter().map(place).collect::<Vec<_>>());
+        target.watch.vitals.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
     }
 }
 
