@@ -3,7 +3,8 @@
 use crate::sample::golden::agrees;
 use crate::sample::{case, cell, without_blocks};
 use weirlab::analysis::Analysis;
-use weirlab::result::{Run, Status, text};
+use weirlab::report::text;
+use weirlab::result::{Run, Status};
 
 fn small() -> Run {
     let plain = case("kong/plain-1", "http");

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use weirlab::analysis::Analysis;
-use weirlab::result::{Probe, Status, text};
+use weirlab::report::text;
+use weirlab::result::{Probe, Status};
 
 const ROUTES: &str = "_format_version: \"3.0\"\nservices:\n- name: s\n  url: http://{{ upstream }}\n  routes:\n\
     {% for n in range(1, 31) %}\n  - {name: r{{ n }}, paths: [\"/r{{ n }}\"]}\n{% endfor %}\n";

@@ -6,7 +6,6 @@
 mod action;
 mod block;
 mod certificate;
-pub mod command;
 pub mod contenders;
 mod exchange;
 pub mod guard;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// When it cannot be started, or with [`io::ErrorKind::TimedOut`].
-pub fn output_within(command: &mut Command, limit: Duration) -> io::Result<Output> {
+pub(crate) fn output_within(command: &mut Command, limit: Duration) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().map(collect);
     let stderr = child.stderr.take().map(collect);

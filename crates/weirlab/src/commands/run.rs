@@ -1,15 +1,14 @@
 //! `weirlab run`.
-use super::contenders::{self, Named};
-use super::run::{Assignment, Entry, Session};
-use super::{Contender, Profile};
 use crate::analysis::Analysis;
 use crate::catalogue;
 use crate::driver::Driver;
 use crate::driver::docker::Docker;
 use crate::driver::process::Process;
-use crate::report;
-use crate::result::{Axis, Run, Status, text};
+use crate::report::{self, text};
+use crate::result::{Axis, Run, Status};
 use crate::scenario::{self, CasePlan, Measure, Scheme};
+use crate::session::contenders::{self, Named};
+use crate::session::{Assignment, Contender, Entry, Profile, Session};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

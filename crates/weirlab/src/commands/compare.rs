@@ -1,5 +1,5 @@
 //! `weirlab compare`.
-use super::{Comparison, text};
+use crate::compare::{Comparison, text};
 use crate::result::store;
 use clap::ValueEnum;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! `weirlab front`.
-use super::{Balance, start};
 use crate::event_loop::{Announcement, ServiceArgs, ServiceError};
+use crate::front::{Balance, start};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 //! `weirlab power`.
-use super::{PAIRS, noise, power};
+use crate::power::{PAIRS, noise, power};
 use crate::result::store;
 use crate::stats;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub struct Args {
     #[arg(required = true)]
     runs: Vec<PathBuf>,
     /// The effect, in CPU time per request
-    #[arg(long, default_value = "5%", value_parser = crate::gate::command::percentage)]
+    #[arg(long, default_value = "5%", value_parser = super::gate::percentage)]
     effect: f64,
 }
 

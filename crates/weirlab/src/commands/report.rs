@@ -1,5 +1,5 @@
 //! `weirlab report`.
-use super::write;
+use crate::report::write;
 use crate::result::store;
 use std::fs;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
 //! `weirlab list`.
-use super::{CatalogueError, root};
+use crate::catalogue::{CatalogueError, root};
 use crate::scenario::{self, Scenario, Scheme};
 use crate::target::{self, Target};
 use comfy_table::{Table, presets};

@@ -1,10 +1,11 @@
 //! `weirlab waterfall`.
-use super::config::{self, Asked};
-use super::{read, text};
+use super::run::{self, Common};
+use crate::report::text::chain::text;
 use crate::result::ChainCost;
 use crate::scenario::CasePlan;
-use crate::session::command::{self, Common};
 use crate::session::{self, Assignment, Contender, Entry, Session};
+use crate::waterfall::config::{self, Asked};
+use crate::waterfall::read;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,7 +57,7 @@ pub struct Args {
 /// # Errors
 /// What stood in the way, and how to mend it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = command::interruptible()?;
+    let stop = run::interruptible()?;
     let written = args.config.as_deref().map(|file| config::scenario(file, &asked(&args))).transpose()?;
     let scenario = match (&written, &args.scenario) {
         (Some(written), _) => written.path.display().to_string(),
@@ -75,8 +76,8 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     show(&chains);
     session.note_chains(chains).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    command::conclude(&run, &folder, &args.common.catalogue()?)?;
-    command::exit_code(&run)
+    run::conclude(&run, &folder, &args.common.catalogue()?)?;
+    run::exit_code(&run)
 }
 
 fn asked(args: &Args) -> Asked<'_> {
@@ -113,7 +114,7 @@ fn show(chains: &[ChainCost]) {
 }
 
 fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), String> {
-    let case = command::single(scenario, &command::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
+    let case = run::single(scenario, &run::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
     let contenders = args.common.contenders(&args.targets, &[])?;
     match contenders.iter().find(|contender| contender.target.costs().is_none()) {
         Some(silent) => {

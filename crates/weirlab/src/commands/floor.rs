@@ -1,6 +1,6 @@
 //! `weirlab floor`.
-use super::start;
 use crate::event_loop::{Announcement, ServiceArgs, ServiceError};
+use crate::floor::start;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 

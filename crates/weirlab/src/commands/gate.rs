@@ -1,8 +1,8 @@
 //! `weirlab gate`.
-use super::decide::{Decision, Finding, Pair, Rule, old_cost};
+use super::run::{self, Common};
 use crate::analysis::{Sample, Usable, usable};
+use crate::gate::decide::{Decision, Finding, Pair, Rule, old_cost};
 use crate::result::{Cell, Run};
-use crate::session::command::{self, Common};
 use crate::session::contenders;
 use crate::session::{Assignment, Entry, Profile, Session};
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ const USUAL_ROUNDS: u32 = 16;
 /// # Errors
 /// What stood in the way, and how to mend it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = command::interruptible()?;
+    let stop = run::interruptible()?;
     let rule = Rule { effect: args.effect, seed: args.common.seed.unwrap_or(1) };
     let mut session =
         Session::open(assignment(&args)?, USUAL_ROUNDS, &stop).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         first
     };
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    command::conclude(&run, &folder, &args.common.catalogue()?)?;
+    run::conclude(&run, &folder, &args.common.catalogue()?)?;
     let _ = writeln!(io::stdout(), "{}", sentence(&finding, args.effect));
     Ok(code(&finding, &run))
 }
@@ -80,7 +80,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     if contenders[BASE].label == contenders[HEAD].label {
         contenders[HEAD].label.push_str(" (in question)");
     }
-    let case = command::single(&args.scenario, &command::schemes(Some(&args.scheme)), &catalogue)?;
+    let case = run::single(&args.scenario, &run::schemes(Some(&args.scheme)), &catalogue)?;
     let profile = Profile::named("quick").ok_or("there is no profile quick")?;
     let entries = vec![Entry { case, contenders: vec![BASE, CONTROL, HEAD] }];
     args.common.assignment("gate", contenders, entries, profile)

@@ -1,15 +1,15 @@
 //! A run as text: `result.txt` in the layout that users of Kong's framework know, tables, and the answer in sentences.
 mod answer;
+pub mod chain;
 mod probe;
 mod table;
 
 pub use answer::answer;
 pub use table::table;
 
-use super::{Block, Cell, Run, Status};
 use crate::analysis::{Analysis, CaseAnalysis, CellAnalysis, Combined, Sample, Usable, usable};
 use crate::load::text::{Summary, wrk};
-use crate::waterfall;
+use crate::result::{Block, Cell, Run, Status};
 use std::fmt::{self, Write};
 
 /// The content of `result.txt`: what chains cost, then for each case that was measured the blocks of each target as wrk would print them and what they come to,
@@ -23,7 +23,7 @@ pub fn result(run: &Run, analysis: &Analysis) -> String {
 
 fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result {
     for chain in &run.chains {
-        writeln!(out, "### What each plugin costs\n{}", waterfall::text(chain))?;
+        writeln!(out, "### What each plugin costs\n{}", chain::text(chain))?;
     }
     for case in analysis.cases.iter().filter(|case| !is_watched(run, case)) {
         writeln!(out, "### Test Suite: {}", case.case.name)?;

@@ -1,10 +1,10 @@
 //! `weirlab capacity`.
-use super::judge;
-use super::search::{CURVE, Found, Probe, Search, Slo};
+use super::run::{self, Common};
 use crate::analysis::Sample;
+use crate::capacity::judge;
+use crate::capacity::search::{CURVE, Found, Probe, Search, Slo};
 use crate::load::Pace;
 use crate::result::{Block, Capacity, CapacityPoint};
-use crate::session::command::{self, Common};
 use crate::session::{Assignment, Entry, Profile, Session};
 
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ pub struct Args {
 /// # Errors
 /// What stood in the way, and how to mend it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = command::interruptible()?;
+    let stop = run::interruptible()?;
     let slo = Slo::parse(&args.slo)?;
     let assignment = assignment(&args)?;
     let places: Vec<(usize, usize)> = assignment
@@ -63,17 +63,17 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         }
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    command::conclude(&run, &folder, &args.common.catalogue()?)?;
-    command::exit_code(&run)
+    run::conclude(&run, &folder, &args.common.catalogue()?)?;
+    run::exit_code(&run)
 }
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
     let contenders = args.common.contenders(&args.targets, &args.versions)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let cases = command::expand(&args.scenarios, &command::schemes(Some(&args.scheme)), "full", &catalogue)?;
-    command::under_load(&cases)?;
-    let cases = cases.iter().flat_map(|case| command::scaled(case, &args.common.workers));
+    let cases = run::expand(&args.scenarios, &run::schemes(Some(&args.scheme)), "full", &catalogue)?;
+    run::under_load(&cases)?;
+    let cases = cases.iter().flat_map(|case| run::scaled(case, &args.common.workers));
     let mut profile = Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration;
     profile.restart = false;

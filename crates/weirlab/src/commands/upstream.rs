@@ -1,6 +1,6 @@
 //! `weirlab upstream`.
-use super::{Answers, Delay, Plan, Stall, start};
 use crate::event_loop::{Announcement, ServiceArgs, ServiceError};
+use crate::upstream::{Answers, Delay, Plan, Stall, start};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! `weirlab load`.
-use super::arguments::{self, Url};
-use super::document::{Document, write_log};
-use super::text::{Summary, wrk};
-use super::{
+use crate::load::arguments::{self, Url};
+use crate::load::document::{Document, write_log};
+use crate::load::text::{Summary, wrk};
+use crate::load::{
     Expect, LoadError, Outcome, Pace, Plan, Protocol, RequestTemplate, Requests, Variable, WarmUp, reach,
 };
 use clap::ValueEnum;
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .map_err(|error| format!("signals cannot be received: {error}"))?;
     }
-    let outcome = super::run(&plan, &mut |_| {}, &stop).map_err(|error| error.to_string())?;
+    let outcome = crate::load::run(&plan, &mut |_| {}, &stop).map_err(|error| error.to_string())?;
     let text =
         print(&args, &plan, &outcome).map_err(|error| format!("the results cannot be formatted: {error}"))?;
     io::stdout().write_all(&text).map_err(|error| format!("the results cannot be written: {error}"))?;
