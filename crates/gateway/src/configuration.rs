@@ -1,5 +1,6 @@
 //! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
 use crate::apisix::standalone;
+use crate::plugins::Definitions;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -13,8 +14,6 @@ use weir_model::node::{Node, Position};
 use weir_model::schema::printable;
 use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
-use weir_proxy::plugin::Definition;
-use weir_proxy::plugins::PLUGINS;
 
 /// The hash where nothing is declared, as Kong's.
 pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
@@ -28,7 +27,9 @@ pub(crate) struct Source {
     pub(crate) origin: Origin,
     /// What `${NAME}` stands for in it.
     pub(crate) environment: Environment,
-    /// The plugins it may use.
+    /// The plugins of this program.
+    pub(crate) definitions: Definitions,
+    /// What it may say of each of them.
     pub(crate) plugins: Vec<PluginSchema>,
 }
 
@@ -100,23 +101,6 @@ type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p EntityLocation>;
 /// Looks names up in the environment of this process.
 pub(crate) fn process_environment() -> Environment {
     Box::new(|name| std::env::var(name).ok())
-}
-
-/// The plugins, switched off unless the setting `plugins` allows them, and a warning for each that does not exist.
-pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
-    let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
-    let schema = |plugin: &Definition| match allowed(plugin.name) {
-        true => plugin.schema,
-        false => plugin.schema.switched_off(),
-    };
-    let unknown = names.iter().filter(|name| {
-        !matches!(name.as_str(), "bundled" | "off")
-            && PLUGINS.iter().all(|plugin| plugin.name != name.as_str())
-    });
-    (
-        PLUGINS.iter().map(schema).collect(),
-        unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
-    )
 }
 
 /// Reads a declarative configuration; fails with every error in it, each as `file:line:column: message`.
@@ -253,13 +237,5 @@ mod tests {
     fn messages_steer_no_terminal() {
         let said = located(&Origin::Nowhere, &["the key `\u{1b}[31m\u{202e}ä`\nhere"]);
         assert_eq!(said, ["configuration:the key `\\u{1b}[31m\\u{202e}ä`\\nhere"]);
-    }
-
-    #[test]
-    fn a_plugin_that_does_not_exist_is_named() {
-        let (schemas, warnings) = plugins(&["bundled".to_owned(), "teleport".to_owned()]);
-        assert_eq!(schemas.len(), PLUGINS.len());
-        assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
-        assert!(plugins(&["off".to_owned()]).0.iter().all(|plugin| !plugin.available));
     }
 }

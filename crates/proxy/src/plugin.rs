@@ -147,6 +147,7 @@ pub trait Define: Hooks + Sized {
 pub type Built = Result<Arc<dyn Hooks>, String>;
 
 /// A plugin's declaration with its type erased: a row of `plugins::PLUGINS`.
+#[derive(Clone, Copy)]
 pub struct Definition {
     /// Kong's name of the plugin.
     pub name: &'static str,

@@ -1,6 +1,7 @@
 //! `weir check`: what a declarative file would say at the start, without starting.
-use crate::configuration::{Origin, Source, located, plugins, process_environment};
+use crate::configuration::{Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
+use crate::plugins::{Definitions, schemas};
 use crate::settings::Settings;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,13 +10,15 @@ use std::path::PathBuf;
 pub(crate) fn check(
     files: Vec<PathBuf>,
     settings: &Settings,
+    definitions: Definitions,
     output: &mut dyn Write,
     errors: &mut dyn Write,
 ) -> io::Result<bool> {
     let mut good = true;
     for path in files {
-        let (plugins, _) = plugins(&settings.plugins);
-        let source = Source { origin: Origin::File(path), environment: process_environment(), plugins };
+        let (plugins, _) = schemas(definitions, &settings.plugins);
+        let source =
+            Source { origin: Origin::File(path), environment: process_environment(), definitions, plugins };
         match try_out(&source, settings) {
             Ok(configuration) => {
                 let ignored_fields = located(&source.origin, &configuration.ignored_fields);

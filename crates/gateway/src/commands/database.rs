@@ -1,7 +1,8 @@
 //! The commands on what a node keeps: `weir migrations` and `weir config`.
 use crate::cli::{ConfigCommand, MigrationsCommand};
-use crate::configuration::{Origin, Source, plugins, process_environment};
+use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
+use crate::plugins::{Definitions, schemas};
 use crate::prefix::{self, Prefix};
 use crate::settings::{Database, Settings};
 use crate::store::migrations::{self, Task};
@@ -13,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use weir_model::{Entities, PluginSchema};
+use weir_model::Entities;
 
 /// `weir migrations`: says what it found and did; false if only asked and the tables cannot be used as they are.
 pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result<(String, bool), String> {
@@ -28,17 +29,21 @@ pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result
 }
 
 /// `weir config`: says what it did.
-pub(crate) fn transfer(command: ConfigCommand, settings: &Settings) -> Result<String, String> {
-    let (plugins, _) = plugins(&settings.plugins);
+pub(crate) fn transfer(
+    command: ConfigCommand,
+    settings: &Settings,
+    definitions: Definitions,
+) -> Result<String, String> {
     match command {
-        ConfigCommand::DbImport { file, .. } => import(file, settings, plugins),
-        ConfigCommand::DbExport { file, .. } => export(&file, settings, plugins),
+        ConfigCommand::DbImport { file, .. } => import(file, settings, definitions),
+        ConfigCommand::DbExport { file, .. } => export(&file, settings, definitions),
     }
 }
 
-fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
+fn import(file: PathBuf, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+    let (plugins, _) = schemas(definitions, &settings.plugins);
     let origin = Origin::File(file);
-    let source = Source { origin, environment: process_environment(), plugins: plugins.clone() };
+    let source = Source { origin, environment: process_environment(), definitions, plugins: plugins.clone() };
     let document = try_out(&source, settings).map_err(|errors| errors.join("\n"))?.document;
     let _prefix = take_prefix(settings)?;
     let count = wait_for(async {
@@ -49,7 +54,8 @@ fn import(file: PathBuf, settings: &Settings, plugins: Vec<PluginSchema>) -> Res
     Ok(format!("{}: {count} entities imported\n", source.origin))
 }
 
-fn export(file: &Path, settings: &Settings, plugins: Vec<PluginSchema>) -> Result<String, String> {
+fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<String, String> {
+    let (plugins, _) = schemas(definitions, &settings.plugins);
     let loaded = wait_for(async {
         let store = named(store::open_to_read(settings, plugins.clone()).await)?;
         store.load().await.map_err(|error| error.to_string())

@@ -2,6 +2,7 @@
 //! shows the status that each gave.
 use super::echo;
 use crate::node::{Addresses, Node};
+use crate::plugins::Definitions;
 use crate::settings::{Database, Listen, Listeners, Loaded};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -41,7 +42,7 @@ const TRIES: &[Try] = &[
 ];
 
 /// Runs the demo until it is stopped.
-pub(crate) fn run(mut loaded: Loaded) -> Result<ExitCode, String> {
+pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCode, String> {
     let folder =
         tempfile::Builder::new().prefix("weir-demo-").tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("kong.yml");
@@ -55,7 +56,7 @@ pub(crate) fn run(mut loaded: Loaded) -> Result<ExitCode, String> {
         "ECHO_URL" => Some(upstream.clone()),
         _ => std::env::var(name).ok(),
     };
-    let node = Node::start(loaded, Box::new(environment)).map_err(|error| error.to_string())?;
+    let node = Node::start(loaded, Box::new(environment), definitions).map_err(|error| error.to_string())?;
     let addresses = node.addresses().clone();
     thread::Builder::new()
         .name("demo".to_owned())

@@ -1,7 +1,8 @@
 //! `weir explain`: what a declarative file would make of a request, as a table for a terminal.
 use crate::cli::ExplainArgs;
-use crate::configuration::{Origin, Source, plugins, process_environment};
+use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
+use crate::plugins::{Definitions, schemas};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,11 +15,15 @@ const WIDTH: usize = 80;
 const LABEL: usize = 11;
 
 /// Explains a request by a declarative file.
-pub(crate) fn explain(arguments: ExplainArgs, output: &mut dyn Write) -> Result<ExitCode, String> {
+pub(crate) fn explain(
+    arguments: ExplainArgs,
+    definitions: Definitions,
+    output: &mut dyn Write,
+) -> Result<ExitCode, String> {
     let asked = Asked::read(&question(&arguments)?).map_err(|refusal| refusal.to_string())?;
-    let (plugins, _) = plugins(&["bundled".to_owned()]);
+    let (plugins, _) = schemas(definitions, &["bundled".to_owned()]);
     let origin = Origin::File(arguments.file);
-    let source = Source { origin, environment: process_environment(), plugins };
+    let source = Source { origin, environment: process_environment(), definitions, plugins };
     let (configuration, snapshot) = compiled(&source, None).map_err(|errors| errors.join("\n"))?;
     let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
         .map_err(|refusal| refusal.to_string())?;

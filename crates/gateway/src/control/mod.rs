@@ -9,6 +9,7 @@ use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, Unreached, compiler};
 use crate::logger;
 use crate::low_priority::aside;
+use crate::plugins::Definitions;
 use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::start_error::StartError;
@@ -125,6 +126,11 @@ impl Control {
     /// The plugins that may be configured.
     pub(crate) fn plugins(&self) -> &[PluginSchema] {
         &self.source.plugins
+    }
+
+    /// How plugins are declared, be they allowed or not.
+    pub(crate) fn plugin_definitions(&self) -> Definitions {
+        self.source.definitions
     }
 
     /// What the node was started with.

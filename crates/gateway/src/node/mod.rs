@@ -6,11 +6,12 @@ pub(crate) mod command_socket;
 pub(crate) mod listeners;
 mod request_debug;
 
-use crate::configuration::{Environment, Origin, Source, plugins};
+use crate::configuration::{Environment, Origin, Source};
 use crate::control::Control;
 use crate::control::reload::Reloader;
 use crate::data_plane::options::not_in_force;
 use crate::listener::{ControlListener, bind};
+use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
 use crate::settings::{Database, Loaded, LogTarget, Settings};
 use crate::start_error::StartError;
@@ -67,7 +68,11 @@ struct Signals {
 
 impl Node {
     /// Starts to proxy, and opens everything else.
-    pub(crate) fn start(loaded: Loaded, environment: Environment) -> Result<Node, StartError> {
+    pub(crate) fn start(
+        loaded: Loaded,
+        environment: Environment,
+        definitions: Definitions,
+    ) -> Result<Node, StartError> {
         let Loaded { mut settings, given, warnings } = loaded;
         let origin = origin(&settings);
         let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
@@ -75,14 +80,14 @@ impl Node {
         place_logs(&mut settings, prefix.path())?;
         start_log(&settings)?;
         request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
-        let (plugins, unknown_plugins) = plugins(&settings.plugins);
+        let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings
             .chain(not_in_force(&given))
             .chain(store::unused(&settings, &given))
             .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
-        let source = Source { origin, environment, plugins };
+        let source = Source { origin, environment, definitions, plugins: schemas };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let signals = Signals::install()?;

@@ -1,6 +1,6 @@
 //! Writes one after another, on entities in memory.
 use super::*;
-use crate::configuration;
+use crate::plugins;
 
 /// All entities, and how many writes there were.
 struct Node {
@@ -15,7 +15,7 @@ impl Node {
 
     fn write(&mut self, write: Write) -> Result<(), Refused> {
         self.index += 1;
-        let plugins = configuration::plugins(&["bundled".to_owned()]).0;
+        let plugins = plugins::bundled();
         let moment = Moment { now: 1_700_000_000 + self.index, index: self.index, plugins };
         for op in decide(&self.entities, write, &moment)? {
             match op {

@@ -1,7 +1,7 @@
 //! One suite for both kinds of store, against real files and a real server.
 use super::migrations::{Task, perform};
 use super::*;
-use crate::configuration::plugins;
+use crate::plugins;
 use crate::settings::{self, Flag, Sources};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -86,7 +86,7 @@ fn settings_of(pairs: Vec<(String, String)>) -> Settings {
 }
 
 fn all_plugins() -> Vec<PluginSchema> {
-    plugins(&["bundled".to_owned()]).0
+    plugins::bundled()
 }
 
 /// An entity of every kind.
