@@ -33,15 +33,16 @@ use request::Call;
 use response::{Denied, Verb};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::sync::Arc;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use weir_model::entity::EntityKind;
 
 /// Where Kong once listed only those targets that count, and here is no difference.
 const TARGETS: Place =
     Place::Children(Nesting { parent: EntityKind::Upstreams, kind: EntityKind::Targets, field: "upstream" });
 
-type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
+type AccessLog = Arc<BoxMakeWriter>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
@@ -110,7 +111,7 @@ fn with_options(allowed: &str) -> String {
 
 /// Writes a line to a file for each request.
 pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
-    let access_log: AccessLog = Arc::new(Mutex::new(logger::open(path)?));
+    let access_log: AccessLog = Arc::new(logger::open(path)?);
     Ok(router.layer(middleware::from_fn_with_state(access_log, log_access)))
 }
 
@@ -127,12 +128,10 @@ async fn log_access(
     let line = format!(
         "{} {} \"{asked}\" {}\n",
         client.address.ip(),
-        logger::timestamp(SystemTime::now()),
+        logger::timestamp(),
         response.status().as_u16()
     );
-    if let Ok(mut sink) = access_log.lock() {
-        // A full disk must not keep the Admin API from answering.
-        let _ = sink.write_all(line.as_bytes());
-    }
+    // A full disk must not keep the Admin API from answering.
+    let _ = access_log.make_writer().write_all(line.as_bytes());
     response
 }

@@ -98,7 +98,7 @@ impl Control {
                 (plane, registry, Vec::new(), BTreeSet::new())
             }
         };
-        logger::tell(plane.compiler.retained.get::<NodeLog>());
+        logger::send_to_plugins(plane.compiler.retained.get::<NodeLog>());
         let node_id = plane.compiler.retained.get::<NodeId>().0.to_string();
         let control = Control {
             plane,
