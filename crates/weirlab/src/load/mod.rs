@@ -27,5 +27,5 @@ mod worker;
 pub use error::LoadError;
 pub use idle::Idle;
 pub use plan::*;
-pub use run::{reach, run};
+pub use run::{allow_gateway_files, reach, run};
 pub use single::{Got, ask};

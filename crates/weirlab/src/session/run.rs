@@ -439,6 +439,9 @@ impl<'a> Session<'a> {
         let contender = &self.contenders[entry.contenders[place.target]];
         let workers = entry.case.gateway.workers.unwrap_or(self.workers);
         let layout = &self.layouts[place.case];
+        // The target inherits the limit.
+        load::allow_gateway_files(entry.case.load.connections)
+            .map_err(|error| Status::Unmeasured(error.to_string()))?;
         let open = self.stand.open(cell, &entry.case, contender, layout, workers);
         self.stand.notes.drain(..).for_each(|note| self.progress.line(&note));
         let open = open.map_err(Status::Failed)?;

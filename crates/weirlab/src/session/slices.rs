@@ -27,7 +27,11 @@ impl Session<'_> {
     pub(super) fn slices(&self, case: usize) -> u32 {
         let case = &self.entries[case].case;
         let closed = case.load.pace == Pace::Closed && case.measure == Measure::Load;
-        if closed && case.actions.is_empty() && self.profile.restart { self.profile.slices } else { 1 }
+        if closed && case.actions.is_empty() && self.profile.restart {
+            self.profile.slices_with(case.load.connections)
+        } else {
+            1
+        }
     }
 
     /// A block for each of these places, which are of one case and round.

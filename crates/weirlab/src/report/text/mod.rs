@@ -2,6 +2,7 @@
 mod answer;
 pub mod chain;
 mod probe;
+mod sweep;
 mod table;
 
 pub use answer::answer;
@@ -31,6 +32,14 @@ fn write_result(out: &mut String, run: &Run, analysis: &Analysis) -> fmt::Result
             write_cell(out, case, cell)?;
         }
         writeln!(out, "\n{}", table(case, &analysis.baseline))?;
+    }
+    for scaling in analysis.scalings.iter().filter(|scaling| scaling.has_several_points()) {
+        let (axis, scenario, scheme) = (&scaling.axis, &scaling.scenario, &scaling.scheme);
+        writeln!(
+            out,
+            "### CPU per request by {axis}: {scenario} {scheme}\n\n{}\n",
+            sweep::table(scaling, analysis)
+        )?;
     }
     if !analysis.probes.is_empty() {
         writeln!(out, "### Beside requests\n\n{}\n", probe::table(&analysis.probes))?;
