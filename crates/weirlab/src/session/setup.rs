@@ -2,7 +2,7 @@
 use super::profile::Profile;
 use super::progress::Progress;
 use super::run::{Assignment, Entry};
-use super::stand::Contender;
+use super::target_runner::Contender;
 use crate::manifest;
 use crate::observe::{self, Layout};
 use crate::result::{Cell, Run, SCHEMA, Status, TargetManifest};

@@ -3,7 +3,7 @@
 use super::certificate::Certificate;
 use super::parity;
 use super::probe;
-use super::supply::Supply;
+use super::upstreams::Supply;
 use crate::driver::{Driver, Running};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
