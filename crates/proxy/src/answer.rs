@@ -2,6 +2,7 @@
 
 use crate::exchange::{Exchange, Source};
 use crate::grpc;
+use crate::upstream::UpstreamError;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
@@ -206,20 +207,10 @@ pub(crate) enum Failure {
     Internal,
     NoRoute,
     NoService,
-    /// The upstream has no target that may be used.
-    NoPeer,
     /// The request asks to change the protocol, which no connection over HTTP/2 is used for.
     NoTunnel,
-    NameResolution(String),
-    Connect(std::io::Error),
-    ConnectTimeout,
-    /// The upstream closed or broke the connection before its response's head.
-    UpstreamClosed(std::io::Error),
-    /// The upstream reset the request's stream before its response's head.
-    UpstreamReset(h2::Reason),
-    /// The upstream's bytes are no HTTP response.
-    UpstreamGarbage(ParseError),
-    UpstreamTimeout,
+    /// The upstream gave no response, or no whole one.
+    Upstream(UpstreamError),
     /// The client's own time for the call is over.
     DeadlineExceeded,
     /// The node has no room for the request's body, which plugins are to read.
@@ -243,24 +234,16 @@ impl Failure {
             Failure::Internal => (500, "An unexpected error occurred"),
             Failure::NoRoute => (404, "no Route matched with those values"),
             Failure::NoService => (503, "no Service found with those values"),
-            Failure::NoPeer => (503, "failure to get a peer from the ring-balancer"),
             Failure::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
-            Failure::NameResolution(_) => (503, "name resolution failed"),
-            Failure::Connect(_)
-            | Failure::UpstreamClosed(_)
-            | Failure::UpstreamReset(_)
-            | Failure::UpstreamGarbage(_) => {
-                (502, "An invalid response was received from the upstream server")
-            }
+            Failure::Upstream(error) => upstream_error(error),
             Failure::DeadlineExceeded => (504, "The time for the call is over"),
-            Failure::ConnectTimeout | Failure::UpstreamTimeout => (504, "The upstream server is timing out"),
             Failure::NoRoomForRequest => (503, "The request's body cannot be held now"),
             Failure::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
         let unheard = matches!(self, Failure::ClientGone);
         let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
         match self {
-            Failure::UpstreamReset(reason) => {
+            Failure::Upstream(UpstreamError::Reset(reason)) => {
                 Answer { grpc_status: Some(grpc::code_of_reset(*reason)), ..answer }
             }
             // Whoever has had the upstream asked is not invited to have it asked again.
@@ -276,16 +259,31 @@ impl Failure {
         Some(match self {
             Failure::ClientGone => "client_closed",
             Failure::ClientTimeout => "client_timeout",
-            Failure::NameResolution(_) => "name_resolution_failed",
-            Failure::Connect(_) => "upstream_connect_failed",
-            Failure::ConnectTimeout => "upstream_connect_timeout",
-            Failure::UpstreamClosed(_) | Failure::UpstreamReset(_) => "upstream_closed",
-            Failure::UpstreamGarbage(_) => "upstream_invalid_response",
-            Failure::UpstreamTimeout => "upstream_timeout",
+            Failure::Upstream(error) => error.kind(),
             Failure::DeadlineExceeded => "deadline_exceeded",
-            Failure::NoPeer => "no_healthy_target",
             _ => return None,
         })
+    }
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+/// Status and message as Kong has them.
+fn upstream_error(error: &UpstreamError) -> (u16, &'static str) {
+    match error {
+        UpstreamError::NoTarget => (503, "failure to get a peer from the ring-balancer"),
+        UpstreamError::NameResolution(_) => (503, "name resolution failed"),
+        UpstreamError::Connect(_)
+        | UpstreamError::Closed(_)
+        | UpstreamError::Reset(_)
+        | UpstreamError::InvalidResponse(_) => {
+            (502, "An invalid response was received from the upstream server")
+        }
+        UpstreamError::ConnectTimeout | UpstreamError::Timeout => (504, "The upstream server is timing out"),
     }
 }
 
@@ -305,11 +303,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Rejected(reject) => write!(f, "the request was refused: {reject}"),
-            Failure::NameResolution(why) => write!(f, "name resolution failed: {why}"),
-            Failure::Connect(error) => write!(f, "connecting to the upstream failed: {error}"),
-            Failure::UpstreamClosed(error) => write!(f, "the upstream closed the connection early: {error}"),
-            Failure::UpstreamReset(reason) => write!(f, "the upstream reset the stream: {reason}"),
-            Failure::UpstreamGarbage(reject) => write!(f, "the upstream's response was refused: {reject}"),
+            Failure::Upstream(error) => error.fmt(f),
             Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
             Failure::NoRoomForRequest | Failure::NoRoomForResponse => {
                 f.write_str("there is no room for the body within mem_bodies_size")
@@ -322,18 +316,11 @@ impl fmt::Display for Failure {
             Failure::Internal => f.write_str("the gateway failed; this is a defect"),
             Failure::NoRoute => f.write_str("no route matched"),
             Failure::NoService => f.write_str("the route has no service, and no plugin answered"),
-            Failure::NoPeer => f.write_str("the upstream has no target that may be asked"),
             Failure::NoTunnel => f.write_str(
                 "changes of protocol, as WebSocket's, need HTTP/1.1, and the service is spoken to over HTTP/2 alone: \
                  lead them to a service without the tag weir-upstream-http2",
             ),
-            Failure::ConnectTimeout => {
-                f.write_str("connecting to the upstream took longer than connect_timeout")
-            }
             Failure::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
-            Failure::UpstreamTimeout => {
-                f.write_str("the upstream took longer than read_timeout or write_timeout")
-            }
         }
     }
 }

@@ -2,34 +2,37 @@
 //! head; tries again where that is safe.
 
 mod over_http2;
-mod retry;
 
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, FailedTry};
 use crate::grpc;
-use crate::head;
+use crate::head::{self, Outgoing};
+use crate::plugins::form;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::telemetry;
-use crate::upstream::Upstream;
-use crate::upstream::balance::{Asking, Key, Lease, Pick};
-use crate::upstream::connect::{Trying, connect};
+use crate::upstream::balance::{Asking, HashSource, Key, Lease, Pick};
+use crate::upstream::connect::Trying;
 use crate::upstream::endpoint::{Endpoint, Speaks};
 use crate::upstream::health::Outcome;
 use crate::upstream::http2::Http2Stream;
 use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::retry::FailedAttempt;
 use crate::upstream::retry_budget::Reason;
+use crate::upstream::{Upstream, UpstreamError};
 use crate::worker::Worker;
 use h2::Reason as Reset;
-use retry::Attempt;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-use weir_http1::Framing;
+use weir_http1::{Framing, Headers};
+use weir_model::Uuid;
 
 /// What stays the same over all tries of one request.
 pub(crate) struct Ask<'a> {
@@ -103,7 +106,7 @@ impl<'a> Ask<'a> {
         service.retry_budget.count_request(self.worker.index, exchange.timing.start);
         let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
         let key = self.key(exchange);
-        let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(Failure::NoPeer)?;
+        let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(UpstreamError::NoTarget)?;
         loop {
             let endpoint = pick.endpoint;
             let asked = match endpoint.speaks {
@@ -187,7 +190,8 @@ impl<'a> Ask<'a> {
                 Err(failed) => return Err(failed),
             }
         }
-        let open = async |trying: &Trying| connect(self.worker, endpoint, server_name, trying).await;
+        let upstreams = &self.worker.upstreams;
+        let open = async |trying: &Trying| upstreams.connect(endpoint, server_name, trying).await;
         // Boxed, so that a connection has no room for what only a new upstream connection needs.
         let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
         upstream.lease = lease;
@@ -216,13 +220,13 @@ impl<'a> Ask<'a> {
     fn key(&self, exchange: &Exchange) -> Option<Key> {
         match &self.service.destination {
             Destination::Host(_) => None,
-            Destination::Upstream(balancer) => balancer.key(exchange),
+            Destination::Upstream(balancer) => balancer.key(&Hashed(exchange)),
         }
     }
 
     /// An idle connection to an address of the endpoint that may be asked.
     fn idle(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
-        let idle = self.worker.pool.take(endpoint.id, server_name)?;
+        let idle = self.worker.upstreams.http1.take(endpoint.id, server_name)?;
         endpoint.admits(idle.address).then_some(idle)
     }
 
@@ -238,10 +242,10 @@ impl<'a> Ask<'a> {
         endpoint: &Endpoint,
         client: &mut C,
         exchange: &mut Exchange,
-        open: impl AsyncFnOnce(&Trying) -> Result<T, Failure>,
+        open: impl AsyncFnOnce(&Trying) -> Result<T, UpstreamError>,
     ) -> Result<T, Failed> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        let (trying, start) = (Trying::default(), Instant::now());
+        let (trying, start) = (Trying::new(self.worker.random()), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&trying));
         let opened = unless_gone(client, opening).await;
         if let Some(times) = exchange.times() {
@@ -249,7 +253,7 @@ impl<'a> Ask<'a> {
         }
         let failure = match opened {
             Some(Ok(Ok(opened))) => return Ok(opened),
-            Some(Ok(Err(failure))) => failure,
+            Some(Ok(Err(error))) => error.into(),
             None => Failure::ClientGone,
             // The client's time is over, which says nothing of the target.
             Some(Err(_)) if self.timeouts.ends.is_some_and(|ends| ends <= Instant::now()) => {
@@ -257,7 +261,7 @@ impl<'a> Ask<'a> {
             }
             Some(Err(_)) => {
                 endpoint.met(trying.get(), Outcome::Timeout);
-                Failure::ConnectTimeout
+                UpstreamError::ConnectTimeout.into()
             }
         };
         let (address, port) = (trying.get(), endpoint.port);
@@ -283,7 +287,7 @@ impl<'a> Ask<'a> {
         exchange.asked = upstream.address();
         let now = Instant::now();
         exchange.timing.upstream_start.get_or_insert(now);
-        upstream.begin(exchange, self, &endpoint.authority);
+        upstream.begin(&Outgoing { exchange, ask: self, authority: &endpoint.authority });
         let timeouts = &self.timeouts;
         client.deadline().set(now, timeouts.at_most(now, timeouts.read));
         let mut relay = Relay {
@@ -307,45 +311,92 @@ impl<'a> Ask<'a> {
             Err(failure) => {
                 let upload = relay.upload;
                 self.seen.set(upload.seen);
-                if let Some(outcome) = self.outcome(&failure, exchange)
-                    && upstream.tells_of_target(&failure)
-                {
-                    endpoint.met(upstream.address(), outcome);
-                }
-                let attempt = Attempt {
-                    failure: &failure,
-                    progress: upstream.progress(),
-                    lost_kept_connection: upstream.lost_kept_connection(),
-                    has_body: upload.can_be_repeated(),
-                    method: exchange.request.method,
+                let retry = match &failure {
+                    Failure::Upstream(error) => {
+                        self.record(error, (&*upstream, endpoint), exchange);
+                        let attempt = FailedAttempt {
+                            error,
+                            progress: upstream.progress(),
+                            lost_kept_connection: upstream.lost_kept_connection(),
+                            has_body: upload.can_be_repeated(),
+                            method: exchange.request.method,
+                        };
+                        attempt.retry()
+                    }
+                    _ => None,
                 };
-                let retry = attempt.retry();
                 Err(Failed { failure, retry, asked: Some(now) })
             }
         }
     }
 
-    /// What a failure says of the target; nothing, where it is the client's.
-    fn outcome(&self, failure: &Failure, exchange: &Exchange) -> Option<Outcome> {
-        match failure {
-            Failure::UpstreamTimeout => Some(Outcome::Timeout),
+    /// Records what an error says of the target, if it says anything.
+    fn record<U: Upstream>(
+        &self,
+        error: &UpstreamError,
+        (upstream, endpoint): (&U, &Endpoint),
+        exchange: &Exchange,
+    ) {
+        if let Some(outcome) = self.outcome(error, exchange)
+            && upstream.tells_of_target(error)
+        {
+            endpoint.met(upstream.address(), outcome);
+        }
+    }
+
+    /// What an error says of the target; nothing, where it is the client's.
+    fn outcome(&self, error: &UpstreamError, exchange: &Exchange) -> Option<Outcome> {
+        match error {
+            UpstreamError::Timeout => Some(Outcome::Timeout),
             // Servers end calls so whose time is over, or that were cancelled.
-            Failure::UpstreamReset(Reset::CANCEL | Reset::NO_ERROR)
+            UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR)
                 if self.service.is_grpc() || grpc::is_call(exchange) =>
             {
                 None
             }
-            Failure::UpstreamClosed(_) | Failure::UpstreamReset(_) => Some(Outcome::TcpFailure),
-            Failure::UpstreamGarbage(_) => Some(Outcome::Status(0)),
+            UpstreamError::Closed(_) | UpstreamError::Reset(_) => Some(Outcome::TcpFailure),
+            UpstreamError::InvalidResponse(_) => Some(Outcome::Status(0)),
             _ => None,
         }
+    }
+}
+
+/// What of a request decides its target, where that is hashed.
+struct Hashed<'e>(&'e Exchange);
+
+impl HashSource for Hashed<'_> {
+    fn consumer(&self) -> Option<Uuid> {
+        self.0.consumer().map(|consumer| consumer.entity.id).or(self.0.credential())
+    }
+
+    fn client_ip(&self) -> IpAddr {
+        self.0.client_ip
+    }
+
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn headers(&self) -> &Headers {
+        &self.0.request.headers
+    }
+
+    fn query_values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+        let pairs = form::pairs(self.0.query().unwrap_or_default());
+        let named = pairs.filter(|pair| *pair.name == *name.as_bytes());
+        named.map(|pair| pair.value.unwrap_or_default()).collect()
+    }
+
+    fn uri_capture(&self, name: &str) -> Option<&str> {
+        self.0.uri_captures()?.name(name)
     }
 }
 
 /// The status that an attempt is logged with.
 fn code(failure: &Failure) -> u16 {
     match failure {
-        Failure::ConnectTimeout | Failure::UpstreamTimeout | Failure::DeadlineExceeded => 504,
+        Failure::DeadlineExceeded => 504,
+        Failure::Upstream(error) if error.is_timeout() => 504,
         _ => 502,
     }
 }

@@ -2,30 +2,57 @@
 
 use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
+use crate::upstream::UpstreamRequest;
 use std::borrow::Cow;
-use weir_http1::{Framing, Known, KnownSet, Version, encode};
+use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};
 use weir_router::{push_encoded, upstream_path};
 
-/// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
-pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
-    out.extend_from_slice(exchange.request.method_str().as_bytes());
-    out.push(b' ');
-    write_target(out, exchange, &ask.route.entity, &ask.service.entity);
-    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    out.extend_from_slice(self::authority(exchange, ask, authority).as_bytes());
-    out.extend_from_slice(b"\r\n");
-    encode::headers_except(out, &exchange.request.headers, REWRITTEN);
-    write_forwarded(out, exchange, ask);
-    if let Some(protocol) = &exchange.upgrade {
-        encode::upgrade(out, protocol);
+/// The request as it goes to an endpoint of this authority.
+pub(crate) struct Outgoing<'r> {
+    pub(crate) exchange: &'r Exchange,
+    pub(crate) ask: &'r Ask<'r>,
+    pub(crate) authority: &'r str,
+}
+
+impl UpstreamRequest for Outgoing<'_> {
+    const REWRITTEN: KnownSet = REWRITTEN;
+
+    fn method(&self) -> &str {
+        self.exchange.request.method_str()
     }
-    match ask.framing {
-        Framing::None | Framing::UntilClose => {}
-        Framing::Length(n) => encode::content_length(out, n),
-        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+
+    fn authority(&self) -> &str {
+        authority(self.exchange, self.ask, self.authority)
     }
-    encode::end(out);
+
+    fn is_tls(&self) -> bool {
+        self.ask.service.is_tls()
+    }
+
+    fn is_grpc(&self) -> bool {
+        self.ask.service.is_grpc()
+    }
+
+    fn write_target(&self, out: &mut Vec<u8>) {
+        write_target(out, self.exchange, &self.ask.route.entity, &self.ask.service.entity);
+    }
+
+    fn headers(&self) -> &Headers {
+        &self.exchange.request.headers
+    }
+
+    fn write_forwarded(&self, out: &mut Vec<u8>) {
+        write_forwarded(out, self.exchange, self.ask);
+    }
+
+    fn upgrade(&self) -> Option<&str> {
+        self.exchange.upgrade.as_deref()
+    }
+
+    fn framing(&self) -> Framing {
+        self.ask.framing
+    }
 }
 
 /// The host that the upstream is asked for: a plugin's, the client's where it is preserved, else the endpoint's.
@@ -47,7 +74,7 @@ pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route
     }
 }
 
-/// Fields that `write_request` writes itself, or that end at this hop, whoever has added them.
+/// Fields that `write_forwarded` writes itself, or that end at this hop, whoever has added them.
 pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,
@@ -72,7 +99,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
 ]);
 
 /// Appends the forwarded headers, each as its line.
-pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
+fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     let connection = &*exchange.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {

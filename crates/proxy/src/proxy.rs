@@ -166,8 +166,8 @@ impl Proxy {
             })?);
             self.workers.push(sender);
         }
-        let (node, news) = (self.node.clone(), self.watched.subscribe());
-        self.threads.push(thread("weir-health".into(), async move || monitor::run(node, news).await)?);
+        let (resolver, news) = (self.node.resolver.clone(), self.watched.subscribe());
+        self.threads.push(thread("weir-health".into(), async move || monitor::run(resolver, news).await)?);
         if self.node.options.tls.stapling {
             let (node, mut closed) = (self.node.clone(), closed.clone());
             self.threads.push(thread("weir-ocsp".into(), async move || {

@@ -5,7 +5,7 @@ use crate::answer::Failure;
 use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::upstream::Upstream;
+use crate::upstream::{ResponseSlot, Upstream, UpstreamError};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -117,13 +117,13 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         loop {
             let (awaited, moved) = self.poll_upload(cx)?;
             self.await_now(awaited, moved);
-            match self.upstream.poll_head(cx, self.exchange, self.limits) {
+            match self.poll_head(cx) {
                 Poll::Ready(Ok(true)) => {
                     self.release_body();
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
-                Poll::Ready(Err(failure)) => return Poll::Ready(Err(self.explain(failure, cx))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.explain(error, cx))),
                 Poll::Pending => break,
             }
         }
@@ -134,8 +134,16 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Err(match self.timeouts.ends {
             Some(ends) if ends <= Instant::now() => Failure::DeadlineExceeded,
             _ if self.awaited == Awaited::Body => Failure::ClientTimeout,
-            _ => Failure::UpstreamTimeout,
+            _ => UpstreamError::Timeout.into(),
         }))
+    }
+
+    /// Reads towards the response's head; false when more of it has to come.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, UpstreamError>> {
+        let exchange = &mut *self.exchange;
+        let (head, upgrade) = (&mut exchange.response, exchange.upgrade.as_deref());
+        let mut slot = ResponseSlot { head, method: exchange.request.method, upgrade };
+        self.upstream.poll_head(cx, &mut slot, self.limits)
     }
 
     /// Restarts the timer for what is waited for now, unless that was so already and nothing moved.
@@ -167,16 +175,16 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because
     /// the client left or its time is over, that is.
-    fn explain(&mut self, failure: Failure, cx: &mut Context<'_>) -> Failure {
-        match (failure, self.upload.broken.take()) {
-            (Failure::UpstreamReset(Reset::CANCEL), _) if self.client.poll_gone(cx).is_ready() => {
+    fn explain(&mut self, error: UpstreamError, cx: &mut Context<'_>) -> Failure {
+        match (error, self.upload.broken.take()) {
+            (UpstreamError::Reset(Reset::CANCEL), _) if self.client.poll_gone(cx).is_ready() => {
                 Failure::ClientGone
             }
-            (Failure::UpstreamReset(Reset::CANCEL | Reset::NO_ERROR), _) if self.timeouts.are_over() => {
+            (UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR), _) if self.timeouts.are_over() => {
                 Failure::DeadlineExceeded
             }
-            (Failure::UpstreamClosed(_), Some(broken)) => Failure::UpstreamClosed(broken),
-            (failure, _) => failure,
+            (UpstreamError::Closed(_), Some(broken)) => UpstreamError::Closed(broken).into(),
+            (error, _) => error.into(),
         }
     }
 
@@ -189,7 +197,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Ok(Step::Progress) => moved = true,
                 Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
                 // What the upstream said before it stopped listening decides.
-                Err(Failure::UpstreamClosed(error)) => {
+                Err(Failure::Upstream(UpstreamError::Closed(error))) => {
                     self.upload.broken = Some(error);
                     self.upload.done = true;
                 }
@@ -205,7 +213,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             && self.upload.collected < collected.len()
         {
             let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
-            return Ok(match sent.map_err(Failure::UpstreamClosed)? {
+            return Ok(match sent.map_err(UpstreamError::Closed)? {
                 Poll::Pending => Step::Waiting(Awaited::Write),
                 Poll::Ready(n) => {
                     self.upload.collected += n;
@@ -216,7 +224,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         let kept = self.upload.kept;
         let data = &self.client.body().map_err(Failure::Rejected)?[kept..];
         if !data.is_empty() {
-            return match upstream.poll_send(cx, data).map_err(Failure::UpstreamClosed)? {
+            return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
                 Poll::Pending => {
                     self.client.read_ahead(cx);
                     Ok(Step::Waiting(Awaited::Write))
@@ -237,7 +245,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         if let Poll::Ready(more) = self.client.poll_more(cx) {
             return more.map(|()| Step::Progress);
         }
-        match upstream.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
             Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
         }
@@ -264,9 +272,9 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         let upstream = &mut *self.upstream;
         if !self.upload.ended {
             self.upload.ended = true;
-            upstream.end_body(self.client.trailers()).map_err(Failure::UpstreamClosed)?;
+            upstream.end_body(self.client.trailers()).map_err(UpstreamError::Closed)?;
         }
-        match upstream.poll_flush(cx).map_err(Failure::UpstreamClosed)? {
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
             Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
             Poll::Ready(()) => {
                 self.upload.done = true;

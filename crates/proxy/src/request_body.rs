@@ -93,7 +93,7 @@ pub(crate) async fn gather<C: Client>(
             client.consume(n);
             let enough = pushed.is_err() || client.body_is_done() || gathered.len() >= BUFFERED;
             if enough || !matches!(client.poll_more(cx), Poll::Ready(Ok(()))) {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok::<(), Failure>(()));
             }
         }
     })

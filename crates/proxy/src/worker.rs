@@ -9,8 +9,7 @@ use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
-use crate::upstream::http2::Http2Pool;
-use crate::upstream::pool::Pool;
+use crate::upstream::Pools;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
@@ -103,12 +102,10 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) node: Arc<Node>,
     pub(crate) options: Options,
-    pub(crate) pool: Pool,
-    pub(crate) http2: Http2Pool,
+    pub(crate) upstreams: Pools,
     pub(crate) access_log: WorkerLog,
     pub(crate) session_log: WorkerLog,
     pub(crate) pipes: Pipes,
-    pub(crate) memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     pub(crate) draining: Cell<bool>,
     pub(crate) ledger: Rc<Ledger>,
     bodies: Rc<Share>,
@@ -137,16 +134,17 @@ impl Worker {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
         let ledger = Rc::new(Ledger::new(node.costs.clone(), index));
         let bodies = Rc::new(Share::new(node.bodies.clone(), index));
+        let (keep_alive, sharing) =
+            (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
+        let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory_upstream);
         Rc::new(Self {
             index,
             options: node.options.clone(),
             access_log: node.access_log.worker(),
             session_log: node.session_log.worker(),
             pipes: Pipes::default(),
-            pool: Pool::new(node.options.upstream_keepalive.clone()),
-            http2: Http2Pool::default(),
+            upstreams,
             node,
-            memory_upstream,
             draining: Cell::new(false),
             snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone(), bodies.clone()))),
             ledger,
@@ -312,8 +310,7 @@ impl Worker {
 async fn sweep(worker: Rc<Worker>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        worker.pool.sweep(Instant::now());
+        worker.upstreams.sweep(Instant::now());
         worker.ledger.tick();
-        worker.http2.sweep(Instant::now(), worker.options.upstream_keepalive.idle_timeout);
     }
 }

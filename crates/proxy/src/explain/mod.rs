@@ -18,6 +18,7 @@ pub use upstream::{Candidate, Upstream};
 use crate::answer::{Answer, Failure};
 use crate::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, Snapshot};
+use crate::upstream::UpstreamError;
 use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ impl Explained {
     pub fn by_health(mut self, retained: &Retained, document: &Document) -> Explained {
         let upstream = self.upstream.as_ref().filter(|_| self.answer.is_none());
         if upstream.is_some_and(|upstream| upstream.is_unhealthy(retained, document)) {
-            self.answer = Some(Answered::new(&Failure::NoPeer.answer(), None));
+            self.answer = Some(Answered::new(&Failure::from(UpstreamError::NoTarget).answer(), None));
         }
         self
     }
@@ -171,7 +172,7 @@ fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRo
     let no_target = |upstream: &Upstream| upstream.targets.iter().all(|target| target.weight == Some(0));
     let missing = match &explained.upstream {
         None => Some(Failure::NoService),
-        Some(upstream) if no_target(upstream) => Some(Failure::NoPeer),
+        Some(upstream) if no_target(upstream) => Some(UpstreamError::NoTarget.into()),
         Some(_) => None,
     };
     let missing = missing.map(|failure| Answered::new(&failure.answer(), None));

@@ -28,7 +28,7 @@ impl Ask<'_> {
         if exchange.upgrade.is_some() && endpoint.speaks == Speaks::Http2 {
             return Err(Failure::NoTunnel.into());
         }
-        if exchange.upgrade.is_some() || worker.http2.chose_http1(endpoint) {
+        if exchange.upgrade.is_some() || worker.upstreams.http2.chose_http1(endpoint) {
             return Box::pin(self.over_http1(pick, client, exchange)).await;
         }
         request_body::gather(worker, client, exchange).await?;
@@ -36,7 +36,7 @@ impl Ask<'_> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut reached = match worker.http2.ready(worker, endpoint, server_name.as_deref()) {
+            let mut reached = match worker.upstreams.ready_stream(endpoint, server_name.as_deref()) {
                 Some(upstream) => Reached::Http2(upstream),
                 // Boxed, so that a request has no room for what only a new upstream connection needs.
                 None => Box::pin(self.open_http2(endpoint, server_name.clone(), client, exchange)).await?,
@@ -65,8 +65,8 @@ impl Ask<'_> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<Reached, Failed> {
-        let worker = self.worker;
-        let open = async |trying: &Trying| worker.http2.open(worker, endpoint, server_name, trying).await;
+        let upstreams = &self.worker.upstreams;
+        let open = async |trying: &Trying| upstreams.open_stream(endpoint, server_name, trying).await;
         Ok(match self.open(endpoint, client, exchange, open).await? {
             Opened::Http1(upstream) => Reached::Http1(upstream),
             Opened::Http2(upstream) => Reached::Http2(upstream),

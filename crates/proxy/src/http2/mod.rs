@@ -4,7 +4,6 @@ mod fields;
 mod server;
 mod stream;
 
-pub(crate) use fields::{read_response, write_request_fields};
 pub(crate) use server::serve;
 
 use std::time::Duration;

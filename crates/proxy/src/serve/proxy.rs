@@ -8,7 +8,7 @@ use crate::forward::{Ask, Reached};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, UpstreamError};
 use crate::worker::Worker;
 use crate::{grpc, request_body, respond, response_body, telemetry};
 use std::future::poll_fn;
@@ -49,7 +49,7 @@ pub(super) async fn proxy<C: Client>(
         }
         Ok((Reached::Http1(mut upstream), upload)) => {
             if let Some(end) = pass_on(&ask, client, exchange, &mut *upstream, upload).await {
-                worker.pool.put(upstream, end);
+                worker.upstreams.http1.put(upstream, end);
             }
         }
         Ok((Reached::Http2(mut upstream), upload)) => {
@@ -231,11 +231,11 @@ fn failure(broken: Broken, is_stalled: bool) -> Failure {
     match broken {
         Broken::Client(_) => Failure::ClientGone,
         Broken::Timeout if is_stalled => Failure::ClientTimeout,
-        Broken::Timeout => Failure::UpstreamTimeout,
+        Broken::Timeout => UpstreamError::Timeout.into(),
         Broken::Deadline => Failure::DeadlineExceeded,
-        Broken::Reset(reason) => Failure::UpstreamReset(reason),
-        Broken::Garbage(reject) => Failure::UpstreamGarbage(reject),
+        Broken::Reset(reason) => UpstreamError::Reset(reason).into(),
+        Broken::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
         Broken::NoRoom => Failure::NoRoomForResponse,
-        Broken::Truncated => Failure::UpstreamClosed(std::io::ErrorKind::UnexpectedEof.into()),
+        Broken::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
     }
 }

@@ -67,7 +67,7 @@ impl Compilation<'_> {
         tls: Option<ServiceTls>,
     ) -> Arc<Balancer> {
         let Balanced { upstream, targets } = balanced;
-        let watches = Watches::new(upstream, &self.compiler.retained);
+        let watches = Watches::new(upstream, &self.compiler.retained.get());
         let endpoints = targets.iter().filter_map(|target| {
             let Some((host, port)) = target.host_and_port() else {
                 let name = Some(target.target.clone());

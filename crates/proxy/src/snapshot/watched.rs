@@ -26,7 +26,7 @@ impl Compilation<'_> {
                 last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets, &identity)).cloned();
             let fresh = || {
                 let roots = &self.compiler.trusted_certificates;
-                Arc::new(Watched::new(upstream, targets, retained, (roots, identity)))
+                Arc::new(Watched::new(upstream, targets, &retained.get(), (roots, identity)))
             };
             Some(same.unwrap_or_else(fresh))
         });

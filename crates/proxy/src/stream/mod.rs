@@ -19,13 +19,13 @@ pub(crate) use router::{Query, StreamRouter, Transport};
 pub use session::Session;
 pub(crate) use udp::receive;
 
-use crate::answer::Failure;
 use crate::chain::Chain;
 use crate::connection::Leave;
 use crate::listen::Accepted;
 use crate::plugin::Admission;
 use crate::proxy_protocol;
 use crate::snapshot::{CompiledService, EntityJson};
+use crate::upstream::UpstreamError;
 use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
@@ -86,8 +86,10 @@ enum Refusal {
     NoRoute,
     /// A plugin did not admit it.
     NotAdmitted,
+    /// The route leads nowhere.
+    NoService,
     /// The upstream was not reached.
-    Upstream(Failure),
+    Upstream(UpstreamError),
 }
 
 impl std::fmt::Display for Refusal {
@@ -99,7 +101,8 @@ impl std::fmt::Display for Refusal {
             Refusal::Late => f.write_str("the client did not complete its TLS handshake in time"),
             Refusal::NoRoute => f.write_str("no stream route matched"),
             Refusal::NotAdmitted => f.write_str("a plugin did not admit it"),
-            Refusal::Upstream(failure) => failure.fmt(f),
+            Refusal::NoService => f.write_str("the route has no service"),
+            Refusal::Upstream(error) => error.fmt(f),
         }
     }
 }
@@ -110,8 +113,7 @@ impl Refusal {
         match self {
             Refusal::Header | Refusal::Hello(_) => 400,
             Refusal::NotAdmitted => 403,
-            Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute => 500,
-            Refusal::Upstream(Failure::NoService) => 500,
+            Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute | Refusal::NoService => 500,
             Refusal::Upstream(_) => 502,
         }
     }
@@ -210,7 +212,7 @@ async fn begin(
     };
     let route = session.route.clone().ok_or(Refusal::NoRoute)?;
     admit(&route, session)?;
-    let upstream = upstream::connect(worker, &route, session).await.map_err(Refusal::Upstream)?;
+    let upstream = upstream::connect(worker, &route, session).await?;
     Ok((downstream, upstream, route))
 }
 

@@ -1,13 +1,13 @@
 //! Reaching the upstream of a session.
 
-use super::StreamRoute;
 use super::session::Session;
-use crate::answer::Failure;
+use super::{Refusal, StreamRoute};
 use crate::head::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
+use crate::upstream::UpstreamError;
 use crate::upstream::balance::{Asking, Lease, Pick};
-use crate::upstream::connect::{Trying, open_socket, secure};
+use crate::upstream::connect::{Trying, secure};
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Outcome;
 use crate::worker::Worker;
@@ -25,25 +25,25 @@ pub(super) async fn connect(
     worker: &Worker,
     route: &StreamRoute,
     session: &Session,
-) -> Result<Opened, Failure> {
-    let service = route.service.as_deref().ok_or(Failure::NoService)?;
+) -> Result<Opened, Refusal> {
+    let service = route.service.as_deref().ok_or(Refusal::NoService)?;
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());
     let mut retries = service.entity.retries;
     let mut tried = Vec::new();
     loop {
         let Pick { endpoint, lease } = match pick(worker, service, session, &tried) {
             // Each was tried: they are tried again.
-            Err(Failure::NoPeer) if !tried.is_empty() => {
+            Err(UpstreamError::NoTarget) if !tried.is_empty() => {
                 tried.clear();
-                pick(worker, service, session, &tried)?
+                pick(worker, service, session, &tried).map_err(Refusal::Upstream)?
             }
-            picked => picked?,
+            picked => picked.map_err(Refusal::Upstream)?,
         };
-        let trying = Trying::default();
-        let opening = Box::pin(open(worker, route, endpoint, (session, &trying)));
+        let trying = Trying::new(worker.random());
+        let opening = Box::pin(open(worker, (route, service), endpoint, (session, &trying)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
             endpoint.met(trying.get(), Outcome::Timeout);
-            Err(Failure::ConnectTimeout)
+            Err(UpstreamError::ConnectTimeout)
         });
         match opened {
             Ok(io) => {
@@ -52,15 +52,15 @@ pub(super) async fn connect(
                 lease.iter().for_each(Lease::answered);
                 return Ok((io, lease));
             }
-            Err(failure) if retries > 0 => {
+            Err(error) if retries > 0 => {
                 if worker.may_warn() {
                     session.is_told_of.set(true);
-                    passed_over(service, endpoint, &failure);
+                    passed_over(service, endpoint, &error);
                 }
                 retries -= 1;
                 tried.push(endpoint.id);
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(Refusal::Upstream(error)),
         }
     }
 }
@@ -70,34 +70,33 @@ pub(super) fn pick<'s>(
     service: &'s CompiledService,
     session: &Session,
     tried: &[u32],
-) -> Result<Pick<'s>, Failure> {
+) -> Result<Pick<'s>, UpstreamError> {
     match &service.destination {
-        Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(Failure::NoPeer),
+        Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(UpstreamError::NoTarget),
         Destination::Host(endpoint) => Ok(Pick { endpoint, lease: None }),
         Destination::Upstream(balancer) => {
             let hash = balancer.session_hash(session.client.ip());
             let random = &|| worker.random();
             let asking = Asking { worker: worker.index, tried, hash, random };
-            balancer.pick(&asking).ok_or(Failure::NoPeer)
+            balancer.pick(&asking).ok_or(UpstreamError::NoTarget)
         }
     }
 }
 
-fn passed_over(service: &CompiledService, endpoint: &Endpoint, failure: &Failure) {
+fn passed_over(service: &CompiledService, endpoint: &Endpoint, error: &UpstreamError) {
     let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
-    tracing::warn!(service = name, target = endpoint.name(), "{failure}; it is tried again or passed over");
+    tracing::warn!(service = name, target = endpoint.name(), "{error}; it is tried again or passed over");
 }
 
 async fn open(
     worker: &Worker,
-    route: &StreamRoute,
+    (route, service): (&StreamRoute, &CompiledService),
     endpoint: &Endpoint,
     (session, trying): (&Session, &Trying),
-) -> Result<Io, Failure> {
-    let service = route.service.as_deref().ok_or(Failure::NoService)?;
-    let mut socket = open_socket(worker, endpoint, trying).await?;
+) -> Result<Io, UpstreamError> {
+    let mut socket = worker.upstreams.open_socket(endpoint, trying).await?;
     if let Some(form) = announced(&service.entity) {
-        announce(&mut socket, form, session).await.map_err(Failure::Connect)?;
+        announce(&mut socket, form, session).await.map_err(UpstreamError::Connect)?;
     }
     // What passes through encrypted is not encrypted again.
     match &endpoint.tls {

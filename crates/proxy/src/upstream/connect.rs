@@ -1,10 +1,10 @@
 //! Opening a connection to an endpoint.
 
 use super::endpoint::{Endpoint, Speaks};
+use super::error::UpstreamError;
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
-use crate::answer::Failure;
-use crate::worker::Worker;
+use super::pools::Pools;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use weir_net::connect;
 use weir_net::io::Io;
-use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::socket::Socket;
 use weir_net::tls::HTTP1;
 
 /// What is known of a connection that is being opened.
-#[derive(Default)]
 pub(crate) struct Trying {
+    /// Which of a name's addresses is tried first.
+    first: usize,
     address: Cell<Option<SocketAddr>>,
     resolved: Cell<Option<Resolved>>,
 }
@@ -36,6 +37,11 @@ pub(crate) struct Resolved {
 }
 
 impl Trying {
+    /// Nothing yet. A random number spreads connections over the addresses of a name.
+    pub(crate) fn new(random: u64) -> Self {
+        Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
+    }
+
     /// The address that is tried.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
         self.address.get()
@@ -51,34 +57,48 @@ impl Trying {
     }
 }
 
-/// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
-pub(crate) async fn connect(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    server_name: Option<Rc<str>>,
-    trying: &Trying,
-) -> Result<Box<UpstreamConnection>, Failure> {
-    let io = match worker.memory_upstream {
-        Some(open) => Io::Memory(open()),
-        None => {
-            let socket = open_socket(worker, endpoint, trying).await?;
-            // What may speak HTTP/2 is asked for HTTP/1.1 here.
-            let only = (endpoint.speaks != Speaks::Http1).then_some(HTTP1);
-            secured(endpoint, socket, server_name.as_deref(), only, trying).await?
-        }
-    };
-    Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
-}
+impl Pools {
+    /// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
+    pub(crate) async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<Rc<str>>,
+        trying: &Trying,
+    ) -> Result<Box<UpstreamConnection>, UpstreamError> {
+        let io = match self.memory {
+            Some(open) => Io::Memory(open()),
+            None => {
+                let socket = self.open_socket(endpoint, trying).await?;
+                // What may speak HTTP/2 is asked for HTTP/1.1 here.
+                let only = (endpoint.speaks != Speaks::Http1).then_some(HTTP1);
+                secured(endpoint, socket, server_name.as_deref(), only, trying).await?
+            }
+        };
+        Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
+    }
 
-/// Opens a byte stream, over TLS where the endpoint speaks it.
-pub(super) async fn open(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    server_name: Option<&str>,
-    trying: &Trying,
-) -> Result<Io, Failure> {
-    let socket = open_socket(worker, endpoint, trying).await?;
-    secured(endpoint, socket, server_name, None, trying).await
+    /// Opens a byte stream, over TLS where the endpoint speaks it.
+    pub(super) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+        trying: &Trying,
+    ) -> Result<Io, UpstreamError> {
+        let socket = self.open_socket(endpoint, trying).await?;
+        secured(endpoint, socket, server_name, None, trying).await
+    }
+
+    /// Connects without TLS.
+    pub(crate) async fn open_socket(
+        &self,
+        endpoint: &Endpoint,
+        trying: &Trying,
+    ) -> Result<Socket, UpstreamError> {
+        match &endpoint.unix {
+            Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(UpstreamError::Connect),
+            None => open_tcp(&self.resolver, endpoint, trying).await.map(Socket::Tcp),
+        }
+    }
 }
 
 /// Speaks TLS where the endpoint does, with one protocol to choose or with all that the endpoint may speak.
@@ -88,7 +108,7 @@ async fn secured(
     server_name: Option<&str>,
     only: Option<&[u8]>,
     trying: &Trying,
-) -> Result<Io, Failure> {
+) -> Result<Io, UpstreamError> {
     match &endpoint.tls {
         Some(config) => {
             let secured = secure(socket, config, endpoint, server_name, only).await;
@@ -105,44 +125,36 @@ pub(crate) async fn secure(
     endpoint: &Endpoint,
     server_name: Option<&str>,
     only: Option<&[u8]>,
-) -> Result<Io, Failure> {
+) -> Result<Io, UpstreamError> {
     let name = server_name.unwrap_or(&endpoint.host);
     let connected = connect::tls(socket, config.clone(), name, only).await;
-    connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(Failure::Connect)
-}
-
-/// Connects without TLS.
-pub(crate) async fn open_socket(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    trying: &Trying,
-) -> Result<Socket, Failure> {
-    match &endpoint.unix {
-        Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(Failure::Connect),
-        None => open_tcp(worker, endpoint, trying).await.map(Socket::Tcp),
-    }
+    connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(UpstreamError::Connect)
 }
 
 /// Tries the endpoint's healthy addresses in turn; the first that answers wins.
-async fn open_tcp(worker: &Worker, endpoint: &Endpoint, trying: &Trying) -> Result<TcpStream, Failure> {
+async fn open_tcp(
+    resolver: &Resolver,
+    endpoint: &Endpoint,
+    trying: &Trying,
+) -> Result<TcpStream, UpstreamError> {
     let attempt = async |address| {
         trying.set(Some(address));
         connect::tcp(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))
     };
     if let Some(ip) = endpoint.ip {
-        return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(Failure::Connect);
+        return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);
     }
-    let resolved = resolve(worker, &endpoint.host, trying).await;
-    let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
-    let sockets = addresses.sockets(endpoint.port, worker.random() as usize);
+    let resolved = resolve(resolver, &endpoint.host, trying).await;
+    let addresses = resolved.map_err(UpstreamError::NameResolution)?;
+    let sockets = addresses.sockets(endpoint.port, trying.first);
     let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), attempt).await;
     let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address that may be asked"));
-    opened.unwrap_or_else(none).map_err(Failure::Connect)
+    opened.unwrap_or_else(none).map_err(UpstreamError::Connect)
 }
 
-async fn resolve(worker: &Worker, host: &str, trying: &Trying) -> Result<Arc<Addresses>, ResolveError> {
+async fn resolve(resolver: &Resolver, host: &str, trying: &Trying) -> Result<Arc<Addresses>, ResolveError> {
     let (start, mut is_cached) = (Instant::now(), true);
-    let mut resolving = pin!(worker.node.resolver.resolve(host));
+    let mut resolving = pin!(resolver.resolve(host));
     let resolved = poll_fn(|cx| {
         let polled = resolving.as_mut().poll(cx);
         is_cached &= polled.is_ready();

@@ -2,15 +2,11 @@
 
 use super::balance::Lease;
 use super::pool::UpstreamConnection;
-use super::{Progress, Upstream};
-use crate::answer::Failure;
-use crate::exchange::Exchange;
-use crate::forward::Ask;
-use crate::head;
+use super::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use weir_http1::{Headers, Known, Limits, ParseError, ResponseHead};
+use weir_http1::{Framing, Headers, Known, Limits, ParseError, ResponseHead, encode};
 
 /// Interim responses (1xx) passed over before a final one; more is abuse.
 const INTERIM_RESPONSES: u32 = 16;
@@ -24,11 +20,11 @@ impl Upstream for UpstreamConnection {
         &mut self.lease
     }
 
-    fn begin(&mut self, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
+    fn begin<R: UpstreamRequest>(&mut self, request: &R) {
         self.requests += 1;
         self.interim = 0;
-        head::write_request(self.wire.outbox.writable(), exchange, ask, authority);
-        self.wire.begin_writing(ask.framing);
+        write_head(self.wire.outbox.writable(), request);
+        self.wire.begin_writing(request.framing());
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
@@ -46,14 +42,14 @@ impl Upstream for UpstreamConnection {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        exchange: &mut Exchange,
+        response: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, Failure>> {
+    ) -> Poll<Result<bool, UpstreamError>> {
         self.wire.poll_fill(cx).map(|read| match read {
-            Ok(0) if self.wire.inbox.is_full() => Err(Failure::UpstreamClosed(too_large())),
-            Ok(0) => Err(Failure::UpstreamClosed(early())),
-            Ok(_) => self.parse_head(exchange, limits),
-            Err(error) => Err(Failure::UpstreamClosed(error)),
+            Ok(0) if self.wire.inbox.is_full() => Err(UpstreamError::Closed(too_large())),
+            Ok(0) => Err(UpstreamError::Closed(early())),
+            Ok(_) => self.parse_head(response, limits),
+            Err(error) => Err(UpstreamError::Closed(error)),
         })
     }
 
@@ -66,8 +62,8 @@ impl Upstream for UpstreamConnection {
     }
 
     /// That a kept connection has ended says nothing, unless a response had begun.
-    fn tells_of_target(&self, failure: &Failure) -> bool {
-        !(self.lost_kept_connection() && matches!(failure, Failure::UpstreamClosed(_)))
+    fn tells_of_target(&self, error: &UpstreamError) -> bool {
+        !(self.lost_kept_connection() && matches!(error, UpstreamError::Closed(_)))
     }
 
     fn body(&mut self) -> Result<&[u8], ParseError> {
@@ -112,12 +108,14 @@ impl UpstreamConnection {
     }
 
     /// Parses the head if it is complete, passing over interim responses.
-    fn parse_head(&mut self, exchange: &mut Exchange, limits: &Limits) -> Result<bool, Failure> {
-        let method = exchange.request.method;
-        let response = &mut exchange.response;
+    fn parse_head(
+        &mut self,
+        ResponseSlot { head: response, method, upgrade }: &mut ResponseSlot<'_>,
+        limits: &Limits,
+    ) -> Result<bool, UpstreamError> {
         loop {
             let inbox = &mut self.wire.inbox;
-            match response.parse(inbox.bytes(), limits, method).map_err(Failure::UpstreamGarbage)? {
+            match response.parse(inbox.bytes(), limits, *method).map_err(UpstreamError::InvalidResponse)? {
                 None => return Ok(false),
                 Some(consumed) => inbox.consume(consumed),
             }
@@ -126,23 +124,44 @@ impl UpstreamConnection {
                 return Ok(true);
             }
             let changes = response.status == 101;
-            if changes && self.wire.outbox.is_empty() && is_agreed(&exchange.upgrade, response) {
+            if changes && self.wire.outbox.is_empty() && is_agreed(*upgrade, response) {
                 return Ok(true);
             }
             // A change of protocol that nobody asked for is none, and a stream of interim responses has no end of its own.
             self.interim += 1;
             if changes || self.interim > INTERIM_RESPONSES {
                 let what = "an interim response that was not asked for";
-                return Err(Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, what)));
+                return Err(UpstreamError::Closed(io::Error::new(io::ErrorKind::InvalidData, what)));
             }
         }
     }
 }
 
+/// Appends the request's head, without the fields of this hop.
+fn write_head<R: UpstreamRequest>(out: &mut Vec<u8>, request: &R) {
+    out.extend_from_slice(request.method().as_bytes());
+    out.push(b' ');
+    request.write_target(out);
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(request.authority().as_bytes());
+    out.extend_from_slice(b"\r\n");
+    encode::headers_except(out, request.headers(), R::REWRITTEN);
+    request.write_forwarded(out);
+    if let Some(protocol) = request.upgrade() {
+        encode::upgrade(out, protocol);
+    }
+    match request.framing() {
+        Framing::None | Framing::UntilClose => {}
+        Framing::Length(n) => encode::content_length(out, n),
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    encode::end(out);
+}
+
 /// Whether the response changes to the protocol that was asked for. Requests that ask for one have no body.
-fn is_agreed(asked: &Option<Box<str>>, response: &ResponseHead) -> bool {
+fn is_agreed(asked: Option<&str>, response: &ResponseHead) -> bool {
     let got = response.headers.get_known(Known::Upgrade);
-    asked.as_ref().zip(got).is_some_and(|(asked, got)| got.eq_ignore_ascii_case(asked.as_bytes()))
+    asked.zip(got).is_some_and(|(asked, got)| got.eq_ignore_ascii_case(asked.as_bytes()))
 }
 
 fn early() -> io::Error {

@@ -3,15 +3,20 @@
 pub(crate) mod balance;
 pub(crate) mod connect;
 pub(crate) mod endpoint;
+mod error;
 pub mod health;
 pub(crate) mod http1;
 pub mod http2;
 pub mod pool;
+mod pools;
+mod request;
+pub(crate) mod retry;
 pub(crate) mod retry_budget;
 
-use crate::answer::Failure;
-use crate::exchange::Exchange;
-use crate::forward::Ask;
+pub(crate) use error::UpstreamError;
+pub(crate) use pools::Pools;
+pub(crate) use request::{ResponseSlot, UpstreamRequest};
+
 use balance::Lease;
 use std::io;
 use std::net::SocketAddr;
@@ -35,8 +40,8 @@ pub(crate) trait Upstream {
     fn address(&self) -> Option<SocketAddr>;
     /// What counts the request, where the target's requests are counted.
     fn lease(&mut self) -> &mut Option<Lease>;
-    /// Starts the request: its head, with a body framed as the ask says.
-    fn begin(&mut self, exchange: &Exchange, ask: &Ask<'_>, authority: &str);
+    /// Starts the request: its head, with a body framed as it says.
+    fn begin<R: UpstreamRequest>(&mut self, request: &R);
     /// Sends some of the request's body, and returns how much.
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
     /// Ends the request.
@@ -47,15 +52,15 @@ pub(crate) trait Upstream {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        exchange: &mut Exchange,
+        response: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, Failure>>;
+    ) -> Poll<Result<bool, UpstreamError>>;
     /// How far a request came that got no response.
     fn progress(&self) -> Progress;
     /// Whether what ended before a byte of response is a connection that had served others, and no more than that.
     fn lost_kept_connection(&self) -> bool;
     /// Whether the failure, for which no response came, says something of the target's health.
-    fn tells_of_target(&self, failure: &Failure) -> bool;
+    fn tells_of_target(&self, error: &UpstreamError) -> bool;
     /// Bytes of the response's body that are here, if any; never waits.
     fn body(&mut self) -> Result<&[u8], ParseError>;
     /// Marks body bytes as used.

@@ -1,12 +1,27 @@
 //! What of a request is hashed: `hash_on`, else `hash_fallback`.
 
 use super::ring::hash;
-use crate::exchange::Exchange;
-use crate::plugins::form;
+use std::borrow::Cow;
 use std::net::IpAddr;
 use uuid::Uuid;
 use weir_http1::Headers;
 use weir_model::entity::{HashOn, Upstream};
+
+/// What of a request can be hashed.
+pub(crate) trait HashSource {
+    /// The id of its consumer, or else of the credential that it came with.
+    fn consumer(&self) -> Option<Uuid>;
+    /// The client's address.
+    fn client_ip(&self) -> IpAddr;
+    /// The path, as routes match it.
+    fn path(&self) -> &str;
+    /// Its fields.
+    fn headers(&self) -> &Headers;
+    /// The values of a query argument, decoded.
+    fn query_values(&self, name: &str) -> Vec<Cow<'_, [u8]>>;
+    /// What a group of the route's regex captured.
+    fn uri_capture(&self, name: &str) -> Option<&str>;
+}
 
 /// What is hashed, in the order in which it is looked for.
 pub(super) struct Inputs(Vec<Input>);
@@ -39,8 +54,8 @@ impl Inputs {
     }
 
     /// The hash of the first of these that the request has. None has the request take the next turn.
-    pub(super) fn key(&self, exchange: &Exchange) -> Option<Key> {
-        self.0.iter().find_map(|input| input.key(exchange))
+    pub(super) fn key(&self, request: &impl HashSource) -> Option<Key> {
+        self.0.iter().find_map(|input| input.key(request))
     }
 
     /// The hash of a client's address, where that is an input.
@@ -70,18 +85,15 @@ fn input(
 }
 
 impl Input {
-    fn key(&self, exchange: &Exchange) -> Option<Key> {
-        let headers = &exchange.request.headers;
+    fn key(&self, request: &impl HashSource) -> Option<Key> {
+        let headers = request.headers();
         let hash = match self {
-            Input::Consumer => {
-                let consumer = exchange.consumer().map(|consumer| consumer.entity.id);
-                hash(consumer.or(exchange.credential())?.as_bytes())
-            }
-            Input::Ip => hash(exchange.client_ip.to_string().as_bytes()),
-            Input::Path => hash(exchange.path().as_bytes()),
+            Input::Consumer => hash(request.consumer()?.as_bytes()),
+            Input::Ip => hash(request.client_ip().to_string().as_bytes()),
+            Input::Path => hash(request.path().as_bytes()),
             Input::Header(name) => together(headers.get_all(name), b", ")?,
-            Input::QueryArg(name) => query_arg(exchange.query()?, name)?,
-            Input::UriCapture(name) => hash(exchange.captures.as_ref()?.name(name)?.as_bytes()),
+            Input::QueryArg(name) => query_arg(request.query_values(name))?,
+            Input::UriCapture(name) => hash(request.uri_capture(name)?.as_bytes()),
             Input::Cookie { name, path } => match cookie(headers, name) {
                 Some(value) => hash(value),
                 None => return Some(new_cookie(name, path)),
@@ -98,9 +110,7 @@ fn together<'v>(values: impl Iterator<Item = &'v [u8]>, between: &[u8]) -> Optio
 }
 
 /// The hash of an argument's values, whatever their order.
-fn query_arg(query: &str, name: &str) -> Option<u64> {
-    let named = form::pairs(query).filter(|pair| *pair.name == *name.as_bytes());
-    let mut values: Vec<_> = named.map(|pair| pair.value.unwrap_or_default()).collect();
+fn query_arg(mut values: Vec<Cow<'_, [u8]>>) -> Option<u64> {
     values.sort_unstable();
     together(values.iter().map(|value| &**value), b",")
 }

@@ -5,13 +5,12 @@ pub(crate) mod latency;
 mod ring;
 mod turns;
 
-pub(crate) use key::Key;
+pub(crate) use key::{HashSource, Key};
 pub(crate) use ring::Rings;
 pub(crate) use turns::Cursors;
 
 use super::endpoint::Endpoint;
 use super::health::Vitals;
-use crate::exchange::Exchange;
 use key::Inputs;
 use ring::Ring;
 use std::net::IpAddr;
@@ -104,9 +103,9 @@ impl Balancer {
     }
 
     /// What of the request is hashed, if anything is.
-    pub(crate) fn key(&self, exchange: &Exchange) -> Option<Key> {
+    pub(crate) fn key(&self, request: &impl HashSource) -> Option<Key> {
         match &self.choice {
-            Choice::Hash(hash) => hash.0.key(exchange),
+            Choice::Hash(hash) => hash.0.key(request),
             _ => None,
         }
     }

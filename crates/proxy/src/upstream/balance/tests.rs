@@ -1,8 +1,7 @@
 use super::*;
-use crate::retained::Retained;
 use crate::testing::{entity, id};
 use crate::upstream::endpoint::{EndpointIds, Speaks};
-use crate::upstream::health::{Watches, mark};
+use crate::upstream::health::{AllVitals, Watches, mark};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -11,7 +10,7 @@ use weir_model::entity::Protocol;
 /// An upstream of targets 10.0.0.1, 10.0.0.2 and so on, of these weights.
 struct Setting {
     upstream: Arc<Upstream>,
-    retained: Retained,
+    vitals: Arc<AllVitals>,
     balancer: Balancer,
     chance: Cell<u64>,
 }
@@ -20,8 +19,8 @@ impl Setting {
     fn new(mut upstream: Value, weights: &[u16]) -> Setting {
         upstream["id"] = json!(id(1));
         upstream["name"] = json!("orders.upstream");
-        let (upstream, retained) = (entity::<Upstream>(upstream), Retained::default());
-        let (watches, ids) = (Watches::new(&upstream, &retained), EndpointIds::default());
+        let (upstream, vitals) = (entity::<Upstream>(upstream), Arc::<AllVitals>::default());
+        let (watches, ids) = (Watches::new(&upstream, &vitals), EndpointIds::default());
         let endpoint = |(number, weight): (usize, &u16)| {
             let host = format!("10.0.0.{}", number + 1);
             let endpoint = Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, Speaks::Http1);
@@ -29,7 +28,7 @@ impl Setting {
         };
         let targets = weights.iter().enumerate().map(endpoint).collect();
         let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
-        Setting { upstream, retained, balancer, chance: Cell::new(1) }
+        Setting { upstream, vitals, balancer, chance: Cell::new(1) }
     }
 
     fn pick(&self, tried: &[u32], hash: Option<u64>) -> Option<Pick<'_>> {
@@ -43,7 +42,7 @@ impl Setting {
     fn mark(&self, number: usize, healthy: bool) {
         let target = format!("10.0.0.{number}:80");
         let address: SocketAddr = target.parse().unwrap();
-        mark(&self.retained, &self.upstream, (&target, &[address]), None, healthy);
+        mark(&self.vitals, &self.upstream, (&target, &[address]), None, healthy);
     }
 
     /// How often each target is picked, counted from 1.

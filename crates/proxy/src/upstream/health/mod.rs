@@ -13,5 +13,5 @@ mod vitals;
 pub(crate) use checks::Outcome;
 pub use checks::are_used;
 pub(crate) use monitor::Watched;
-pub(crate) use vitals::{AllVitals, Vitals, Watch, Watches};
-pub use vitals::{TargetVitals, mark, standing};
+pub use vitals::{AllVitals, TargetVitals, mark, standing};
+pub(crate) use vitals::{Vitals, Watch, Watches};

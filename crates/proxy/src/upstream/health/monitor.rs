@@ -4,9 +4,7 @@
 
 use super::probe::Probe;
 use super::under_way::UnderWay;
-use super::vitals::{Watch, Watches};
-use crate::retained::Retained;
-use crate::worker::Node;
+use super::vitals::{AllVitals, Watch, Watches};
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local};
 use weir_model::Uuid;
 use weir_model::entity::{Target, Upstream};
+use weir_net::resolve::Resolver;
 use weir_net::tls::CertifiedKey;
 
 /// How often names are looked at; the resolver knows when to ask.
@@ -49,10 +48,10 @@ impl Watched {
     pub(crate) fn new(
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
-        retained: &Retained,
+        vitals: &Arc<AllVitals>,
         (roots, identity): (&[CertificateDer<'static>], Option<Arc<CertifiedKey>>),
     ) -> Watched {
-        let watches = Watches::new(upstream, retained);
+        let watches = Watches::new(upstream, vitals);
         let followed = targets.iter().filter(|target| target.weight > 0).filter_map(|target| {
             let (host, port) = target.target.rsplit_once(':')?;
             let host = host.trim_start_matches('[').trim_end_matches(']').into();
@@ -100,7 +99,7 @@ impl Drop for Task {
 }
 
 /// Keeps those in view that it was told of last, until there is nobody left to tell it.
-pub(crate) async fn run(node: Arc<Node>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
+pub(crate) async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
         let watched = news.borrow_and_update().clone();
@@ -109,7 +108,7 @@ pub(crate) async fn run(node: Arc<Node>, mut news: watch::Receiver<Vec<Arc<Watch
             let id = watched.upstream.id;
             let task = left.remove(&id).unwrap_or_else(|| {
                 let (told, news) = watch::channel(watched.clone());
-                Task { told, handle: spawn_local(keep_in_view(node.clone(), news)) }
+                Task { told, handle: spawn_local(keep_in_view(resolver.clone(), news)) }
             });
             task.told.send_if_modified(|known| {
                 let is_new = !Arc::ptr_eq(known, &watched);
@@ -139,13 +138,13 @@ impl Names {
     }
 
     /// Learns where the names lead now, beside all else: one that is not answered for holds up nothing.
-    fn begin(&mut self, node: &Arc<Node>, watched: &Arc<Watched>, now: Instant) {
+    fn begin(&mut self, resolver: &Arc<Resolver>, watched: &Arc<Watched>, now: Instant) {
         self.last = Some(now);
         self.lookups.tidy();
         for index in watched.names() {
-            let (node, watched) = (node.clone(), watched.clone());
+            let (resolver, watched) = (resolver.clone(), watched.clone());
             let name = watched.targets[index].watch.target.clone();
-            self.lookups.begin(name, async move { follow(&node, &watched.targets[index]).await });
+            self.lookups.begin(name, async move { follow(&resolver, &watched.targets[index]).await });
         }
     }
 }
@@ -194,14 +193,14 @@ fn part() -> f64 {
     1.0 - f64::from(random) / f64::from(u32::MAX) / 10.0
 }
 
-async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) {
+async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<Watched>>) {
     let mut names = Names { last: None, lookups: UnderWay::new(NAMES) };
     let mut rounds = [Round::new(true), Round::new(false)];
     loop {
         let watched = news.borrow_and_update().clone();
         let now = Instant::now();
         if names.due(&watched, now).is_some_and(|due| now >= due) {
-            names.begin(&node, &watched, now);
+            names.begin(&resolver, &watched, now);
         }
         for round in &mut rounds {
             if round.due(&watched).is_some_and(|due| now >= due) {
@@ -224,8 +223,8 @@ async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) 
 }
 
 /// Learns where a name leads now. One that cannot be resolved keeps what it had.
-async fn follow(node: &Node, target: &Followed) {
-    if let Ok(addresses) = node.resolver.resolve(&target.host).await {
+async fn follow(resolver: &Resolver, target: &Followed) {
+    if let Ok(addresses) = resolver.resolve(&target.host).await {
         target.watch.vitals.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
     }
 }
@@ -241,7 +240,7 @@ mod tests {
         for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
             let active = json!({ "healthy": { "interval": interval } });
             let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
-            let watched = Watched::new(&upstream, Vec::new(), &Retained::default(), (&[], None));
+            let watched = Watched::new(&upstream, Vec::new(), &Arc::default(), (&[], None));
             let round = Round::new(true);
             assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
         }

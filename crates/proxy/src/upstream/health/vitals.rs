@@ -2,7 +2,6 @@
 
 use super::checks::{Checks, Limits, Outcome};
 use super::tally::{Counter, Tally};
-use crate::retained::Retained;
 use crate::upstream::balance::latency::Latency;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
@@ -189,9 +188,9 @@ pub(crate) struct Watches<'u> {
 }
 
 impl<'u> Watches<'u> {
-    pub(crate) fn new(upstream: &'u Upstream, retained: &Retained) -> Self {
+    pub(crate) fn new(upstream: &'u Upstream, all: &Arc<AllVitals>) -> Self {
         let checks = Checks::of(upstream).map(Arc::new);
-        Self { upstream, checks, all: is_watched(upstream).then(|| retained.get()) }
+        Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
     }
 
     /// How a target is watched; none where nobody asks how it fares.
@@ -215,7 +214,7 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
 
 /// What is known of all targets, by their upstream's id and as they are written.
 #[derive(Default)]
-pub(crate) struct AllVitals(Mutex<ByUpstream>);
+pub struct AllVitals(Mutex<ByUpstream>);
 
 type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<Vitals>>>;
 
@@ -279,20 +278,20 @@ impl TargetVitals {
 }
 
 /// How a target of an upstream that uses health checks fares.
-pub fn standing(retained: &Retained, upstream: Uuid, target: &str) -> TargetVitals {
-    TargetVitals { addresses: retained.get::<AllVitals>().of(upstream, target).addresses() }
+pub fn standing(all: &AllVitals, upstream: Uuid, target: &str) -> TargetVitals {
+    TargetVitals { addresses: all.of(upstream, target).addresses() }
 }
 
 /// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they
 /// could be found.
 pub fn mark(
-    retained: &Retained,
+    all: &AllVitals,
     upstream: &Upstream,
     (target, addresses): (&str, &[SocketAddr]),
     address: Option<SocketAddr>,
     healthy: bool,
 ) {
-    let vitals = retained.get::<AllVitals>().of(upstream.id, target);
+    let vitals = all.of(upstream.id, target);
     if !addresses.is_empty() {
         vitals.follow(addresses);
     }

@@ -1,7 +1,7 @@
 //! One connection to an upstream over HTTP/2.
 
 use super::{SharedConnections, Shelf};
-use crate::answer::Failure;
+use crate::upstream::UpstreamError;
 use crate::upstream::pool::KeepAlive;
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
@@ -72,18 +72,20 @@ fn builder(options: &SharedConnections) -> client::Builder {
 impl Connection {
     /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
     /// time: those of a burst beyond that number it would have to refuse.
-    pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, Failure> {
+    pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, UpstreamError> {
         let address = io.peer();
         let transport = Transport::from(io);
         let sender = transport.sender();
         let handshake = builder(options).handshake(transport).await;
-        let (requests, mut connection) = handshake.map_err(|error| Failure::Connect(broken(error)))?;
+        let (requests, mut connection) = handshake.map_err(|error| UpstreamError::Connect(broken(error)))?;
         let welcome = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Err(Failure::Connect(ended.err().map_or_else(gone, broken)))),
+            Poll::Ready(ended) => {
+                Poll::Ready(Err(UpstreamError::Connect(ended.err().map_or_else(gone, broken))))
+            }
             Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         });
-        sender.with(welcome).await.map_err(Failure::Connect)??;
+        sender.with(welcome).await.map_err(UpstreamError::Connect)??;
         let state = Rc::new(State {
             live: Cell::new(0),
             count: Cell::new(0),

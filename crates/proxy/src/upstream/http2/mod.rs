@@ -1,16 +1,17 @@
 //! Connections to upstreams that speak HTTP/2, each shared by many requests of one worker.
 
 mod connection;
+mod fields;
 mod stream;
 
 pub(crate) use stream::Http2Stream;
 
-use super::connect::{self, Trying};
+use super::connect::Trying;
 use super::endpoint::{Endpoint, Speaks};
+use super::error::UpstreamError;
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
-use crate::answer::Failure;
-use crate::worker::Worker;
+use super::pools::Pools;
 use connection::{Connection, Place};
 use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
@@ -72,61 +73,6 @@ impl Http2Pool {
         endpoint.speaks == Speaks::Either && self.chose_http1.borrow().contains(&endpoint.id)
     }
 
-    /// A stream to the endpoint on a connection that has room, as most requests find one.
-    pub(crate) fn ready(
-        &self,
-        worker: &Worker,
-        endpoint: &Endpoint,
-        server_name: Option<&str>,
-    ) -> Option<Box<Http2Stream>> {
-        if endpoint.is_down() {
-            return None;
-        }
-        let shelves = self.shelves.borrow();
-        let shelf = shelves.get(&endpoint.id)?.get(server_name.unwrap_or_default())?;
-        shelf.place(worker, endpoint).map(|place| Box::new(Http2Stream::new(place)))
-    }
-
-    /// A stream to the endpoint, on a connection that has room or on a new one; or a connection of its own, where the
-    /// endpoint chooses HTTP/1.1.
-    pub(crate) async fn open(
-        &self,
-        worker: &Worker,
-        endpoint: &Endpoint,
-        server_name: Option<Rc<str>>,
-        trying: &Trying,
-    ) -> Result<Opened, Failure> {
-        let shelf = self.shelf(endpoint, server_name.as_deref(), worker.options.upstream_keepalive.pool_size);
-        loop {
-            if endpoint.is_down() {
-                // Found out while this waited, as others may have.
-                shelf.changed.notify_one();
-                return Err(Failure::NoPeer);
-            }
-            if let Some(place) = shelf.place(worker, endpoint) {
-                return Ok(Opened::Http2(Box::new(Http2Stream::new(place))));
-            }
-            let is_http1 = self.chose_http1(endpoint);
-            if !is_http1 && (shelf.opening.get() || shelf.is_full(worker, endpoint)) {
-                shelf.changed.notified().await;
-                continue;
-            }
-            let _opening = Opening::begin(&shelf);
-            return Ok(match begin(worker, endpoint, server_name.as_deref(), trying).await? {
-                Begun::Http1(io) => {
-                    self.chose_http1.borrow_mut().insert(endpoint.id);
-                    Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
-                }
-                Begun::Http2(connection) => {
-                    self.chose_http1.borrow_mut().remove(&endpoint.id);
-                    shelf.connections.borrow_mut().push(connection.clone());
-                    // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
-                    Opened::Http2(Box::new(Http2Stream::new(Place::take(connection, shelf.clone()))))
-                }
-            });
-        }
-    }
-
     /// The shelf for a server name. Of idle ones no more are kept than of idle connections.
     fn shelf(&self, endpoint: &Endpoint, server_name: Option<&str>, most: usize) -> Rc<Shelf> {
         let mut shelves = self.shelves.borrow_mut();
@@ -154,6 +100,62 @@ impl Http2Pool {
     }
 }
 
+impl Pools {
+    /// A stream to the endpoint on a connection over HTTP/2 that has room, as most requests find one.
+    pub(crate) fn ready_stream(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+    ) -> Option<Box<Http2Stream>> {
+        if endpoint.is_down() {
+            return None;
+        }
+        let shelves = self.http2.shelves.borrow();
+        let shelf = shelves.get(&endpoint.id)?.get(server_name.unwrap_or_default())?;
+        shelf.place(self, endpoint).map(|place| Box::new(Http2Stream::new(place)))
+    }
+
+    /// A stream to the endpoint, on a connection that has room or on a new one; or a connection of its own, where the
+    /// endpoint chooses HTTP/1.1.
+    pub(crate) async fn open_stream(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<Rc<str>>,
+        trying: &Trying,
+    ) -> Result<Opened, UpstreamError> {
+        let pool = &self.http2;
+        let shelf = pool.shelf(endpoint, server_name.as_deref(), self.keep_alive.pool_size);
+        loop {
+            if endpoint.is_down() {
+                // Found out while this waited, as others may have.
+                shelf.changed.notify_one();
+                return Err(UpstreamError::NoTarget);
+            }
+            if let Some(place) = shelf.place(self, endpoint) {
+                return Ok(Opened::Http2(Box::new(Http2Stream::new(place))));
+            }
+            let is_http1 = pool.chose_http1(endpoint);
+            if !is_http1 && (shelf.opening.get() || shelf.is_full(self, endpoint)) {
+                shelf.changed.notified().await;
+                continue;
+            }
+            let _opening = Opening::begin(&shelf);
+            return Ok(match begin(self, endpoint, server_name.as_deref(), trying).await? {
+                Begun::Http1(io) => {
+                    pool.chose_http1.borrow_mut().insert(endpoint.id);
+                    Opened::Http1(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
+                }
+                Begun::Http2(connection) => {
+                    pool.chose_http1.borrow_mut().remove(&endpoint.id);
+                    shelf.connections.borrow_mut().push(connection.clone());
+                    // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
+                    Opened::Http2(Box::new(Http2Stream::new(Place::take(connection, shelf.clone()))))
+                }
+            });
+        }
+    }
+}
+
 /// A new connection.
 enum Begun {
     Http1(Io),
@@ -162,29 +164,29 @@ enum Begun {
 
 /// Connects, and begins to speak HTTP/2 unless the endpoint chooses HTTP/1.1.
 async fn begin(
-    worker: &Worker,
+    pools: &Pools,
     endpoint: &Endpoint,
     server_name: Option<&str>,
     trying: &Trying,
-) -> Result<Begun, Failure> {
-    let io = connect::open(worker, endpoint, server_name, trying).await?;
-    let failed = |_: &Failure| endpoint.met(trying.get(), Outcome::TcpFailure);
+) -> Result<Begun, UpstreamError> {
+    let io = pools.open(endpoint, server_name, trying).await?;
+    let failed = |_: &UpstreamError| endpoint.met(trying.get(), Outcome::TcpFailure);
     if !chose_http2(endpoint, &io).inspect_err(failed)? {
         return Ok(Begun::Http1(io));
     }
-    let connection = Connection::begin(io, &worker.options.upstream_http2).await.inspect_err(failed)?;
+    let connection = Connection::begin(io, &pools.sharing).await.inspect_err(failed)?;
     trying.set(None);
     Ok(Begun::Http2(connection))
 }
 
 /// Whether the endpoint speaks HTTP/2 on this byte stream, or HTTP/1.1 where it may.
-fn chose_http2(endpoint: &Endpoint, io: &Io) -> Result<bool, Failure> {
+fn chose_http2(endpoint: &Endpoint, io: &Io) -> Result<bool, UpstreamError> {
     let chosen = endpoint.tls.is_none() || io.alpn() == Some(HTTP2);
     if chosen || endpoint.speaks == Speaks::Either {
         return Ok(chosen);
     }
     let what = "the upstream does not agree on HTTP/2 in the TLS handshake";
-    Err(Failure::Connect(io::Error::new(io::ErrorKind::Unsupported, what)))
+    Err(UpstreamError::Connect(io::Error::new(io::ErrorKind::Unsupported, what)))
 }
 
 impl Shelf {
@@ -194,25 +196,22 @@ impl Shelf {
     }
 
     /// A place on a connection to an address that may be asked, that has room.
-    fn place(self: &Rc<Self>, worker: &Worker, endpoint: &Endpoint) -> Option<Place> {
-        let options = &worker.options;
+    fn place(self: &Rc<Self>, pools: &Pools, endpoint: &Endpoint) -> Option<Place> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|connection| connection.is_open());
         let has_room = |connection: &&Rc<Connection>| {
-            endpoint.admits(connection.address)
-                && connection.has_room(&options.upstream_http2, &options.upstream_keepalive)
+            endpoint.admits(connection.address) && connection.has_room(&pools.sharing, &pools.keep_alive)
         };
         let found = connections.iter().find(has_room)?.clone();
         Some(Place::take(found, self.clone()))
     }
 
-    fn is_full(&self, worker: &Worker, endpoint: &Endpoint) -> bool {
-        let keep_alive = &worker.options.upstream_keepalive;
+    fn is_full(&self, pools: &Pools, endpoint: &Endpoint) -> bool {
+        let keep_alive = &pools.keep_alive;
         let taken = |connection: &&Rc<Connection>| {
             connection.is_open() && !connection.is_worn(keep_alive) && endpoint.admits(connection.address)
         };
-        self.connections.borrow().iter().filter(taken).count()
-            >= worker.options.upstream_http2.max_connections
+        self.connections.borrow().iter().filter(taken).count() >= pools.sharing.max_connections
     }
 }
 

@@ -1,13 +1,9 @@
 //! One request to an upstream over HTTP/2.
 
 use super::connection::Place;
-use crate::answer::Failure;
-use crate::exchange::Exchange;
-use crate::forward::Ask;
-use crate::head;
-use crate::http2::{read_response, write_request_fields};
+use super::fields::{read_response, write_fields};
 use crate::upstream::balance::Lease;
-use crate::upstream::{Progress, Upstream};
+use crate::upstream::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::ResponseFuture;
@@ -58,38 +54,38 @@ impl Http2Stream {
         Ok(())
     }
 
-    fn fail(&mut self, error: h2::Error) -> Failure {
+    fn fail(&mut self, error: h2::Error) -> UpstreamError {
         // GOAWAY names the last request that it let in.
         self.closing |= error.is_go_away() && error.is_remote();
         self.broke |= error.is_io();
         match error.reason() {
             Some(reason) if error.is_reset() && error.is_remote() => {
                 self.refused |= reason == Reason::REFUSED_STREAM;
-                Failure::UpstreamReset(reason)
+                UpstreamError::Reset(reason)
             }
             // What came is malformed.
             _ if error.is_reset() && error.is_library() => {
-                Failure::UpstreamClosed(io::Error::new(io::ErrorKind::InvalidData, error))
+                UpstreamError::Closed(io::Error::new(io::ErrorKind::InvalidData, error))
             }
-            _ => Failure::UpstreamClosed(broken(error)),
+            _ => UpstreamError::Closed(broken(error)),
         }
     }
 }
 
 /// The request's head as the upstream gets it.
-fn request(exchange: &Exchange, ask: &Ask<'_>, authority: &str) -> Option<Request<()>> {
+fn head<R: UpstreamRequest>(from: &R) -> Option<Request<()>> {
     let mut target = Vec::new();
-    head::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
+    from.write_target(&mut target);
     let mut parts = Parts::default();
-    parts.scheme = Some(if ask.service.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
-    parts.authority = Some(head::authority(exchange, ask, authority).parse().ok()?);
+    parts.scheme = Some(if from.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
+    parts.authority = Some(from.authority().parse().ok()?);
     parts.path_and_query = Some(PathAndQuery::from_maybe_shared(Bytes::from(escaped(target))).ok()?);
     let uri = Uri::from_parts(parts).ok()?;
     let mut request = Request::new(());
-    *request.method_mut() = Method::from_bytes(exchange.request.method_str().as_bytes()).ok()?;
+    *request.method_mut() = Method::from_bytes(from.method().as_bytes()).ok()?;
     *request.uri_mut() = uri;
     *request.version_mut() = http::Version::HTTP_2;
-    *request.headers_mut() = write_request_fields(exchange, ask);
+    *request.headers_mut() = write_fields(from);
     Some(request)
 }
 
@@ -119,13 +115,13 @@ impl Upstream for Http2Stream {
         &mut self.lease
     }
 
-    fn begin(&mut self, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
-        let Some(request) = request(exchange, ask, authority) else {
+    fn begin<R: UpstreamRequest>(&mut self, request: &R) {
+        let Some(head) = head(request) else {
             let what = "the request cannot be said in HTTP/2";
             self.failed = Some(io::Error::new(io::ErrorKind::InvalidInput, what));
             return;
         };
-        if let Err(error) = self.start(request, ask.framing) {
+        if let Err(error) = self.start(head, request.framing()) {
             self.failed = Some(broken(error));
         }
     }
@@ -145,11 +141,11 @@ impl Upstream for Http2Stream {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        exchange: &mut Exchange,
+        slot: &mut ResponseSlot<'_>,
         limits: &Limits,
-    ) -> Poll<Result<bool, Failure>> {
+    ) -> Poll<Result<bool, UpstreamError>> {
         let Some(awaited) = &mut self.awaited else {
-            return Poll::Ready(Err(Failure::UpstreamClosed(self.failed.take().unwrap_or_else(gone))));
+            return Poll::Ready(Err(UpstreamError::Closed(self.failed.take().unwrap_or_else(gone))));
         };
         let response = match ready!(Pin::new(awaited).poll(cx)) {
             Ok(response) => response,
@@ -157,7 +153,7 @@ impl Upstream for Http2Stream {
         };
         self.awaited = None;
         self.place.connection.answered();
-        let response = read_response(response, exchange, limits).map_err(Failure::UpstreamGarbage);
+        let response = read_response(response, slot.head, limits).map_err(UpstreamError::InvalidResponse);
         Poll::Ready(response.map(|body| {
             self.response = Some(body);
             true
@@ -177,8 +173,8 @@ impl Upstream for Http2Stream {
     }
 
     /// Nothing does that was not sent, that the upstream left to others, or that a kept connection took with it.
-    fn tells_of_target(&self, failure: &Failure) -> bool {
-        let ended = matches!(failure, Failure::UpstreamClosed(_) | Failure::UpstreamReset(_));
+    fn tells_of_target(&self, error: &UpstreamError) -> bool {
+        let ended = matches!(error, UpstreamError::Closed(_) | UpstreamError::Reset(_));
         !(ended && (self.refused || self.lost_kept_connection()))
     }
 
