@@ -2,12 +2,12 @@
 
 use crate::exchange::{Exchange, Source};
 use crate::grpc;
-use crate::upstream::UpstreamError;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use weir_http1::{Headers, Known, ParseError};
+use weir_upstream::UpstreamError;
 
 /// The response to a request, whatever it is, that comes in clear where TLS is spoken.
 pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\

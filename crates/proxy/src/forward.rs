@@ -13,15 +13,6 @@ use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::telemetry;
-use crate::upstream::balance::{Asking, HashSource, Key, Lease, Pick};
-use crate::upstream::connect::Trying;
-use crate::upstream::endpoint::{Endpoint, Speaks};
-use crate::upstream::health::Outcome;
-use crate::upstream::http2::Http2Stream;
-use crate::upstream::pool::UpstreamConnection;
-use crate::upstream::retry::FailedAttempt;
-use crate::upstream::retry_budget::Reason;
-use crate::upstream::{Upstream, UpstreamError};
 use crate::worker::Worker;
 use h2::Reason as Reset;
 use std::borrow::Cow;
@@ -33,6 +24,15 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use weir_http1::{Framing, Headers};
 use weir_model::Uuid;
+use weir_upstream::balance::{Asking, HashSource, Key, Lease, Pick};
+use weir_upstream::connect::Trying;
+use weir_upstream::endpoint::{Endpoint, Speaks};
+use weir_upstream::health::Outcome;
+use weir_upstream::http2::Http2Stream;
+use weir_upstream::pool::UpstreamConnection;
+use weir_upstream::retry::FailedAttempt;
+use weir_upstream::retry_budget::Reason;
+use weir_upstream::{Upstream, UpstreamError};
 
 /// What stays the same over all tries of one request.
 pub(crate) struct Ask<'a> {

@@ -2,11 +2,11 @@
 
 use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
-use crate::upstream::UpstreamRequest;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};
 use weir_router::{push_encoded, upstream_path};
+use weir_upstream::UpstreamRequest;
 
 /// The request as it goes to an endpoint of this authority.
 pub(crate) struct Outgoing<'r> {

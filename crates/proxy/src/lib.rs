@@ -9,7 +9,6 @@ pub mod listen;
 pub mod plugin;
 pub mod plugins;
 pub mod proxy_protocol;
-pub mod upstream;
 
 mod answer;
 mod background;
@@ -64,6 +63,6 @@ pub use request_debug::RequestDebug;
 pub use retained::{NodeId, Retained};
 pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consumer, Snapshot};
 pub use stream::{MOST_PIPES, Session};
-pub use upstream::http2::SharedConnections;
-pub use upstream::pool::KeepAlive;
 pub use weir_http1::Limits;
+pub use weir_upstream::http2::SharedConnections;
+pub use weir_upstream::pool::KeepAlive;

@@ -33,7 +33,6 @@ pub(crate) use crate::json_text;
 pub use crate::node_log::{Listener, NodeLog, NodeMessage};
 pub use crate::retained::{NodeId, Retained};
 pub use crate::stream::Session;
-pub(crate) use crate::upstream::retry_budget::RetryBudgets;
 pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
@@ -43,6 +42,7 @@ pub use weir_model::{Document, Uuid};
 pub use weir_net::dialer::Dialer;
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
+pub(crate) use weir_upstream::retry_budget::RetryBudgets;
 
 /// What the exchange does after a hook.
 pub enum Flow {

@@ -8,7 +8,6 @@ use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_q
 use crate::options::Options;
 use crate::retained::Retained;
 use crate::snapshot::Snapshot;
-use crate::upstream::health::{Watched, monitor};
 use crate::worker::{Command, Datagrams, Load, Node, Worker};
 use acceptor::{Accepting, Acceptor};
 use std::io;
@@ -21,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weir_net::dialer::NodeResolver;
 use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
+use weir_upstream::health::{Watched, monitor};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);

@@ -5,13 +5,13 @@ use crate::answer::Failure;
 use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::upstream::{ResponseSlot, Upstream, UpstreamError};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use weir_http1::{Framing, Limits, ParseError};
 use weir_net::http2::reset_reason;
+use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
 /// One exchange between a client and a connection to an upstream.
 pub(crate) struct Relay<'a, C, U> {

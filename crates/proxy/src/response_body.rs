@@ -6,11 +6,11 @@ use crate::chain::Chain;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::relay::{Broken, Relay};
-use crate::upstream::Upstream;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_upstream::Upstream;
 
 /// The most that is held; a longer body passes as it is.
 const HELD: usize = 8 * 1024 * 1024;

@@ -6,11 +6,11 @@ use crate::exchange::{Exchange, Source};
 use crate::head;
 use crate::relay::Broken;
 use crate::snapshot::CompiledService;
-use crate::upstream::endpoint::Endpoint;
 use crate::worker::Worker;
 use std::fmt::Display;
 use std::time::Instant;
 use weir_http1::{Known, Version};
+use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.
 pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {

@@ -6,7 +6,6 @@ use crate::exchange::{ConsumerIndex, Exchange};
 use crate::forward::Ask;
 use crate::relay::Timeouts;
 use crate::snapshot::Held;
-use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use crate::{respond, serve, telemetry};
 use std::future::poll_fn;
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 use weir_http1::{Framing, Known, Method, RequestHead};
 use weir_model::Uuid;
 use weir_model::entity::Route;
+use weir_upstream::pool::UpstreamConnection;
 
 /// The protocol that a request asks to change to. A request with a body asks for none: whether its bytes are the body's
 /// or the new protocol's, both sides would have to agree on.

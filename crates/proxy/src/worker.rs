@@ -9,7 +9,6 @@ use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
-use crate::upstream::Pools;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
@@ -23,6 +22,7 @@ use weir_http1::{RequestHead, ResponseHead, Version};
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
+use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.
 const HEADS_KEPT: usize = 64;

@@ -29,10 +29,10 @@ use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
-use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
+use weir_upstream::health::{self, TargetVitals};
 
 /// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
 /// off are logged only then.

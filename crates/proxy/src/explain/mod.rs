@@ -18,13 +18,13 @@ pub use upstream::{Candidate, Upstream};
 use crate::answer::{Answer, Failure};
 use crate::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::upstream::UpstreamError;
 use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_http1::Method;
 use weir_model::schema::FieldError;
 use weir_model::{Document, Uuid};
+use weir_upstream::UpstreamError;
 
 /// What is wrong with a question, field by field.
 #[derive(Debug, Clone, PartialEq)]

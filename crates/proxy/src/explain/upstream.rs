@@ -4,13 +4,13 @@ use crate::Retained;
 use crate::exchange::Exchange;
 use crate::head;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
-use crate::upstream::endpoint::authority;
-use crate::upstream::health;
 use serde::Serialize;
 use std::sync::Arc;
 use weir_model::Document;
 use weir_model::entity::{Service, Target};
 use weir_model::schema::Choice;
+use weir_upstream::endpoint::authority;
+use weir_upstream::health;
 
 /// Where a request goes.
 #[derive(Debug, Clone, Serialize)]

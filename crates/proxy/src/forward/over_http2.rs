@@ -6,12 +6,12 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::relay::Upload;
 use crate::request_body;
-use crate::upstream::balance::Pick;
-use crate::upstream::connect::Trying;
-use crate::upstream::endpoint::{Endpoint, Speaks};
-use crate::upstream::http2::Opened;
-use crate::upstream::retry_budget::Reason;
 use std::rc::Rc;
+use weir_upstream::balance::Pick;
+use weir_upstream::connect::Trying;
+use weir_upstream::endpoint::{Endpoint, Speaks};
+use weir_upstream::http2::Opened;
+use weir_upstream::retry_budget::Reason;
 
 /// How often a request is sent on a shared connection that then ends, which is no failure of the endpoint.
 const STREAMS_TRIED: u32 = 3;

@@ -6,13 +6,13 @@ use crate::costs::Phase;
 use crate::exchange::{Exchange, Source, WORKSPACE};
 use crate::json_text::Object;
 use crate::own::is_forwarded;
-use crate::upstream::connect::Resolved;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tree::Tree;
 use weir_http1::Known;
 use weir_model::Uuid;
+use weir_upstream::connect::Resolved;
 
 /// An output from so many bytes on stays out of the response: servers in front may not take it.
 const LONGEST_HEADER: usize = 2 * 1024;

@@ -8,7 +8,6 @@ use crate::forward::{Ask, Reached};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
-use crate::upstream::{Upstream, UpstreamError};
 use crate::worker::Worker;
 use crate::{grpc, request_body, respond, response_body, telemetry};
 use std::future::poll_fn;
@@ -16,6 +15,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_upstream::{Upstream, UpstreamError};
 
 /// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
 pub(super) async fn proxy<C: Client>(

@@ -11,8 +11,6 @@ use crate::chain::Instance;
 use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
-use crate::upstream::health::AllVitals;
-use crate::upstream::retry_budget::RetryBudgets;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
@@ -20,6 +18,8 @@ use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_router::{Calculation, Patterns, RouteError, Router};
+use weir_upstream::health::AllVitals;
+use weir_upstream::retry_budget::RetryBudgets;
 
 /// What cannot be put in force, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,10 +21,6 @@ use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
 use crate::exchange::{GroupIndex, WORKSPACE};
 use crate::stream::Streams;
-use crate::upstream::balance::Balancer;
-use crate::upstream::endpoint::Endpoint;
-use crate::upstream::health::Watched;
-use crate::upstream::retry_budget::RetryBudget;
 use asked::Asked;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -33,6 +29,10 @@ use weir_model::entity::{self, Protocol};
 use weir_model::schema::{Json, Record};
 use weir_net::tls::Certificates;
 use weir_router::Router;
+use weir_upstream::balance::Balancer;
+use weir_upstream::endpoint::Endpoint;
+use weir_upstream::health::Watched;
+use weir_upstream::retry_budget::RetryBudget;
 
 pub use compile::{CompileError, Compiler};
 

@@ -3,10 +3,6 @@
 use super::compile::{Compilation, text};
 use super::last::{Identities, same};
 use super::{CompiledService, Destination, EntityJson};
-use crate::upstream::balance::{Balancer, Cursors, Rings};
-use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
-use crate::upstream::health::Watches;
-use crate::upstream::retry_budget::RetryBudgets;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
@@ -15,6 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{self, Certificates, CertifiedKey, Verify};
+use weir_upstream::balance::{Balancer, Cursors, Rings};
+use weir_upstream::endpoint::{Endpoint, EndpointIds, Speaks};
+use weir_upstream::health::Watches;
+use weir_upstream::retry_budget::RetryBudgets;
 
 impl Compilation<'_> {
     /// Those that can be reached, with what is unchanged of the last.

@@ -25,7 +25,6 @@ use crate::listen::Accepted;
 use crate::plugin::Admission;
 use crate::proxy_protocol;
 use crate::snapshot::{CompiledService, EntityJson};
-use crate::upstream::UpstreamError;
 use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
@@ -39,6 +38,7 @@ use tokio_rustls::TlsAcceptor;
 use weir_model::entity::{Protocol, Route};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_upstream::UpstreamError;
 
 /// The stream routes of a snapshot.
 #[derive(Default)]

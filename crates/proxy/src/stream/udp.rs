@@ -3,9 +3,6 @@
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
 use crate::connection::Leave;
-use crate::upstream::UpstreamError;
-use crate::upstream::balance::{Lease, Pick};
-use crate::upstream::endpoint::Endpoint;
 use crate::worker::{Datagrams, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,6 +19,9 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use weir_net::deadline::Deadline;
+use weir_upstream::UpstreamError;
+use weir_upstream::balance::{Lease, Pick};
+use weir_upstream::endpoint::Endpoint;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;

@@ -5,17 +5,17 @@ use super::{Refusal, StreamRoute};
 use crate::head::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
-use crate::upstream::UpstreamError;
-use crate::upstream::balance::{Asking, Lease, Pick};
-use crate::upstream::connect::{Trying, secure};
-use crate::upstream::endpoint::Endpoint;
-use crate::upstream::health::Outcome;
 use crate::worker::Worker;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_upstream::UpstreamError;
+use weir_upstream::balance::{Asking, Lease, Pick};
+use weir_upstream::connect::{Trying, secure};
+use weir_upstream::endpoint::Endpoint;
+use weir_upstream::health::Outcome;
 
 /// The connection to a target, and the target's being busy with it, where that is measured.
 pub(super) type Opened = (Io, Option<Lease>);

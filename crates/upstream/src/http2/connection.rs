@@ -1,8 +1,8 @@
 //! One connection to an upstream over HTTP/2.
 
 use super::{SharedConnections, Shelf};
-use crate::upstream::UpstreamError;
-use crate::upstream::pool::KeepAlive;
+use crate::UpstreamError;
+use crate::pool::KeepAlive;
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use std::cell::Cell;
@@ -33,9 +33,9 @@ const FAULTS: usize = 64 * 1024;
 const PIECES: usize = 32 * 1024 * 1024;
 
 /// One connection.
-pub(crate) struct Connection {
-    pub(crate) requests: SendRequest<Bytes>,
-    pub(crate) address: Option<SocketAddr>,
+pub(super) struct Connection {
+    pub requests: SendRequest<Bytes>,
+    pub address: Option<SocketAddr>,
     state: Rc<State>,
 }
 
@@ -72,7 +72,7 @@ fn builder(options: &SharedConnections) -> client::Builder {
 impl Connection {
     /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
     /// time: those of a burst beyond that number it would have to refuse.
-    pub(crate) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, UpstreamError> {
+    pub(super) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, UpstreamError> {
         let address = io.peer();
         let transport = Transport::from(io);
         let sender = transport.sender();
@@ -135,8 +135,8 @@ impl Connection {
 }
 
 /// A request's place on a connection.
-pub(crate) struct Place {
-    pub(crate) connection: Rc<Connection>,
+pub(super) struct Place {
+    pub connection: Rc<Connection>,
     shelf: Rc<Shelf>,
 }
 

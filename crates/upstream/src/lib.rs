@@ -1,21 +1,32 @@
-//! Where requests go: endpoints, balancing among them, their health, connecting, and connections kept for reuse.
+//! Where requests go: which target is asked, how it is reached, and what came of it.
+//!
+//! A [`balance::Balancer`] picks an [`endpoint::Endpoint`] among those that [`health`] lets it ask. A worker's [`Pools`] hold
+//! its connections to endpoints and open others. A connection over either version of HTTP is an [`Upstream`]: it is given an
+//! [`UpstreamRequest`], writes its head, sends its body, and fills a [`ResponseSlot`] with the head of the response, whose
+//! body is then read from it. What goes wrong is an [`UpstreamError`]; [`retry`] decides whether the request may be sent again,
+//! and [`retry_budget`] how often.
+//!
+//! This crate knows requests as far as they are sent: no client, no exchange, no plugin, no worker.
 
-pub(crate) mod balance;
-pub(crate) mod connect;
-pub(crate) mod endpoint;
+pub mod balance;
+pub mod connect;
+pub mod endpoint;
 mod error;
 pub mod health;
-pub(crate) mod http1;
+pub mod http1;
 pub mod http2;
 pub mod pool;
 mod pools;
 mod request;
-pub(crate) mod retry;
-pub(crate) mod retry_budget;
+pub mod retry;
+pub mod retry_budget;
 
-pub(crate) use error::UpstreamError;
-pub(crate) use pools::Pools;
-pub(crate) use request::{ResponseSlot, UpstreamRequest};
+#[cfg(test)]
+mod testing;
+
+pub use error::UpstreamError;
+pub use pools::{MemoryUpstream, Pools};
+pub use request::{ResponseSlot, UpstreamRequest};
 
 use balance::Lease;
 use std::io;
@@ -25,7 +36,7 @@ use weir_http1::{Headers, Limits, ParseError};
 
 /// How far a request came that got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// Not a byte of it was sent.
     Unsent,
     /// The upstream says that it did not process it.
@@ -35,7 +46,7 @@ pub(crate) enum Progress {
 }
 
 /// The upstream's half of an exchange, whatever HTTP version it speaks: what a relay asks of it, in order.
-pub(crate) trait Upstream {
+pub trait Upstream {
     /// The other end.
     fn address(&self) -> Option<SocketAddr>;
     /// What counts the request, where the target's requests are counted.

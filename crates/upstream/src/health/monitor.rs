@@ -27,8 +27,9 @@ const NAMES: usize = 32;
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// An upstream whose targets are kept in view.
-pub(crate) struct Watched {
-    pub(crate) upstream: Arc<Upstream>,
+pub struct Watched {
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
     entities: Vec<Arc<Target>>,
     targets: Vec<Followed>,
     identity: Option<Arc<CertifiedKey>>,
@@ -45,7 +46,7 @@ struct Followed {
 impl Watched {
     /// An upstream that uses health checks, and its targets; what their certificates are checked against, and the
     /// certificate that probes present.
-    pub(crate) fn new(
+    pub fn new(
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
         vitals: &Arc<AllVitals>,
@@ -63,7 +64,7 @@ impl Watched {
     }
 
     /// Whether it is of these entities, and presents this certificate.
-    pub(crate) fn is_of(
+    pub fn is_of(
         &self,
         upstream: &Upstream,
         targets: &[Arc<Target>],
@@ -99,7 +100,7 @@ impl Drop for Task {
 }
 
 /// Keeps those in view that it was told of last, until there is nobody left to tell it.
-pub(crate) async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
+pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
         let watched = news.borrow_and_update().clone();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is counted, each in eight bits of the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counter {
+pub(super) enum Counter {
     Successes = 0,
     HttpFailures = 8,
     TcpFailures = 16,
@@ -12,7 +12,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Counter::Successes => "successes",
             Counter::HttpFailures => "HTTP failures",

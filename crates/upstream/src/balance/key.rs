@@ -8,7 +8,7 @@ use weir_http1::Headers;
 use weir_model::entity::{HashOn, Upstream};
 
 /// What of a request can be hashed.
-pub(crate) trait HashSource {
+pub trait HashSource {
     /// The id of its consumer, or else of the credential that it came with.
     fn consumer(&self) -> Option<Uuid>;
     /// The client's address.
@@ -37,10 +37,11 @@ enum Input {
 }
 
 /// The hash of a request.
-pub(crate) struct Key {
-    pub(crate) hash: u64,
+pub struct Key {
+    /// What decides the target.
+    pub hash: u64,
     /// The `Set-Cookie` that makes the client's next requests hash alike.
-    pub(crate) cookie: Option<String>,
+    pub cookie: Option<String>,
 }
 
 impl Inputs {

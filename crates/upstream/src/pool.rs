@@ -26,21 +26,26 @@ impl Default for KeepAlive {
 }
 
 /// A connection to an upstream, in use or idle.
-pub(crate) struct UpstreamConnection {
-    pub(crate) wire: Wire,
-    pub(crate) endpoint: u32,
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) server_name: Option<Rc<str>>,
-    pub(crate) requests: u32,
+pub struct UpstreamConnection {
+    /// Its bytes.
+    pub wire: Wire,
+    /// The endpoint that it leads to.
+    pub endpoint: u32,
+    /// The other end.
+    pub address: Option<SocketAddr>,
+    /// The name that its TLS handshake asked for.
+    pub server_name: Option<Rc<str>>,
+    /// How many requests it has carried.
+    pub requests: u32,
     /// Interim responses to the request under way.
-    pub(crate) interim: u32,
+    pub interim: u32,
     /// While it carries a request to a target whose requests are counted.
-    pub(crate) lease: Option<Lease>,
+    pub lease: Option<Lease>,
 }
 
 impl UpstreamConnection {
     /// One that was just opened.
-    pub(crate) fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
+    pub fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
         let address = io.peer();
         Self { wire: Wire::new(io), endpoint, address, server_name, requests: 0, interim: 0, lease: None }
     }
@@ -52,18 +57,19 @@ struct Idle {
 }
 
 /// Idle connections of one worker.
-pub(crate) struct Pool {
+pub struct Pool {
     keep_alive: KeepAlive,
     idle: RefCell<Vec<Vec<Idle>>>,
 }
 
 impl Pool {
-    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
+    /// Without a connection.
+    pub fn new(keep_alive: KeepAlive) -> Self {
         Self { keep_alive, idle: RefCell::default() }
     }
 
     /// A live idle connection to the endpoint, the most recently used.
-    pub(crate) fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+    pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
         let shelf = idle.get_mut(endpoint as usize)?;
         let mut at = shelf.len();
@@ -80,7 +86,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose response was read to its end.
-    pub(crate) fn put(&self, mut upstream: Box<UpstreamConnection>, now: Instant) {
+    pub fn put(&self, mut upstream: Box<UpstreamConnection>, now: Instant) {
         let most = self.keep_alive.max_requests;
         if (most != 0 && upstream.requests >= most) || !upstream.wire.inbox.is_empty() {
             return;
@@ -99,7 +105,7 @@ impl Pool {
     }
 
     /// Closes what was idle for too long, and what its peer has closed.
-    pub(crate) fn sweep(&self, now: Instant) {
+    pub fn sweep(&self, now: Instant) {
         let timeout = self.keep_alive.idle_timeout;
         for shelf in self.idle.borrow_mut().iter_mut() {
             shelf.retain_mut(|idle| {

@@ -12,7 +12,7 @@ use weir_model::entity::Upstream;
 
 /// The rings that are in use, by upstream: services that lead to one share its ring, and so do snapshots.
 #[derive(Default)]
-pub(crate) struct Rings(Mutex<HashMap<Uuid, (u32, Weak<Ring>)>>);
+pub struct Rings(Mutex<HashMap<Uuid, (u32, Weak<Ring>)>>);
 
 impl Rings {
     /// The ring of these targets, by their names, which are to be distinct.

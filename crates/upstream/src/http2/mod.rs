@@ -4,7 +4,7 @@ mod connection;
 mod fields;
 mod stream;
 
-pub(crate) use stream::Http2Stream;
+pub use stream::Http2Stream;
 
 use super::connect::Trying;
 use super::endpoint::{Endpoint, Speaks};
@@ -41,14 +41,16 @@ impl Default for SharedConnections {
 }
 
 /// What a request is sent on.
-pub(crate) enum Opened {
+pub enum Opened {
+    /// A connection of its own.
     Http1(Box<UpstreamConnection>),
+    /// A stream of a shared connection.
     Http2(Box<Http2Stream>),
 }
 
 /// The connections of one worker.
 #[derive(Default)]
-pub(crate) struct Http2Pool {
+pub struct Http2Pool {
     shelves: RefCell<HashMap<u32, Shelves, RandomState>>,
     /// Endpoints that were offered HTTP/2 and chose HTTP/1.1.
     chose_http1: RefCell<HashSet<u32>>,
@@ -69,7 +71,7 @@ struct Shelf {
 
 impl Http2Pool {
     /// Whether the endpoint is known to prefer HTTP/1.1.
-    pub(crate) fn chose_http1(&self, endpoint: &Endpoint) -> bool {
+    pub fn chose_http1(&self, endpoint: &Endpoint) -> bool {
         endpoint.speaks == Speaks::Either && self.chose_http1.borrow().contains(&endpoint.id)
     }
 
@@ -88,7 +90,7 @@ impl Http2Pool {
     }
 
     /// Closes what was idle for too long, and forgets what is closed.
-    pub(crate) fn sweep(&self, now: Instant, idle_timeout: Duration) {
+    pub fn sweep(&self, now: Instant, idle_timeout: Duration) {
         self.shelves.borrow_mut().retain(|_, shelves| {
             shelves.retain(|_, shelf| {
                 let is_over = |connection: &Rc<Connection>| connection.is_over(now, idle_timeout);
@@ -102,11 +104,7 @@ impl Http2Pool {
 
 impl Pools {
     /// A stream to the endpoint on a connection over HTTP/2 that has room, as most requests find one.
-    pub(crate) fn ready_stream(
-        &self,
-        endpoint: &Endpoint,
-        server_name: Option<&str>,
-    ) -> Option<Box<Http2Stream>> {
+    pub fn ready_stream(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<Http2Stream>> {
         if endpoint.is_down() {
             return None;
         }
@@ -117,7 +115,7 @@ impl Pools {
 
     /// A stream to the endpoint, on a connection that has room or on a new one; or a connection of its own, where the
     /// endpoint chooses HTTP/1.1.
-    pub(crate) async fn open_stream(
+    pub async fn open_stream(
         &self,
         endpoint: &Endpoint,
         server_name: Option<Rc<str>>,

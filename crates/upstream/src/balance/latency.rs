@@ -11,7 +11,7 @@ static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The average of one target. Two updates at once may lose one of them, which does no harm to an average.
 #[derive(Default)]
-pub(crate) struct Latency {
+pub struct Latency {
     /// Seconds.
     average: AtomicU64,
     /// Microseconds after the beginning; 0 stands for never.
@@ -20,11 +20,12 @@ pub(crate) struct Latency {
 
 impl Latency {
     /// The average as of now; none where nothing was measured.
-    pub(crate) fn now(&self) -> Option<f64> {
+    pub fn now(&self) -> Option<f64> {
         self.decayed(microseconds(Instant::now())).map(|(average, _)| average)
     }
 
-    pub(crate) fn add(&self, took: Duration) {
+    /// An answer took so long.
+    pub fn add(&self, took: Duration) {
         let now = microseconds(Instant::now());
         let took = took.as_secs_f64();
         let average = self.decayed(now).map_or(took, |(average, weight)| average + took * (1.0 - weight));

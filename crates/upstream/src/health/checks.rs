@@ -5,7 +5,7 @@ use weir_model::entity::{ActiveChecks, Failures, PassiveChecks, Upstream};
 
 /// What came of asking a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// It answered so; 0 stands for an answer that is none.
     Status(u16),
     /// It took a connection, and more was not asked for.
@@ -17,11 +17,11 @@ pub(crate) enum Outcome {
 }
 
 /// How the targets of one upstream are judged.
-pub(crate) struct Checks {
+pub struct Checks {
     /// The upstream's name, for the log.
-    pub(crate) upstream: Box<str>,
-    pub(crate) passive: Limits,
-    pub(crate) active: Limits,
+    pub upstream: Box<str>,
+    pub passive: Limits,
+    pub active: Limits,
 }
 
 /// Whether anything is asked of the targets: Kong's condition for keeping their health.
@@ -36,7 +36,7 @@ pub fn are_used(upstream: &Upstream) -> bool {
 
 impl Checks {
     /// The checks of an upstream that has any.
-    pub(crate) fn of(upstream: &Upstream) -> Option<Checks> {
+    pub fn of(upstream: &Upstream) -> Option<Checks> {
         are_used(upstream).then(|| Checks {
             upstream: upstream.name.as_str().into(),
             passive: Limits::passive(&upstream.healthchecks.passive),
@@ -46,7 +46,7 @@ impl Checks {
 }
 
 /// Which outcomes count, and up to where.
-pub(crate) struct Limits {
+pub struct Limits {
     healthy: Statuses,
     unhealthy: Statuses,
     successes: u16,

@@ -7,7 +7,7 @@ use weir_net::resolve::ResolveError;
 
 /// Why an upstream gave no response, or no whole one.
 #[derive(Debug)]
-pub(crate) enum UpstreamError {
+pub enum UpstreamError {
     /// The upstream has no target that may be asked.
     NoTarget,
     /// The target's name has no address.
@@ -28,7 +28,7 @@ pub(crate) enum UpstreamError {
 
 impl UpstreamError {
     /// Its kind, as logs and traces name it.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::NoTarget => "no_healthy_target",
             Self::NameResolution(_) => "name_resolution_failed",
@@ -41,7 +41,7 @@ impl UpstreamError {
     }
 
     /// Whether something took too long.
-    pub(crate) fn is_timeout(&self) -> bool {
+    pub fn is_timeout(&self) -> bool {
         matches!(self, Self::ConnectTimeout | Self::Timeout)
     }
 }

@@ -5,7 +5,7 @@ use weir_http1::{Framing, Headers, KnownSet, Method, ResponseHead};
 
 /// A request on its way to an upstream. Whoever has it writes it into the connection's buffer, so nothing is copied
 /// between them.
-pub(crate) trait UpstreamRequest {
+pub trait UpstreamRequest {
     /// Fields of [`headers`](Self::headers) that are not sent: those that end at this hop, and those that
     /// [`write_forwarded`](Self::write_forwarded) writes itself.
     const REWRITTEN: KnownSet;
@@ -31,11 +31,11 @@ pub(crate) trait UpstreamRequest {
 }
 
 /// Where the head of the response goes, and what of the request decides how it is read.
-pub(crate) struct ResponseSlot<'a> {
+pub struct ResponseSlot<'a> {
     /// Filled with the head.
-    pub(crate) head: &'a mut ResponseHead,
+    pub head: &'a mut ResponseHead,
     /// The request's method.
-    pub(crate) method: Method,
+    pub method: Method,
     /// The protocol that the request asks to change to.
-    pub(crate) upgrade: Option<&'a str>,
+    pub upgrade: Option<&'a str>,
 }

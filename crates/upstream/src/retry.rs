@@ -6,19 +6,22 @@ use std::io;
 use weir_http1::Method;
 
 /// What is known of an attempt that failed.
-pub(crate) struct FailedAttempt<'f> {
-    pub(crate) error: &'f UpstreamError,
-    pub(crate) progress: Progress,
+pub struct FailedAttempt<'f> {
+    /// What went wrong.
+    pub error: &'f UpstreamError,
+    /// How far the request came.
+    pub progress: Progress,
     /// The connection was a kept one, and only it has ended.
-    pub(crate) lost_kept_connection: bool,
+    pub lost_kept_connection: bool,
     /// All that was sent of the body can be sent again.
-    pub(crate) has_body: bool,
-    pub(crate) method: Method,
+    pub has_body: bool,
+    /// Its method.
+    pub method: Method,
 }
 
 impl FailedAttempt<'_> {
     /// Why the request may be sent again, if it may. Nothing of a response was passed on: this is asked before that.
-    pub(crate) fn retry(&self) -> Option<Reason> {
+    pub fn retry(&self) -> Option<Reason> {
         let is_safe = self.progress != Progress::Unknown || is_idempotent(self.method);
         if !self.has_body || !is_safe {
             return None;

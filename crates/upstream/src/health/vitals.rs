@@ -2,7 +2,7 @@
 
 use super::checks::{Checks, Limits, Outcome};
 use super::tally::{Counter, Tally};
-use crate::upstream::balance::latency::Latency;
+use crate::balance::latency::Latency;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,15 +13,16 @@ use weir_model::{Document, Uuid};
 
 /// One target of an upstream: its health, and what the algorithms measure.
 #[derive(Default)]
-pub(crate) struct Vitals {
+pub struct Vitals {
     /// No address of it is healthy. All that a request which goes well reads of the health.
     down: AtomicBool,
     addresses: ArcSwap<Vec<Arc<Place>>>,
     /// Held while addresses or their health change, which is rare.
     changing: Mutex<()>,
     /// Requests under way.
-    pub(crate) in_flight: AtomicUsize,
-    pub(crate) latency: Latency,
+    pub in_flight: AtomicUsize,
+    /// How fast it answers.
+    pub latency: Latency,
 }
 
 struct Place {
@@ -38,17 +39,17 @@ impl Vitals {
     }
 
     /// Whether no address of it may be asked.
-    pub(crate) fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
     /// Whether this address may be asked.
-    pub(crate) fn admits(&self, address: SocketAddr) -> bool {
+    pub fn admits(&self, address: SocketAddr) -> bool {
         find(&self.addresses.load(), address).is_none_or(|place| place.tally.is_healthy())
     }
 
     /// Takes these as all of its addresses; those that it had keep their health.
-    pub(crate) fn follow(&self, addresses: &[SocketAddr]) {
+    pub fn follow(&self, addresses: &[SocketAddr]) {
         let known = self.addresses.load();
         if known.len() == addresses.len() && known.iter().zip(addresses).all(|(a, b)| a.address == *b) {
             return;
@@ -64,19 +65,19 @@ impl Vitals {
     }
 
     /// Its addresses, and which of them are healthy.
-    pub(crate) fn addresses(&self) -> Vec<(SocketAddr, bool)> {
+    pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
         self.addresses.load().iter().map(|place| (place.address, place.tally.is_healthy())).collect()
     }
 
     /// Which part of its addresses is healthy; all of none.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         let places = self.addresses.load();
         let healthy = places.iter().filter(|place| place.tally.is_healthy()).count();
         if places.is_empty() { 1.0 } else { healthy as f64 / places.len() as f64 }
     }
 
     /// Forgets what made addresses unhealthy.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         if self.addresses.load().iter().any(|place| !place.tally.is_healthy()) {
             self.set(None, true);
         }
@@ -138,34 +139,35 @@ fn fixed(target: &str) -> Option<SocketAddr> {
 }
 
 /// A target as one configuration watches it.
-pub(crate) struct Watch {
+pub struct Watch {
     /// As written: `host:port`.
-    pub(crate) target: Box<str>,
-    pub(crate) vitals: Arc<Vitals>,
+    pub target: Box<str>,
+    /// Its state.
+    pub vitals: Arc<Vitals>,
     /// None: nobody asks for its health, and it counts as healthy.
-    pub(crate) checks: Option<Arc<Checks>>,
+    pub checks: Option<Arc<Checks>>,
 }
 
 impl Watch {
     /// Whether the target may not be asked.
-    pub(crate) fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.checks.is_some() && self.vitals.is_down()
     }
 
     /// Whether this address of the target may be asked.
-    pub(crate) fn admits(&self, address: SocketAddr) -> bool {
+    pub fn admits(&self, address: SocketAddr) -> bool {
         self.checks.is_none() || self.vitals.admits(address)
     }
 
     /// Takes to heart what came of a request.
-    pub(crate) fn met(&self, address: SocketAddr, outcome: Outcome) {
+    pub fn met(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
             self.count(address, outcome, checks, &checks.passive);
         }
     }
 
     /// Takes to heart what came of a probe.
-    pub(crate) fn probed(&self, address: SocketAddr, outcome: Outcome) {
+    pub fn probed(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
             self.count(address, outcome, checks, &checks.active);
         }
@@ -181,20 +183,21 @@ impl Watch {
 }
 
 /// What the targets of one upstream are watched for, as it is configured.
-pub(crate) struct Watches<'u> {
+pub struct Watches<'u> {
     upstream: &'u Upstream,
     checks: Option<Arc<Checks>>,
     all: Option<Arc<AllVitals>>,
 }
 
 impl<'u> Watches<'u> {
-    pub(crate) fn new(upstream: &'u Upstream, all: &Arc<AllVitals>) -> Self {
+    /// Those of an upstream, given the state of all targets.
+    pub fn new(upstream: &'u Upstream, all: &Arc<AllVitals>) -> Self {
         let checks = Checks::of(upstream).map(Arc::new);
         Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
     }
 
     /// How a target is watched; none where nobody asks how it fares.
-    pub(crate) fn of(&self, target: &str) -> Option<Arc<Watch>> {
+    pub fn of(&self, target: &str) -> Option<Arc<Watch>> {
         let vitals = self.all.as_ref()?.of(self.upstream.id, target);
         if self.checks.is_none() {
             vitals.forget();
@@ -224,7 +227,7 @@ impl AllVitals {
     }
 
     /// What is known of one target.
-    pub(crate) fn of(&self, upstream: Uuid, target: &str) -> Arc<Vitals> {
+    pub fn of(&self, upstream: Uuid, target: &str) -> Arc<Vitals> {
         let mut all = self.lock();
         let targets = all.entry(upstream).or_default();
         if let Some(vitals) = targets.get(target) {
@@ -234,7 +237,7 @@ impl AllVitals {
     }
 
     /// Forgets targets that are no more, or that nobody watches any more.
-    pub(crate) fn keep_those_of(&self, document: &Document) {
+    pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
             return;
@@ -258,7 +261,7 @@ impl AllVitals {
 }
 
 /// Whether anything of the targets has to be known.
-pub(crate) fn is_watched(upstream: &Upstream) -> bool {
+pub(super) fn is_watched(upstream: &Upstream) -> bool {
     super::are_used(upstream)
         || matches!(upstream.algorithm, Algorithm::LeastConnections | Algorithm::Latency)
 }

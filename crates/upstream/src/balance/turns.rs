@@ -16,14 +16,15 @@ pub(super) struct Turns {
 }
 
 /// Where each worker stands. Retained by upstream, each written by one worker only.
-pub(crate) struct Cursors(Vec<Cursor>);
+pub struct Cursors(Vec<Cursor>);
 
 #[repr(align(64))]
 #[derive(Default)]
 struct Cursor(AtomicU32);
 
 impl Cursors {
-    pub(crate) fn new(workers: usize) -> Self {
+    /// One position for each worker.
+    pub fn new(workers: usize) -> Self {
         // Workers start apart, so that a few requests on each still spread over all targets.
         let apart = |worker| Cursor(AtomicU32::new((worker as u32).wrapping_mul(0x9E37_79B9) >> 8));
         Self((0..workers).map(apart).collect())

@@ -14,26 +14,31 @@ use weir_net::tls::{HTTP1, HTTP2};
 const HTTP2_TAG: &str = "weir-upstream-http2";
 
 /// One place to connect to, and how it is named there.
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     /// Stable over reloads: the place in every worker's table of idle connections.
-    pub(crate) id: u32,
-    pub(crate) host: Box<str>,
+    pub id: u32,
+    /// A name, or the text of an address.
+    pub host: Box<str>,
     /// Set where the host is an address, so that no name is resolved.
-    pub(crate) ip: Option<IpAddr>,
+    pub ip: Option<IpAddr>,
     /// Set where the host is a Unix socket, which has no port.
-    pub(crate) unix: Option<Box<Path>>,
-    pub(crate) port: u16,
+    pub unix: Option<Box<Path>>,
+    /// The port; SRV records may name another.
+    pub port: u16,
     /// The `Host` header it gets when the client's is not preserved.
-    pub(crate) authority: Box<str>,
-    pub(crate) tls: Option<Arc<ClientConfig>>,
-    pub(crate) speaks: Speaks,
+    pub authority: Box<str>,
+    /// How TLS is spoken to it, if it is.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Which versions of HTTP it is asked with.
+    pub speaks: Speaks,
     /// Set where its upstream asks how it fares.
-    pub(crate) watch: Option<Arc<Watch>>,
+    pub watch: Option<Arc<Watch>>,
 }
 
 /// Which versions of HTTP are spoken to an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Speaks {
+pub enum Speaks {
+    /// HTTP/1.1 alone.
     Http1,
     /// HTTP/2 alone; in clear by prior knowledge.
     Http2,
@@ -43,7 +48,7 @@ pub(crate) enum Speaks {
 
 impl Speaks {
     /// What is spoken to a service.
-    pub(crate) fn of(service: &Service) -> Self {
+    pub fn of(service: &Service) -> Self {
         let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
         match service.protocol {
             Protocol::Grpc | Protocol::Grpcs => Self::Http2,
@@ -54,7 +59,7 @@ impl Speaks {
     }
 
     /// Offers it in the handshakes of a TLS configuration that offers HTTP/1.1.
-    pub(crate) fn offered_by(self, config: Arc<ClientConfig>) -> Arc<ClientConfig> {
+    pub fn offered_by(self, config: Arc<ClientConfig>) -> Arc<ClientConfig> {
         let offered: &[&[u8]] = match self {
             Self::Http1 => return config,
             Self::Http2 => &[HTTP2],
@@ -67,7 +72,8 @@ impl Speaks {
 }
 
 impl Endpoint {
-    pub(crate) fn new(
+    /// An endpoint of this host and port. `tls` has a configuration, and what tells it from others.
+    pub fn new(
         ids: &EndpointIds,
         protocol: Protocol,
         (host, port): (&str, u16),
@@ -93,12 +99,12 @@ impl Endpoint {
     }
 
     /// Whether it may not be asked.
-    pub(crate) fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_down())
     }
 
     /// Whether this address of it may be asked.
-    pub(crate) fn admits(&self, address: Option<SocketAddr>) -> bool {
+    pub fn admits(&self, address: Option<SocketAddr>) -> bool {
         match (&self.watch, address) {
             (Some(watch), Some(address)) => watch.admits(address),
             _ => true,
@@ -106,20 +112,20 @@ impl Endpoint {
     }
 
     /// Says what came of asking this address of it.
-    pub(crate) fn met(&self, address: Option<SocketAddr>, outcome: Outcome) {
+    pub fn met(&self, address: Option<SocketAddr>, outcome: Outcome) {
         if let (Some(watch), Some(address)) = (&self.watch, address) {
             watch.met(address, outcome);
         }
     }
 
     /// `host:port`, which tells it from the other targets of its upstream.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }
 
 /// `host`, or `host:port` where the port is not the scheme's own; `localhost` for a Unix socket, as nginx has it.
-pub(crate) fn authority(protocol: Protocol, host: &str, port: u16) -> String {
+pub fn authority(protocol: Protocol, host: &str, port: u16) -> String {
     if host.starts_with("unix:") {
         return "localhost".to_owned();
     }
@@ -133,7 +139,7 @@ pub(crate) fn authority(protocol: Protocol, host: &str, port: u16) -> String {
 
 /// Hands out endpoint ids; retained, so that a reload keeps the idle connections of what did not change.
 #[derive(Default)]
-pub(crate) struct EndpointIds(Mutex<HashMap<Place, u32>>);
+pub struct EndpointIds(Mutex<HashMap<Place, u32>>);
 
 /// Host, port and how TLS is spoken.
 type Place = (String, u16, Option<String>);

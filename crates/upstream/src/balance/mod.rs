@@ -1,13 +1,13 @@
 //! Which of an upstream's targets is asked: the algorithm, among those that are healthy and were not tried yet.
 
 mod key;
-pub(crate) mod latency;
+pub mod latency;
 mod ring;
 mod turns;
 
-pub(crate) use key::{HashSource, Key};
-pub(crate) use ring::Rings;
-pub(crate) use turns::Cursors;
+pub use key::{HashSource, Key};
+pub use ring::Rings;
+pub use turns::Cursors;
 
 use super::endpoint::Endpoint;
 use super::health::Vitals;
@@ -24,8 +24,9 @@ use weir_model::entity::{Algorithm, Upstream};
 const ATTEMPTS: usize = 8;
 
 /// The targets of one upstream, as one service reaches them.
-pub(crate) struct Balancer {
-    pub(crate) endpoints: Vec<Endpoint>,
+pub struct Balancer {
+    /// The targets, as endpoints.
+    pub endpoints: Vec<Endpoint>,
     weights: Vec<u16>,
     turns: Turns,
     choice: Choice,
@@ -42,22 +43,27 @@ enum Choice {
 }
 
 /// What the choice depends on, from request to request and from try to try.
-pub(crate) struct Asking<'a> {
-    pub(crate) worker: usize,
+pub struct Asking<'a> {
+    /// Which worker asks: each has turns of its own.
+    pub worker: usize,
     /// Endpoints that were tried for this request.
-    pub(crate) tried: &'a [u32],
-    pub(crate) hash: Option<u64>,
-    pub(crate) random: &'a dyn Fn() -> u64,
+    pub tried: &'a [u32],
+    /// What of the request is hashed.
+    pub hash: Option<u64>,
+    /// Gives random numbers.
+    pub random: &'a dyn Fn() -> u64,
 }
 
 /// The target that is asked, and its being asked, where that is measured.
-pub(crate) struct Pick<'b> {
-    pub(crate) endpoint: &'b Endpoint,
-    pub(crate) lease: Option<Lease>,
+pub struct Pick<'b> {
+    /// The target.
+    pub endpoint: &'b Endpoint,
+    /// Counts the request, where requests are counted.
+    pub lease: Option<Lease>,
 }
 
 /// A request that a target is busy with.
-pub(crate) struct Lease {
+pub struct Lease {
     vitals: Arc<Vitals>,
     since: Instant,
 }
@@ -69,7 +75,7 @@ impl Lease {
     }
 
     /// The target has answered.
-    pub(crate) fn answered(&self) {
+    pub fn answered(&self) {
         self.vitals.latency.add(self.since.elapsed());
     }
 }
@@ -81,7 +87,8 @@ impl Drop for Lease {
 }
 
 impl Balancer {
-    pub(crate) fn new(
+    /// A balancer over these targets, each with its weight.
+    pub fn new(
         upstream: &Upstream,
         targets: Vec<(Endpoint, u16)>,
         (cursors, rings): (Arc<Cursors>, &Rings),
@@ -103,7 +110,7 @@ impl Balancer {
     }
 
     /// What of the request is hashed, if anything is.
-    pub(crate) fn key(&self, request: &impl HashSource) -> Option<Key> {
+    pub fn key(&self, request: &impl HashSource) -> Option<Key> {
         match &self.choice {
             Choice::Hash(hash) => hash.0.key(request),
             _ => None,
@@ -111,7 +118,7 @@ impl Balancer {
     }
 
     /// What of a session is hashed, if anything is: it has an address and nothing else.
-    pub(crate) fn session_hash(&self, client: IpAddr) -> Option<u64> {
+    pub fn session_hash(&self, client: IpAddr) -> Option<u64> {
         match &self.choice {
             Choice::Hash(hash) => hash.0.of_address(client),
             _ => None,
@@ -119,7 +126,7 @@ impl Balancer {
     }
 
     /// The next target that was not tried for this request yet; none where the upstream has none that may be asked.
-    pub(crate) fn pick(&self, asking: &Asking<'_>) -> Option<Pick<'_>> {
+    pub fn pick(&self, asking: &Asking<'_>) -> Option<Pick<'_>> {
         if self.threshold.is_some_and(|threshold| self.healthy_percentage() <= threshold) {
             return None;
         }

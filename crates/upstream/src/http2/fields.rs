@@ -1,6 +1,6 @@
 //! Heads between the form of the `h2` crate and the engine's.
 
-use crate::upstream::UpstreamRequest;
+use crate::UpstreamRequest;
 use h2::RecvStream;
 use http::header::{CONTENT_LENGTH, TE};
 use http::{HeaderMap, HeaderValue, Response};

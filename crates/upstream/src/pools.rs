@@ -8,26 +8,26 @@ use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 
 /// Opens a connection in memory, in the place of every upstream's.
-pub(crate) type MemoryUpstream = fn() -> Box<dyn Duplex>;
+pub type MemoryUpstream = fn() -> Box<dyn Duplex>;
 
 /// The connections of one worker to all upstreams.
-pub(crate) struct Pools {
+pub struct Pools {
     /// Over HTTP/1.1, those that are idle.
-    pub(crate) http1: Pool,
+    pub http1: Pool,
     /// Over HTTP/2, those that are shared.
-    pub(crate) http2: Http2Pool,
+    pub http2: Http2Pool,
     /// How connections over HTTP/2 are shared.
     pub(super) sharing: SharedConnections,
     /// How idle connections are kept.
     pub(super) keep_alive: KeepAlive,
     /// The node's.
-    pub(crate) resolver: Arc<Resolver>,
+    pub resolver: Arc<Resolver>,
     pub(super) memory: Option<MemoryUpstream>,
 }
 
 impl Pools {
     /// Without a connection.
-    pub(crate) fn new(
+    pub fn new(
         keep_alive: KeepAlive,
         sharing: SharedConnections,
         resolver: Arc<Resolver>,
@@ -38,7 +38,7 @@ impl Pools {
     }
 
     /// Closes what was idle for too long, and what its peer has closed.
-    pub(crate) fn sweep(&self, now: Instant) {
+    pub fn sweep(&self, now: Instant) {
         self.http1.sweep(now);
         self.http2.sweep(now, self.keep_alive.idle_timeout);
     }

@@ -4,14 +4,14 @@
 //! a response that says nothing new writes nothing.
 
 mod checks;
-pub(crate) mod monitor;
+pub mod monitor;
 mod probe;
 mod tally;
 mod under_way;
 mod vitals;
 
-pub(crate) use checks::Outcome;
+pub use checks::Outcome;
 pub use checks::are_used;
-pub(crate) use monitor::Watched;
+pub use monitor::Watched;
 pub use vitals::{AllVitals, TargetVitals, mark, standing};
-pub(crate) use vitals::{Vitals, Watch, Watches};
+pub use vitals::{Vitals, Watch, Watches};

@@ -1,7 +1,7 @@
 use super::*;
+use crate::endpoint::{EndpointIds, Speaks};
+use crate::health::{AllVitals, Watches, mark};
 use crate::testing::{entity, id};
-use crate::upstream::endpoint::{EndpointIds, Speaks};
-use crate::upstream::health::{AllVitals, Watches, mark};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::net::SocketAddr;

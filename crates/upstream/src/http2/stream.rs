@@ -2,8 +2,8 @@
 
 use super::connection::Place;
 use super::fields::{read_response, write_fields};
-use crate::upstream::balance::Lease;
-use crate::upstream::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
+use crate::balance::Lease;
+use crate::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::ResponseFuture;
@@ -22,7 +22,7 @@ use weir_net::http2::{Incoming, Outgoing, broken, gone};
 const AHEAD: usize = 16 * 1024;
 
 /// One stream.
-pub(crate) struct Http2Stream {
+pub struct Http2Stream {
     place: Place,
     request: Outgoing,
     awaited: Option<ResponseFuture>,

@@ -17,7 +17,7 @@ const MIN_RETRIES: u64 = 10;
 
 /// Why a request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// No connection could be made.
     Connect,
     /// The upstream closed or reset the connection or the stream.
@@ -106,7 +106,7 @@ struct Counts {
 }
 
 /// The budget of one upstream, or of one host that a service names itself.
-pub(crate) struct RetryBudget {
+pub struct RetryBudget {
     upstream: Box<str>,
     workers: usize,
     since: Instant,
@@ -135,13 +135,13 @@ impl RetryBudget {
     }
 
     /// Counts a request. Only this worker writes its own count.
-    pub(crate) fn count_request(&self, worker: usize, now: Instant) {
+    pub fn count_request(&self, worker: usize, now: Instant) {
         let lanes = &self.counts().requests;
         lanes[worker % lanes.len()].0.add_alone(self.second(now));
     }
 
     /// Takes a retry from the budget and counts it; false where none is left.
-    pub(crate) fn spend(&self, reason: Reason, now: Instant) -> bool {
+    pub fn spend(&self, reason: Reason, now: Instant) -> bool {
         let counts = self.counts();
         if reason.counts_against_budget() {
             let second = self.second(now);
@@ -177,12 +177,13 @@ impl RetryBudget {
 }
 
 /// What became of an upstream's retries since the start.
-pub(crate) struct RetryCounts {
-    pub(crate) upstream: Box<str>,
+pub struct RetryCounts {
+    /// Its name, or the host and port of a service.
+    pub upstream: Box<str>,
     /// By why they were made.
-    pub(crate) retries: Vec<(&'static str, u64)>,
+    pub retries: Vec<(&'static str, u64)>,
     /// Those that the budget did not allow.
-    pub(crate) exhausted: u64,
+    pub exhausted: u64,
 }
 
 impl RetryCounts {
@@ -198,11 +199,11 @@ impl RetryCounts {
 
 /// The budgets of all upstreams that are in use, by name. Retained, so that they outlive reloads.
 #[derive(Default)]
-pub(crate) struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
+pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
 
 impl RetryBudgets {
     /// The one of an upstream, for so many workers.
-    pub(crate) fn of(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
+    pub fn of(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(budget) = budgets.get(upstream).and_then(Weak::upgrade) {
             return budget;
@@ -213,13 +214,13 @@ impl RetryBudgets {
     }
 
     /// Forgets those that no configuration uses.
-    pub(crate) fn forget_unused(&self) {
+    pub fn forget_unused(&self) {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|_, budget| budget.strong_count() > 0);
     }
 
     /// What became of retries, by upstream.
-    pub(crate) fn counts(&self) -> Vec<RetryCounts> {
+    pub fn counts(&self) -> Vec<RetryCounts> {
         let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let in_use: Vec<_> = budgets.values().filter_map(Weak::upgrade).collect();
         drop(budgets);

@@ -21,7 +21,7 @@ use weir_net::socket::Socket;
 use weir_net::tls::HTTP1;
 
 /// What is known of a connection that is being opened.
-pub(crate) struct Trying {
+pub struct Trying {
     /// Which of a name's addresses is tried first.
     first: usize,
     address: Cell<Option<SocketAddr>>,
@@ -30,36 +30,38 @@ pub(crate) struct Trying {
 
 /// How a name was looked up.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Resolved {
-    pub(crate) took: Duration,
+pub struct Resolved {
+    /// How long it took.
+    pub took: Duration,
     /// Whether nobody had to be asked.
-    pub(crate) is_cached: bool,
+    pub is_cached: bool,
 }
 
 impl Trying {
     /// Nothing yet. A random number spreads connections over the addresses of a name.
-    pub(crate) fn new(random: u64) -> Self {
+    pub fn new(random: u64) -> Self {
         Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
     }
 
     /// The address that is tried.
-    pub(crate) fn get(&self) -> Option<SocketAddr> {
+    pub fn get(&self) -> Option<SocketAddr> {
         self.address.get()
     }
 
-    pub(crate) fn set(&self, address: Option<SocketAddr>) {
+    /// Sets the address that is tried.
+    pub fn set(&self, address: Option<SocketAddr>) {
         self.address.set(address);
     }
 
     /// How its name was looked up, where it had one.
-    pub(crate) fn resolved(&self) -> Option<Resolved> {
+    pub fn resolved(&self) -> Option<Resolved> {
         self.resolved.get()
     }
 }
 
 impl Pools {
     /// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
-    pub(crate) async fn connect(
+    pub async fn connect(
         &self,
         endpoint: &Endpoint,
         server_name: Option<Rc<str>>,
@@ -89,11 +91,7 @@ impl Pools {
     }
 
     /// Connects without TLS.
-    pub(crate) async fn open_socket(
-        &self,
-        endpoint: &Endpoint,
-        trying: &Trying,
-    ) -> Result<Socket, UpstreamError> {
+    pub async fn open_socket(&self, endpoint: &Endpoint, trying: &Trying) -> Result<Socket, UpstreamError> {
         match &endpoint.unix {
             Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(UpstreamError::Connect),
             None => open_tcp(&self.resolver, endpoint, trying).await.map(Socket::Tcp),
@@ -119,7 +117,7 @@ async fn secured(
 }
 
 /// Speaks TLS over an open connection.
-pub(crate) async fn secure(
+pub async fn secure(
     socket: Socket,
     config: &Arc<rustls::ClientConfig>,
     endpoint: &Endpoint,
