@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use weir_http1::{Framing, Headers};
 use weir_model::Uuid;
-use weir_upstream::balance::{Asking, HashSource, Key, Lease, Pick};
-use weir_upstream::connect::Trying;
-use weir_upstream::endpoint::{Endpoint, Speaks};
+use weir_upstream::balance::{HashSource, Key, Lease, Pick, PickContext};
+use weir_upstream::connect::ConnectAttempt;
+use weir_upstream::endpoint::{Endpoint, UpstreamProtocol};
 use weir_upstream::health::Outcome;
 use weir_upstream::http2::Http2Stream;
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::retry::FailedAttempt;
-use weir_upstream::retry_budget::Reason;
+use weir_upstream::retry_budget::RetryReason;
 use weir_upstream::{Upstream, UpstreamError};
 
 /// What stays the same over all tries of one request.
@@ -65,7 +65,7 @@ impl Reached {
 struct Failed {
     failure: Failure,
     /// Why the request may be sent again, if it may.
-    retry: Option<Reason>,
+    retry: Option<RetryReason>,
     /// When the target was asked, if there was a connection.
     asked: Option<Instant>,
 }
@@ -109,8 +109,8 @@ impl<'a> Ask<'a> {
         let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(UpstreamError::NoTarget)?;
         loop {
             let endpoint = pick.endpoint;
-            let asked = match endpoint.speaks {
-                Speaks::Http1 => self.over_http1(pick, client, exchange).await,
+            let asked = match endpoint.protocol {
+                UpstreamProtocol::Http1 => self.over_http1(pick, client, exchange).await,
                 _ => Box::pin(self.over_http2(pick, client, exchange)).await,
             };
             let failed = match asked {
@@ -147,7 +147,7 @@ impl<'a> Ask<'a> {
         attempts.tried.push(endpoint.id);
         let Some(pick) = self.pick(&mut attempts.tried, key) else { return Err(failure) };
         // Connections that end one after another are failures of the target.
-        let reason = if reason == Reason::Kept { Reason::Reset } else { reason };
+        let reason = if reason == RetryReason::IdleClosed { RetryReason::Reset } else { reason };
         if !self.service.retry_budget.spend(reason, now) {
             return Err(failure);
         }
@@ -165,9 +165,9 @@ impl<'a> Ask<'a> {
     }
 
     /// Counts a request that a kept connection took with it when it ended.
-    fn kept_connection_ended(&self, exchange: &mut Exchange) {
+    fn idle_connection_closed(&self, exchange: &mut Exchange) {
         exchange.asked = None;
-        self.service.retry_budget.spend(Reason::Kept, Instant::now());
+        self.service.retry_budget.spend(RetryReason::IdleClosed, Instant::now());
     }
 
     /// Asks on a kept connection, or else on a new one.
@@ -183,15 +183,15 @@ impl<'a> Ask<'a> {
             match self.ask(&mut *upstream, endpoint, client, exchange).await {
                 Ok(upload) => return Ok((Reached::Http1(upstream), upload)),
                 // The peer had closed the idle connection: that is no failure of the endpoint.
-                Err(failed) if failed.retry == Some(Reason::Kept) => {
+                Err(failed) if failed.retry == Some(RetryReason::IdleClosed) => {
                     lease = upstream.lease.take();
-                    self.kept_connection_ended(exchange);
+                    self.idle_connection_closed(exchange);
                 }
                 Err(failed) => return Err(failed),
             }
         }
         let upstreams = &self.worker.upstreams;
-        let open = async |trying: &Trying| upstreams.connect(endpoint, server_name, trying).await;
+        let open = async |attempt: &ConnectAttempt| upstreams.connect(endpoint, server_name, attempt).await;
         // Boxed, so that a connection has no room for what only a new upstream connection needs.
         let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
         upstream.lease = lease;
@@ -207,7 +207,12 @@ impl<'a> Ask<'a> {
         };
         let pick = |tried: &[u32]| {
             let random = &|| self.worker.random();
-            balancer.pick(&Asking { worker: self.worker.index, tried, hash: key.map(|key| key.hash), random })
+            balancer.pick(&PickContext {
+                worker: self.worker.index,
+                tried,
+                hash: key.map(|key| key.hash),
+                random,
+            })
         };
         let picked = pick(tried);
         if picked.is_some() || tried.is_empty() {
@@ -242,14 +247,14 @@ impl<'a> Ask<'a> {
         endpoint: &Endpoint,
         client: &mut C,
         exchange: &mut Exchange,
-        open: impl AsyncFnOnce(&Trying) -> Result<T, UpstreamError>,
+        open: impl AsyncFnOnce(&ConnectAttempt) -> Result<T, UpstreamError>,
     ) -> Result<T, Failed> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
-        let (trying, start) = (Trying::new(self.worker.random()), Instant::now());
-        let opening = timeout(self.connect_timeout(), open(&trying));
+        let (attempt, start) = (ConnectAttempt::new(self.worker.random()), Instant::now());
+        let opening = timeout(self.connect_timeout(), open(&attempt));
         let opened = unless_gone(client, opening).await;
         if let Some(times) = exchange.times() {
-            times.opened(&endpoint.host, (trying.get(), trying.resolved()), start.elapsed());
+            times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), start.elapsed());
         }
         let failure = match opened {
             Some(Ok(Ok(opened))) => return Ok(opened),
@@ -260,15 +265,15 @@ impl<'a> Ask<'a> {
                 Failure::DeadlineExceeded
             }
             Some(Err(_)) => {
-                endpoint.met(trying.get(), Outcome::Timeout);
+                endpoint.record_outcome(attempt.get(), Outcome::Timeout);
                 UpstreamError::ConnectTimeout.into()
             }
         };
-        let (address, port) = (trying.get(), endpoint.port);
+        let (address, port) = (attempt.get(), endpoint.port);
         let (end, code) = (Instant::now(), code(&failure));
         exchange.try_failed(FailedTry { address, port, start, end, code });
         let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
-        Err(Failed { failure, retry: (!is_over).then_some(Reason::Connect), asked: None })
+        Err(Failed { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
     }
 
     fn connect_timeout(&self) -> Duration {
@@ -317,7 +322,7 @@ impl<'a> Ask<'a> {
                         let attempt = FailedAttempt {
                             error,
                             progress: upstream.progress(),
-                            lost_kept_connection: upstream.lost_kept_connection(),
+                            lost_idle_connection: upstream.lost_idle_connection(),
                             has_body: upload.can_be_repeated(),
                             method: exchange.request.method,
                         };
@@ -340,7 +345,7 @@ impl<'a> Ask<'a> {
         if let Some(outcome) = self.outcome(error, exchange)
             && upstream.tells_of_target(error)
         {
-            endpoint.met(upstream.address(), outcome);
+            endpoint.record_outcome(upstream.address(), outcome);
         }
     }
 
@@ -417,10 +422,10 @@ fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -
 
 /// The target has answered: what that says of it.
 fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16) {
-    if endpoint.watch.is_some() {
+    if endpoint.monitor.is_some() {
         // As Kong has it: an upstream that speaks of a timeout of its own has run into one.
         let outcome = if status == 504 { Outcome::Timeout } else { Outcome::Status(status) };
-        endpoint.met(upstream.address(), outcome);
+        endpoint.record_outcome(upstream.address(), outcome);
     }
     if let Some(lease) = upstream.lease() {
         lease.answered();

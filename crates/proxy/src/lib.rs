@@ -64,5 +64,5 @@ pub use retained::{NodeId, Retained};
 pub use snapshot::{CompileError, CompiledRoute, CompiledService, Compiler, Consumer, Snapshot};
 pub use stream::{MOST_PIPES, Session};
 pub use weir_http1::Limits;
-pub use weir_upstream::http2::SharedConnections;
+pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;

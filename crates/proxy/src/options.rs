@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_http1::Limits;
 use weir_net::resolve::ResolverOptions;
 use weir_net::tls::TlsOptions;
-use weir_upstream::http2::SharedConnections;
+use weir_upstream::http2::Http2UpstreamOptions;
 use weir_upstream::pool::KeepAlive;
 
 /// What a data plane is started with.
@@ -44,7 +44,7 @@ pub struct Options {
     /// Connections to upstreams.
     pub upstream_keepalive: KeepAlive,
     /// Connections to upstreams over HTTP/2.
-    pub upstream_http2: SharedConnections,
+    pub upstream_http2: Http2UpstreamOptions,
     /// Names of upstreams.
     pub resolver: ResolverOptions,
     /// TLS towards clients.
@@ -92,7 +92,7 @@ impl Default for Options {
             request_limits: Limits::default(),
             limits: Limits::default(),
             upstream_keepalive: KeepAlive::default(),
-            upstream_http2: SharedConnections::default(),
+            upstream_http2: Http2UpstreamOptions::default(),
             resolver: ResolverOptions::default(),
             tls: TlsOptions::default(),
             http2: Http2Options::default(),

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weir_net::dialer::NodeResolver;
 use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
-use weir_upstream::health::{Watched, monitor};
+use weir_upstream::health::{MonitoredUpstream, monitor};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct Proxy {
     receiving: watch::Sender<()>,
     threads: Vec<JoinHandle<()>>,
     snapshots: Mutex<Snapshots>,
-    watched: watch::Sender<Vec<Arc<Watched>>>,
+    watched: watch::Sender<Vec<Arc<MonitoredUpstream>>>,
 }
 
 /// A listener that is open.

@@ -1,6 +1,6 @@
 //! Opening a connection to an endpoint.
 
-use super::endpoint::{Endpoint, Speaks};
+use super::endpoint::{Endpoint, UpstreamProtocol};
 use super::error::UpstreamError;
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
@@ -21,7 +21,7 @@ use weir_net::socket::Socket;
 use weir_net::tls::HTTP1;
 
 /// What is known of a connection that is being opened.
-pub struct Trying {
+pub struct ConnectAttempt {
     /// Which of a name's addresses is tried first.
     first: usize,
     address: Cell<Option<SocketAddr>>,
@@ -37,7 +37,7 @@ pub struct Resolved {
     pub is_cached: bool,
 }
 
-impl Trying {
+impl ConnectAttempt {
     /// Nothing yet. A random number spreads connections over the addresses of a name.
     pub fn new(random: u64) -> Self {
         Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
@@ -65,15 +65,15 @@ impl Pools {
         &self,
         endpoint: &Endpoint,
         server_name: Option<Rc<str>>,
-        trying: &Trying,
+        attempt: &ConnectAttempt,
     ) -> Result<Box<UpstreamConnection>, UpstreamError> {
         let io = match self.memory {
             Some(open) => Io::Memory(open()),
             None => {
-                let socket = self.open_socket(endpoint, trying).await?;
+                let socket = self.open_socket(endpoint, attempt).await?;
                 // What may speak HTTP/2 is asked for HTTP/1.1 here.
-                let only = (endpoint.speaks != Speaks::Http1).then_some(HTTP1);
-                secured(endpoint, socket, server_name.as_deref(), only, trying).await?
+                let only = (endpoint.protocol != UpstreamProtocol::Http1).then_some(HTTP1);
+                secured(endpoint, socket, server_name.as_deref(), only, attempt).await?
             }
         };
         Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
@@ -84,17 +84,21 @@ impl Pools {
         &self,
         endpoint: &Endpoint,
         server_name: Option<&str>,
-        trying: &Trying,
+        attempt: &ConnectAttempt,
     ) -> Result<Io, UpstreamError> {
-        let socket = self.open_socket(endpoint, trying).await?;
-        secured(endpoint, socket, server_name, None, trying).await
+        let socket = self.open_socket(endpoint, attempt).await?;
+        secured(endpoint, socket, server_name, None, attempt).await
     }
 
     /// Connects without TLS.
-    pub async fn open_socket(&self, endpoint: &Endpoint, trying: &Trying) -> Result<Socket, UpstreamError> {
+    pub async fn open_socket(
+        &self,
+        endpoint: &Endpoint,
+        attempt: &ConnectAttempt,
+    ) -> Result<Socket, UpstreamError> {
         match &endpoint.unix {
             Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(UpstreamError::Connect),
-            None => open_tcp(&self.resolver, endpoint, trying).await.map(Socket::Tcp),
+            None => open_tcp(&self.resolver, endpoint, attempt).await.map(Socket::Tcp),
         }
     }
 }
@@ -105,12 +109,12 @@ async fn secured(
     socket: Socket,
     server_name: Option<&str>,
     only: Option<&[u8]>,
-    trying: &Trying,
+    attempt: &ConnectAttempt,
 ) -> Result<Io, UpstreamError> {
     match &endpoint.tls {
         Some(config) => {
             let secured = secure(socket, config, endpoint, server_name, only).await;
-            secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
+            secured.inspect_err(|_| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure))
         }
         None => Ok(Io::Plain(socket)),
     }
@@ -133,24 +137,30 @@ pub async fn secure(
 async fn open_tcp(
     resolver: &Resolver,
     endpoint: &Endpoint,
-    trying: &Trying,
+    attempt: &ConnectAttempt,
 ) -> Result<TcpStream, UpstreamError> {
-    let attempt = async |address| {
-        trying.set(Some(address));
-        connect::tcp(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))
+    let open = async |address| {
+        attempt.set(Some(address));
+        connect::tcp(address)
+            .await
+            .inspect_err(|_| endpoint.record_outcome(Some(address), Outcome::TcpFailure))
     };
     if let Some(ip) = endpoint.ip {
-        return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);
+        return open(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);
     }
-    let resolved = resolve(resolver, &endpoint.host, trying).await;
+    let resolved = resolve(resolver, &endpoint.host, attempt).await;
     let addresses = resolved.map_err(UpstreamError::NameResolution)?;
-    let sockets = addresses.sockets(endpoint.port, trying.first);
-    let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), attempt).await;
+    let sockets = addresses.sockets(endpoint.port, attempt.first);
+    let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), open).await;
     let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address that may be asked"));
     opened.unwrap_or_else(none).map_err(UpstreamError::Connect)
 }
 
-async fn resolve(resolver: &Resolver, host: &str, trying: &Trying) -> Result<Arc<Addresses>, ResolveError> {
+async fn resolve(
+    resolver: &Resolver,
+    host: &str,
+    attempt: &ConnectAttempt,
+) -> Result<Arc<Addresses>, ResolveError> {
     let (start, mut is_cached) = (Instant::now(), true);
     let mut resolving = pin!(resolver.resolve(host));
     let resolved = poll_fn(|cx| {
@@ -159,6 +169,6 @@ async fn resolve(resolver: &Resolver, host: &str, trying: &Trying) -> Result<Arc
         polled
     });
     let resolved = resolved.await;
-    trying.resolved.set(Some(Resolved { took: start.elapsed(), is_cached }));
+    attempt.resolved.set(Some(Resolved { took: start.elapsed(), is_cached }));
     resolved
 }

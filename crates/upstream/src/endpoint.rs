@@ -1,6 +1,6 @@
 //! One place to connect to.
 
-use super::health::{Outcome, Watch};
+use super::health::{Outcome, TargetMonitor};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -30,14 +30,14 @@ pub struct Endpoint {
     /// How TLS is spoken to it, if it is.
     pub tls: Option<Arc<ClientConfig>>,
     /// Which versions of HTTP it is asked with.
-    pub speaks: Speaks,
+    pub protocol: UpstreamProtocol,
     /// Set where its upstream asks how it fares.
-    pub watch: Option<Arc<Watch>>,
+    pub monitor: Option<Arc<TargetMonitor>>,
 }
 
 /// Which versions of HTTP are spoken to an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Speaks {
+pub enum UpstreamProtocol {
     /// HTTP/1.1 alone.
     Http1,
     /// HTTP/2 alone; in clear by prior knowledge.
@@ -46,7 +46,7 @@ pub enum Speaks {
     Either,
 }
 
-impl Speaks {
+impl UpstreamProtocol {
     /// What is spoken to a service.
     pub fn of(service: &Service) -> Self {
         let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
@@ -75,15 +75,15 @@ impl Endpoint {
     /// An endpoint of this host and port. `tls` has a configuration, and what tells it from others.
     pub fn new(
         ids: &EndpointIds,
-        protocol: Protocol,
+        scheme: Protocol,
         (host, port): (&str, u16),
         host_header: Option<&str>,
         tls: Option<(Arc<ClientConfig>, &str)>,
-        speaks: Speaks,
+        protocol: UpstreamProtocol,
     ) -> Self {
         let unix = host.strip_prefix("unix:");
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let authority = host_header.map_or_else(|| authority(protocol, host, port), str::to_owned);
+        let authority = host_header.map_or_else(|| authority(scheme, host, port), str::to_owned);
         let profile = tls.as_ref().map(|(_, profile)| *profile);
         Self {
             id: ids.get(host, port, profile),
@@ -93,28 +93,28 @@ impl Endpoint {
             port,
             authority: authority.into(),
             tls: tls.map(|(config, _)| config),
-            speaks,
-            watch: None,
+            protocol,
+            monitor: None,
         }
     }
 
     /// Whether it may not be asked.
     pub fn is_down(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.is_down())
+        self.monitor.as_ref().is_some_and(|monitor| monitor.is_down())
     }
 
     /// Whether this address of it may be asked.
     pub fn admits(&self, address: Option<SocketAddr>) -> bool {
-        match (&self.watch, address) {
-            (Some(watch), Some(address)) => watch.admits(address),
+        match (&self.monitor, address) {
+            (Some(monitor), Some(address)) => monitor.admits(address),
             _ => true,
         }
     }
 
     /// Says what came of asking this address of it.
-    pub fn met(&self, address: Option<SocketAddr>, outcome: Outcome) {
-        if let (Some(watch), Some(address)) = (&self.watch, address) {
-            watch.met(address, outcome);
+    pub fn record_outcome(&self, address: Option<SocketAddr>, outcome: Outcome) {
+        if let (Some(monitor), Some(address)) = (&self.monitor, address) {
+            monitor.record_outcome(address, outcome);
         }
     }
 

@@ -57,13 +57,13 @@ impl Upstream for UpstreamConnection {
         if self.wire.touched { Progress::Unknown } else { Progress::Unsent }
     }
 
-    fn lost_kept_connection(&self) -> bool {
+    fn lost_idle_connection(&self) -> bool {
         self.is_reused() && self.wire.inbox.is_empty() && self.interim == 0
     }
 
     /// That a kept connection has ended says nothing, unless a response had begun.
     fn tells_of_target(&self, error: &UpstreamError) -> bool {
-        !(self.lost_kept_connection() && matches!(error, UpstreamError::Closed(_)))
+        !(self.lost_idle_connection() && matches!(error, UpstreamError::Closed(_)))
     }
 
     fn body(&mut self) -> Result<&[u8], ParseError> {

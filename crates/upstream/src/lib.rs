@@ -69,7 +69,7 @@ pub trait Upstream {
     /// How far a request came that got no response.
     fn progress(&self) -> Progress;
     /// Whether what ended before a byte of response is a connection that had served others, and no more than that.
-    fn lost_kept_connection(&self) -> bool;
+    fn lost_idle_connection(&self) -> bool;
     /// Whether the failure, for which no response came, says something of the target's health.
     fn tells_of_target(&self, error: &UpstreamError) -> bool;
     /// Bytes of the response's body that are here, if any; never waits.

@@ -71,12 +71,12 @@ impl Pool {
     /// A live idle connection to the endpoint, the most recently used.
     pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
-        let shelf = idle.get_mut(endpoint as usize)?;
-        let mut at = shelf.len();
+        let stack = idle.get_mut(endpoint as usize)?;
+        let mut at = stack.len();
         while at > 0 {
             at -= 1;
-            if shelf[at].upstream.server_name.as_deref() == server_name {
-                let mut found = shelf.remove(at).upstream;
+            if stack[at].upstream.server_name.as_deref() == server_name {
+                let mut found = stack.remove(at).upstream;
                 if !found.wire.io.is_stale() {
                     return Some(found);
                 }
@@ -98,17 +98,17 @@ impl Pool {
         if idle.len() <= place {
             idle.resize_with(place + 1, Vec::new);
         }
-        let shelf = &mut idle[place];
-        if shelf.len() < self.keep_alive.pool_size {
-            shelf.push(Idle { upstream, since: now });
+        let stack = &mut idle[place];
+        if stack.len() < self.keep_alive.pool_size {
+            stack.push(Idle { upstream, since: now });
         }
     }
 
     /// Closes what was idle for too long, and what its peer has closed.
     pub fn sweep(&self, now: Instant) {
         let timeout = self.keep_alive.idle_timeout;
-        for shelf in self.idle.borrow_mut().iter_mut() {
-            shelf.retain_mut(|idle| {
+        for stack in self.idle.borrow_mut().iter_mut() {
+            stack.retain_mut(|idle| {
                 let expired = !timeout.is_zero() && now.duration_since(idle.since) >= timeout;
                 !expired && !idle.upstream.wire.io.is_stale()
             });

@@ -1,6 +1,6 @@
 //! What one worker has of upstreams: its connections, and how others are opened.
 
-use super::http2::{Http2Pool, SharedConnections};
+use super::http2::{Http2Pool, Http2UpstreamOptions};
 use super::pool::{KeepAlive, Pool};
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub struct Pools {
     /// Over HTTP/2, those that are shared.
     pub http2: Http2Pool,
     /// How connections over HTTP/2 are shared.
-    pub(super) sharing: SharedConnections,
+    pub(super) sharing: Http2UpstreamOptions,
     /// How idle connections are kept.
     pub(super) keep_alive: KeepAlive,
     /// The node's.
@@ -29,7 +29,7 @@ impl Pools {
     /// Without a connection.
     pub fn new(
         keep_alive: KeepAlive,
-        sharing: SharedConnections,
+        sharing: Http2UpstreamOptions,
         resolver: Arc<Resolver>,
         memory: Option<MemoryUpstream>,
     ) -> Self {

@@ -1,6 +1,6 @@
 //! Whether a request that got no response may be sent again. This is the one place that decides.
 
-use super::retry_budget::Reason;
+use super::retry_budget::RetryReason;
 use super::{Progress, UpstreamError};
 use std::io;
 use weir_http1::Method;
@@ -12,7 +12,7 @@ pub struct FailedAttempt<'f> {
     /// How far the request came.
     pub progress: Progress,
     /// The connection was a kept one, and only it has ended.
-    pub lost_kept_connection: bool,
+    pub lost_idle_connection: bool,
     /// All that was sent of the body can be sent again.
     pub has_body: bool,
     /// Its method.
@@ -21,18 +21,18 @@ pub struct FailedAttempt<'f> {
 
 impl FailedAttempt<'_> {
     /// Why the request may be sent again, if it may. Nothing of a response was passed on: this is asked before that.
-    pub fn retry(&self) -> Option<Reason> {
+    pub fn retry(&self) -> Option<RetryReason> {
         let is_safe = self.progress != Progress::Unknown || is_idempotent(self.method);
         if !self.has_body || !is_safe {
             return None;
         }
         match self.error {
-            UpstreamError::Timeout => Some(Reason::Timeout),
+            UpstreamError::Timeout => Some(RetryReason::Timeout),
             UpstreamError::Closed(error) if is_invalid(error) => None,
-            UpstreamError::Closed(_) if self.lost_kept_connection => Some(Reason::Kept),
+            UpstreamError::Closed(_) if self.lost_idle_connection => Some(RetryReason::IdleClosed),
             UpstreamError::Closed(_) | UpstreamError::Reset(_) => Some(match self.progress {
-                Progress::Refused => Reason::Refused,
-                Progress::Unsent | Progress::Unknown => Reason::Reset,
+                Progress::Refused => RetryReason::Refused,
+                Progress::Unsent | Progress::Unknown => RetryReason::Reset,
             }),
             _ => None,
         }
@@ -61,18 +61,18 @@ mod tests {
         UpstreamError::Closed(io::ErrorKind::ConnectionReset.into())
     }
 
-    fn retry(error: &UpstreamError, progress: Progress, method: Method) -> Option<Reason> {
-        FailedAttempt { error, progress, lost_kept_connection: false, has_body: true, method }.retry()
+    fn retry(error: &UpstreamError, progress: Progress, method: Method) -> Option<RetryReason> {
+        FailedAttempt { error, progress, lost_idle_connection: false, has_body: true, method }.retry()
     }
 
     #[test]
     fn idempotent_requests_are_sent_again_whatever_became_of_them() {
         for method in [Method::Get, Method::Head, Method::Options, Method::Put, Method::Delete, Method::Trace]
         {
-            assert_eq!(retry(&closed(), Progress::Unknown, method), Some(Reason::Reset));
-            assert_eq!(retry(&UpstreamError::Timeout, Progress::Unknown, method), Some(Reason::Timeout));
-            let reset = UpstreamError::Reset(h2::Reason::INTERNAL_ERROR);
-            assert_eq!(retry(&reset, Progress::Unknown, method), Some(Reason::Reset));
+            assert_eq!(retry(&closed(), Progress::Unknown, method), Some(RetryReason::Reset));
+            assert_eq!(retry(&UpstreamError::Timeout, Progress::Unknown, method), Some(RetryReason::Timeout));
+            let reset = UpstreamError::Reset(h2::RetryReason::INTERNAL_ERROR);
+            assert_eq!(retry(&reset, Progress::Unknown, method), Some(RetryReason::Reset));
         }
     }
 
@@ -81,8 +81,8 @@ mod tests {
         for method in [Method::Post, Method::Patch, Method::Other] {
             assert_eq!(retry(&closed(), Progress::Unknown, method), None);
             assert_eq!(retry(&UpstreamError::Timeout, Progress::Unknown, method), None);
-            assert_eq!(retry(&closed(), Progress::Unsent, method), Some(Reason::Reset));
-            assert_eq!(retry(&closed(), Progress::Refused, method), Some(Reason::Refused));
+            assert_eq!(retry(&closed(), Progress::Unsent, method), Some(RetryReason::Reset));
+            assert_eq!(retry(&closed(), Progress::Refused, method), Some(RetryReason::Refused));
         }
     }
 
@@ -100,11 +100,11 @@ mod tests {
         let attempt = FailedAttempt {
             error: &closed(),
             progress: Progress::Refused,
-            lost_kept_connection: true,
+            lost_idle_connection: true,
             has_body: false,
             method: Method::Put,
         };
         assert_eq!(attempt.retry(), None);
-        assert_eq!(FailedAttempt { has_body: true, ..attempt }.retry(), Some(Reason::Kept));
+        assert_eq!(FailedAttempt { has_body: true, ..attempt }.retry(), Some(RetryReason::IdleClosed));
     }
 }

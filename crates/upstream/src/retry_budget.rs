@@ -17,7 +17,7 @@ const MIN_RETRIES: u64 = 10;
 
 /// Why a request is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum RetryReason {
     /// No connection could be made.
     Connect,
     /// The upstream closed or reset the connection or the stream.
@@ -27,25 +27,31 @@ pub enum Reason {
     /// The upstream said that it did not process the request.
     Refused,
     /// A kept connection had ended, which says nothing of the upstream. These do not count as `retries`.
-    Kept,
+    IdleClosed,
 }
 
-impl Reason {
-    const ALL: [Reason; 5] = [Reason::Connect, Reason::Reset, Reason::Timeout, Reason::Refused, Reason::Kept];
+impl RetryReason {
+    const ALL: [RetryReason; 5] = [
+        RetryReason::Connect,
+        RetryReason::Reset,
+        RetryReason::Timeout,
+        RetryReason::Refused,
+        RetryReason::IdleClosed,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
-            Reason::Connect => "connect",
-            Reason::Reset => "reset",
-            Reason::Timeout => "timeout",
-            Reason::Refused => "refused",
-            Reason::Kept => "kept",
+            RetryReason::Connect => "connect",
+            RetryReason::Reset => "reset",
+            RetryReason::Timeout => "timeout",
+            RetryReason::Refused => "refused",
+            RetryReason::IdleClosed => "kept",
         }
     }
 
     /// Whether the upstream has had work with the attempt that failed. A connection that cannot be made costs it none.
     fn counts_against_budget(self) -> bool {
-        matches!(self, Reason::Reset | Reason::Timeout | Reason::Refused)
+        matches!(self, RetryReason::Reset | RetryReason::Timeout | RetryReason::Refused)
     }
 }
 
@@ -68,7 +74,7 @@ impl Seconds {
         let _ = self.slot(second).fetch_update(Relaxed, Relaxed, |word| Some(next(word, second)));
     }
 
-    fn take_back(&self, second: u64) {
+    fn reset(&self, second: u64) {
         let is_counted = |word: u64| word >> 32 == second && word as u32 > 0;
         let _ = self.slot(second).fetch_update(Relaxed, Relaxed, |word| is_counted(word).then(|| word - 1));
     }
@@ -93,13 +99,13 @@ fn next(word: u64, second: u64) -> u64 {
 /// What one worker counts.
 #[repr(align(128))]
 #[derive(Default)]
-struct Lane(Seconds);
+struct WorkerCounts(Seconds);
 
 /// What is counted once there are requests.
 struct Counts {
-    requests: Box<[Lane]>,
+    requests: Box<[WorkerCounts]>,
     retries: Seconds,
-    by_reason: [AtomicU64; Reason::ALL.len()],
+    by_reason: [AtomicU64; RetryReason::ALL.len()],
     exhausted: AtomicU64,
     /// The second of the last warning, and 1.
     warned: AtomicU64,
@@ -121,7 +127,7 @@ impl RetryBudget {
     fn counts(&self) -> &Counts {
         self.counts.get_or_init(|| {
             Box::new(Counts {
-                requests: (0..self.workers.max(1)).map(|_| Lane::default()).collect(),
+                requests: (0..self.workers.max(1)).map(|_| WorkerCounts::default()).collect(),
                 retries: Seconds::default(),
                 by_reason: Default::default(),
                 exhausted: AtomicU64::new(0),
@@ -141,7 +147,7 @@ impl RetryBudget {
     }
 
     /// Takes a retry from the budget and counts it; false where none is left.
-    pub fn spend(&self, reason: Reason, now: Instant) -> bool {
+    pub fn spend(&self, reason: RetryReason, now: Instant) -> bool {
         let counts = self.counts();
         if reason.counts_against_budget() {
             let second = self.second(now);
@@ -150,7 +156,7 @@ impl RetryBudget {
             let requests: u64 = counts.requests.iter().map(|lane| lane.0.sum(second)).sum();
             let allowed = (requests / REQUESTS_PER_RETRY).max(MIN_RETRIES);
             if counts.retries.sum(second) > allowed {
-                counts.retries.take_back(second);
+                counts.retries.reset(second);
                 self.exhausted(counts, second, requests);
                 return false;
             }
@@ -190,8 +196,8 @@ impl RetryCounts {
     /// Of a budget, if there was any retry.
     fn of(budget: &RetryBudget) -> Option<Self> {
         let counts = budget.counts.get()?;
-        let count = |reason: Reason| (reason.as_str(), counts.by_reason[reason as usize].load(Relaxed));
-        let (retries, exhausted) = (Reason::ALL.map(count), counts.exhausted.load(Relaxed));
+        let count = |reason: RetryReason| (reason.as_str(), counts.by_reason[reason as usize].load(Relaxed));
+        let (retries, exhausted) = (RetryReason::ALL.map(count), counts.exhausted.load(Relaxed));
         let is_any = exhausted > 0 || retries.iter().any(|(_, count)| *count > 0);
         is_any.then(|| Self { upstream: budget.upstream.clone(), retries: retries.into(), exhausted })
     }
@@ -240,7 +246,7 @@ mod tests {
     }
 
     /// How many retries are allowed at a moment.
-    fn allowed(budget: &RetryBudget, reason: Reason, after: u64) -> usize {
+    fn allowed(budget: &RetryBudget, reason: RetryReason, after: u64) -> usize {
         let now = budget.since + Duration::from_secs(after);
         (0..1_000).take_while(|_| budget.spend(reason, now)).count()
     }
@@ -255,9 +261,9 @@ mod tests {
         for (count, expected) in [(0, 10), (50, 10), (55, 11), (1_000, 200)] {
             let budget = budget();
             requests(&budget, count, 3);
-            assert_eq!(allowed(&budget, Reason::Reset, 3), expected, "of {count}");
-            assert_eq!(allowed(&budget, Reason::Timeout, 12), 0, "the same ten seconds");
-            assert_eq!(allowed(&budget, Reason::Refused, 13), 10, "ten seconds later");
+            assert_eq!(allowed(&budget, RetryReason::Reset, 3), expected, "of {count}");
+            assert_eq!(allowed(&budget, RetryReason::Timeout, 12), 0, "the same ten seconds");
+            assert_eq!(allowed(&budget, RetryReason::Refused, 13), 10, "ten seconds later");
         }
     }
 
@@ -266,7 +272,7 @@ mod tests {
         let budget = budget();
         requests(&budget, 1_000, 1);
         requests(&budget, 10, 17);
-        assert_eq!(allowed(&budget, Reason::Reset, 17), 10);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 17), 10);
     }
 
     #[test]
@@ -274,15 +280,15 @@ mod tests {
         let budget = budget();
         requests(&budget, 1_000, 20);
         requests(&budget, 10, 4);
-        assert_eq!(allowed(&budget, Reason::Reset, 20), 200);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 20), 200);
     }
 
     #[test]
     fn connections_that_fail_and_kept_ones_are_no_part_of_it() {
         let budget = budget();
-        assert_eq!(allowed(&budget, Reason::Connect, 1), 1_000);
-        assert_eq!(allowed(&budget, Reason::Kept, 1), 1_000);
-        assert_eq!(allowed(&budget, Reason::Reset, 1), 10);
+        assert_eq!(allowed(&budget, RetryReason::Connect, 1), 1_000);
+        assert_eq!(allowed(&budget, RetryReason::IdleClosed, 1), 1_000);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 1), 10);
         let counts = RetryCounts::of(&budget).unwrap();
         let expected = [("connect", 1_000), ("reset", 10), ("timeout", 0), ("refused", 0), ("kept", 1_000)];
         assert_eq!((counts.retries.as_slice(), counts.exhausted), (expected.as_slice(), 1));
@@ -297,7 +303,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let got = (0..200).filter(|_| budget.spend(Reason::Reset, now)).count();
+                    let got = (0..200).filter(|_| budget.spend(RetryReason::Reset, now)).count();
                     taken.fetch_add(got as u64, Relaxed);
                 });
             }
@@ -314,7 +320,7 @@ mod tests {
         budgets.forget_unused();
         assert_eq!(budgets.0.lock().unwrap().len(), 1);
         assert!(budgets.counts().is_empty());
-        kept.spend(Reason::Connect, kept.since);
+        kept.spend(RetryReason::Connect, kept.since);
         assert_eq!(budgets.counts().len(), 1);
     }
 }

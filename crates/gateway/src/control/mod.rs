@@ -32,7 +32,7 @@ use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, Targ
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
-use weir_upstream::health::{self, TargetVitals};
+use weir_upstream::health::{self, TargetHealth};
 
 /// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
 /// off are logged only then.
@@ -293,7 +293,7 @@ impl Control {
     }
 
     /// How a target of an upstream that uses health checks fares.
-    pub(crate) fn vitals(&self, target: &Target) -> TargetVitals {
+    pub(crate) fn vitals(&self, target: &Target) -> TargetHealth {
         health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
     }
 

@@ -8,10 +8,10 @@ use crate::relay::Upload;
 use crate::request_body;
 use std::rc::Rc;
 use weir_upstream::balance::Pick;
-use weir_upstream::connect::Trying;
-use weir_upstream::endpoint::{Endpoint, Speaks};
+use weir_upstream::connect::ConnectAttempt;
+use weir_upstream::endpoint::{Endpoint, UpstreamProtocol};
 use weir_upstream::http2::Opened;
-use weir_upstream::retry_budget::Reason;
+use weir_upstream::retry_budget::RetryReason;
 
 /// How often a request is sent on a shared connection that then ends, which is no failure of the endpoint.
 const STREAMS_TRIED: u32 = 3;
@@ -25,7 +25,7 @@ impl Ask<'_> {
         exchange: &mut Exchange,
     ) -> Result<(Reached, Upload), Failed> {
         let (worker, endpoint) = (self.worker, pick.endpoint);
-        if exchange.upgrade.is_some() && endpoint.speaks == Speaks::Http2 {
+        if exchange.upgrade.is_some() && endpoint.protocol == UpstreamProtocol::Http2 {
             return Err(Failure::NoTunnel.into());
         }
         if exchange.upgrade.is_some() || worker.upstreams.http2.chose_http1(endpoint) {
@@ -48,9 +48,9 @@ impl Ask<'_> {
             };
             match asked {
                 Ok(upload) => return Ok((reached, upload)),
-                Err(failed) if failed.retry == Some(Reason::Kept) && tries < STREAMS_TRIED => {
+                Err(failed) if failed.retry == Some(RetryReason::IdleClosed) && tries < STREAMS_TRIED => {
                     pick.lease = reached.lease().take();
-                    self.kept_connection_ended(exchange);
+                    self.idle_connection_closed(exchange);
                 }
                 Err(failed) => return Err(failed),
             }
@@ -66,7 +66,8 @@ impl Ask<'_> {
         exchange: &mut Exchange,
     ) -> Result<Reached, Failed> {
         let upstreams = &self.worker.upstreams;
-        let open = async |trying: &Trying| upstreams.open_stream(endpoint, server_name, trying).await;
+        let open =
+            async |attempt: &ConnectAttempt| upstreams.open_stream(endpoint, server_name, attempt).await;
         Ok(match self.open(endpoint, client, exchange, open).await? {
             Opened::Http1(upstream) => Reached::Http1(upstream),
             Opened::Http2(upstream) => Reached::Http2(upstream),

@@ -18,7 +18,7 @@ use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_router::{Calculation, Patterns, RouteError, Router};
-use weir_upstream::health::AllVitals;
+use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
 
 /// What cannot be put in force, and how to mend it.
@@ -83,7 +83,7 @@ impl Compiler {
         self.retained.get::<RetryBudgets>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
-                self.retained.get::<AllVitals>().keep_those_of(document);
+                self.retained.get::<TargetStates>().keep_those_of(document);
                 Ok(last.keep(parts))
             }
             (errors, _) => Err(errors),

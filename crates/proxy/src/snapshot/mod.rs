@@ -31,7 +31,7 @@ use weir_net::tls::Certificates;
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;
-use weir_upstream::health::Watched;
+use weir_upstream::health::MonitoredUpstream;
 use weir_upstream::retry_budget::RetryBudget;
 
 pub use compile::{CompileError, Compiler};
@@ -48,7 +48,7 @@ pub struct Snapshot {
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
-    pub(crate) watched: Vec<Arc<Watched>>,
+    pub(crate) watched: Vec<Arc<MonitoredUpstream>>,
     /// Which clients are asked for certificates.
     pub(crate) asked: Arc<Asked>,
 }

@@ -12,8 +12,8 @@ use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
 use weir_upstream::UpstreamError;
-use weir_upstream::balance::{Asking, Lease, Pick};
-use weir_upstream::connect::{Trying, secure};
+use weir_upstream::balance::{Lease, Pick, PickContext};
+use weir_upstream::connect::{ConnectAttempt, secure};
 use weir_upstream::endpoint::Endpoint;
 use weir_upstream::health::Outcome;
 
@@ -39,15 +39,15 @@ pub(super) async fn connect(
             }
             picked => picked.map_err(Refusal::Upstream)?,
         };
-        let trying = Trying::new(worker.random());
-        let opening = Box::pin(open(worker, (route, service), endpoint, (session, &trying)));
+        let attempt = ConnectAttempt::new(worker.random());
+        let opening = Box::pin(open(worker, (route, service), endpoint, (session, &attempt)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
-            endpoint.met(trying.get(), Outcome::Timeout);
+            endpoint.record_outcome(attempt.get(), Outcome::Timeout);
             Err(UpstreamError::ConnectTimeout)
         });
         match opened {
             Ok(io) => {
-                endpoint.met(trying.get(), Outcome::Connected);
+                endpoint.record_outcome(attempt.get(), Outcome::Connected);
                 // More is not known of how fast it is: what it says is not understood.
                 lease.iter().for_each(Lease::answered);
                 return Ok((io, lease));
@@ -77,8 +77,8 @@ pub(super) fn pick<'s>(
         Destination::Upstream(balancer) => {
             let hash = balancer.session_hash(session.client.ip());
             let random = &|| worker.random();
-            let asking = Asking { worker: worker.index, tried, hash, random };
-            balancer.pick(&asking).ok_or(UpstreamError::NoTarget)
+            let context = PickContext { worker: worker.index, tried, hash, random };
+            balancer.pick(&context).ok_or(UpstreamError::NoTarget)
         }
     }
 }
@@ -92,9 +92,9 @@ async fn open(
     worker: &Worker,
     (route, service): (&StreamRoute, &CompiledService),
     endpoint: &Endpoint,
-    (session, trying): (&Session, &Trying),
+    (session, attempt): (&Session, &ConnectAttempt),
 ) -> Result<Io, UpstreamError> {
-    let mut socket = worker.upstreams.open_socket(endpoint, trying).await?;
+    let mut socket = worker.upstreams.open_socket(endpoint, attempt).await?;
     if let Some(form) = announced(&service.entity) {
         announce(&mut socket, form, session).await.map_err(UpstreamError::Connect)?;
     }
@@ -104,7 +104,7 @@ async fn open(
             let preserved = session.sni.as_deref().filter(|_| route.entity.preserve_host);
             let name = preserved.unwrap_or(without_port(&endpoint.authority));
             let secured = secure(socket, config, endpoint, Some(name), None).await;
-            secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
+            secured.inspect_err(|_| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure))
         }
         _ => Ok(Io::Plain(socket)),
     }

@@ -3,21 +3,21 @@
 mod key;
 pub mod latency;
 mod ring;
-mod turns;
+mod round_robin;
 
 pub use key::{HashSource, Key};
 pub use ring::Rings;
-pub use turns::Cursors;
+pub use round_robin::Cursors;
 
 use super::endpoint::Endpoint;
-use super::health::Vitals;
+use super::health::TargetState;
 use key::Inputs;
 use ring::Ring;
+use round_robin::SmoothWeightedRoundRobin;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use turns::Turns;
 use weir_model::entity::{Algorithm, Upstream};
 
 /// How often chance is asked for another turn before all are gone through.
@@ -28,7 +28,7 @@ pub struct Balancer {
     /// The targets, as endpoints.
     pub endpoints: Vec<Endpoint>,
     weights: Vec<u16>,
-    turns: Turns,
+    turns: SmoothWeightedRoundRobin,
     choice: Choice,
     /// The percentage of the weight above which what is healthy has to be; None: nobody asks for it.
     threshold: Option<f64>,
@@ -36,14 +36,14 @@ pub struct Balancer {
 
 /// What decides, beside the turns.
 enum Choice {
-    Turns,
+    RoundRobin,
     LeastConnections,
     Latency,
     Hash(Box<(Inputs, Arc<Ring>)>),
 }
 
 /// What the choice depends on, from request to request and from try to try.
-pub struct Asking<'a> {
+pub struct PickContext<'a> {
     /// Which worker asks: each has turns of its own.
     pub worker: usize,
     /// Endpoints that were tried for this request.
@@ -64,25 +64,25 @@ pub struct Pick<'b> {
 
 /// A request that a target is busy with.
 pub struct Lease {
-    vitals: Arc<Vitals>,
+    state: Arc<TargetState>,
     since: Instant,
 }
 
 impl Lease {
-    fn new(vitals: &Arc<Vitals>) -> Lease {
-        vitals.in_flight.fetch_add(1, Ordering::Relaxed);
-        Lease { vitals: vitals.clone(), since: Instant::now() }
+    fn new(state: &Arc<TargetState>) -> Lease {
+        state.in_flight.fetch_add(1, Ordering::Relaxed);
+        Lease { state: state.clone(), since: Instant::now() }
     }
 
     /// The target has answered.
     pub fn answered(&self) {
-        self.vitals.latency.add(self.since.elapsed());
+        self.state.latency.add(self.since.elapsed());
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.vitals.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -95,7 +95,7 @@ impl Balancer {
     ) -> Self {
         let (endpoints, weights): (Vec<Endpoint>, Vec<u16>) = targets.into_iter().unzip();
         let choice = match upstream.algorithm {
-            Algorithm::RoundRobin => Choice::Turns,
+            Algorithm::RoundRobin => Choice::RoundRobin,
             Algorithm::LeastConnections => Choice::LeastConnections,
             Algorithm::Latency => Choice::Latency,
             Algorithm::ConsistentHashing => {
@@ -106,7 +106,13 @@ impl Balancer {
         };
         let asked = super::health::are_used(upstream) && upstream.healthchecks.threshold > 0.0;
         let threshold = asked.then_some(upstream.healthchecks.threshold);
-        Self { turns: Turns::new(&weights, cursors), endpoints, weights, choice, threshold }
+        Self {
+            turns: SmoothWeightedRoundRobin::new(&weights, cursors),
+            endpoints,
+            weights,
+            choice,
+            threshold,
+        }
     }
 
     /// What of the request is hashed, if anything is.
@@ -126,19 +132,19 @@ impl Balancer {
     }
 
     /// The next target that was not tried for this request yet; none where the upstream has none that may be asked.
-    pub fn pick(&self, asking: &Asking<'_>) -> Option<Pick<'_>> {
+    pub fn pick(&self, context: &PickContext<'_>) -> Option<Pick<'_>> {
         if self.threshold.is_some_and(|threshold| self.healthy_percentage() <= threshold) {
             return None;
         }
-        let index = match (&self.choice, asking.hash) {
-            (Choice::Turns, _) | (Choice::Hash(_), None) => self.next_turn(asking),
-            (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, asking.tried)),
-            (Choice::LeastConnections, _) => self.least_connections(asking),
-            (Choice::Latency, _) => self.lowest_latency(asking),
+        let index = match (&self.choice, context.hash) {
+            (Choice::RoundRobin, _) | (Choice::Hash(_), None) => self.next_turn(context),
+            (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, context.tried)),
+            (Choice::LeastConnections, _) => self.least_connections(context),
+            (Choice::Latency, _) => self.lowest_latency(context),
         }?;
         let endpoint = &self.endpoints[index];
         let measured = matches!(self.choice, Choice::LeastConnections | Choice::Latency);
-        let lease = endpoint.watch.as_ref().filter(|_| measured).map(|watch| Lease::new(&watch.vitals));
+        let lease = endpoint.monitor.as_ref().filter(|_| measured).map(|monitor| Lease::new(&monitor.state));
         Some(Pick { endpoint, lease })
     }
 
@@ -151,7 +157,7 @@ impl Balancer {
     fn healthy_percentage(&self) -> f64 {
         let (mut healthy, mut total) = (0.0, 0.0);
         for (endpoint, weight) in self.endpoints.iter().zip(&self.weights) {
-            let share = endpoint.watch.as_ref().map_or(1.0, |watch| watch.vitals.share());
+            let share = endpoint.monitor.as_ref().map_or(1.0, |monitor| monitor.state.share());
             healthy += f64::from(*weight) * share;
             total += f64::from(*weight);
         }
@@ -159,31 +165,31 @@ impl Balancer {
     }
 
     /// Whose turn it is. A retry takes no turn: with two targets, the one that fails would otherwise have every turn.
-    fn first(&self, asking: &Asking<'_>) -> Option<usize> {
-        if asking.tried.is_empty() {
-            return self.turns.next(asking.worker);
+    fn first(&self, context: &PickContext<'_>) -> Option<usize> {
+        if context.tried.is_empty() {
+            return self.turns.next(context.worker);
         }
-        self.turns.drawn((asking.random)())
+        self.turns.drawn((context.random)())
     }
 
     /// Round-robin. The turns of targets that may not be asked, or that failed, are spread over the others by chance.
-    fn next_turn(&self, asking: &Asking<'_>) -> Option<usize> {
-        let first = self.first(asking)?;
-        if self.is_open(first, asking.tried) {
+    fn next_turn(&self, context: &PickContext<'_>) -> Option<usize> {
+        let first = self.first(context)?;
+        if self.is_open(first, context.tried) {
             return Some(first);
         }
-        let drawn = (0..ATTEMPTS).map(|_| self.turns.at((asking.random)() as usize));
-        drawn.chain(self.turns.all()).find(|&index| self.is_open(index, asking.tried))
+        let drawn = (0..ATTEMPTS).map(|_| self.turns.at((context.random)() as usize));
+        drawn.chain(self.turns.all()).find(|&index| self.is_open(index, context.tried))
     }
 
     /// Of the targets with the fewest requests under way in proportion to their weights, the next in turn.
-    fn least_connections(&self, asking: &Asking<'_>) -> Option<usize> {
-        let first = self.first(asking)?;
+    fn least_connections(&self, context: &PickContext<'_>) -> Option<usize> {
+        let first = self.first(context)?;
         let load = |index: usize| {
-            let watch = self.endpoints[index].watch.as_ref();
-            watch.map_or(0, |watch| watch.vitals.in_flight.load(Ordering::Relaxed)) as u64 + 1
+            let monitor = self.endpoints[index].monitor.as_ref();
+            monitor.map_or(0, |monitor| monitor.state.in_flight.load(Ordering::Relaxed)) as u64 + 1
         };
-        self.open_from(first, asking.tried).min_by(|&a, &b| {
+        self.open_from(first, context.tried).min_by(|&a, &b| {
             let (a, b) = ((load(a), u64::from(self.weights[a])), (load(b), u64::from(self.weights[b])));
             (a.0 * b.1).cmp(&(b.0 * a.1))
         })
@@ -191,10 +197,10 @@ impl Balancer {
 
     /// Of two targets by chance, the one that answered faster of late in proportion to their weights. One that nothing
     /// is known of counts as the average of the others.
-    fn lowest_latency(&self, asking: &Asking<'_>) -> Option<usize> {
-        let chance = || (asking.random)() as usize % self.endpoints.len().max(1);
-        let one = self.open_from(chance(), asking.tried).next()?;
-        let Some(other) = self.open_from(chance(), asking.tried).find(|&index| index != one) else {
+    fn lowest_latency(&self, context: &PickContext<'_>) -> Option<usize> {
+        let chance = || (context.random)() as usize % self.endpoints.len().max(1);
+        let one = self.open_from(chance(), context.tried).next()?;
+        let Some(other) = self.open_from(chance(), context.tried).find(|&index| index != one) else {
             return Some(one);
         };
         let score = |index: usize| self.latency(index) / f64::from(self.weights[index]);
@@ -202,7 +208,8 @@ impl Balancer {
     }
 
     fn latency(&self, index: usize) -> f64 {
-        let of = |endpoint: &Endpoint| endpoint.watch.as_ref().and_then(|watch| watch.vitals.latency.now());
+        let of =
+            |endpoint: &Endpoint| endpoint.monitor.as_ref().and_then(|monitor| monitor.state.latency.now());
         of(&self.endpoints[index]).unwrap_or_else(|| {
             let (count, sum) =
                 self.endpoints.iter().filter_map(of).fold((0, 0.0), |(n, sum), l| (n + 1, sum + l));

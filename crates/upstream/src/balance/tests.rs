@@ -1,6 +1,6 @@
 use super::*;
-use crate::endpoint::{EndpointIds, Speaks};
-use crate::health::{AllVitals, Watches, mark};
+use crate::endpoint::{EndpointIds, UpstreamProtocol};
+use crate::health::{TargetMonitors, TargetStates, mark};
 use crate::testing::{entity, id};
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use weir_model::entity::Protocol;
 /// An upstream of targets 10.0.0.1, 10.0.0.2 and so on, of these weights.
 struct Setting {
     upstream: Arc<Upstream>,
-    vitals: Arc<AllVitals>,
+    state: Arc<TargetStates>,
     balancer: Balancer,
     chance: Cell<u64>,
 }
@@ -19,16 +19,17 @@ impl Setting {
     fn new(mut upstream: Value, weights: &[u16]) -> Setting {
         upstream["id"] = json!(id(1));
         upstream["name"] = json!("orders.upstream");
-        let (upstream, vitals) = (entity::<Upstream>(upstream), Arc::<AllVitals>::default());
-        let (watches, ids) = (Watches::new(&upstream, &vitals), EndpointIds::default());
+        let (upstream, state) = (entity::<Upstream>(upstream), Arc::<TargetStates>::default());
+        let (monitors, ids) = (TargetMonitors::new(&upstream, &state), EndpointIds::default());
         let endpoint = |(number, weight): (usize, &u16)| {
             let host = format!("10.0.0.{}", number + 1);
-            let endpoint = Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, Speaks::Http1);
-            (Endpoint { watch: watches.of(&format!("{host}:80")), ..endpoint }, *weight)
+            let endpoint =
+                Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, UpstreamProtocol::Http1);
+            (Endpoint { monitor: monitors.of(&format!("{host}:80")), ..endpoint }, *weight)
         };
         let targets = weights.iter().enumerate().map(endpoint).collect();
         let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
-        Setting { upstream, vitals, balancer, chance: Cell::new(1) }
+        Setting { upstream, state, balancer, chance: Cell::new(1) }
     }
 
     fn pick(&self, tried: &[u32], hash: Option<u64>) -> Option<Pick<'_>> {
@@ -36,13 +37,13 @@ impl Setting {
             self.chance.set(self.chance.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
             self.chance.get() >> 33
         };
-        self.balancer.pick(&Asking { worker: 0, tried, hash, random: &random })
+        self.balancer.pick(&PickContext { worker: 0, tried, hash, random: &random })
     }
 
     fn mark(&self, number: usize, healthy: bool) {
         let target = format!("10.0.0.{number}:80");
         let address: SocketAddr = target.parse().unwrap();
-        mark(&self.vitals, &self.upstream, (&target, &[address]), None, healthy);
+        mark(&self.state, &self.upstream, (&target, &[address]), None, healthy);
     }
 
     /// How often each target is picked, counted from 1.
@@ -142,8 +143,8 @@ fn requests_go_where_the_fewest_are_under_way() {
 fn requests_go_where_answers_are_fast() {
     let setting = Setting::new(json!({ "algorithm": "latency" }), &[100, 100]);
     for (endpoint, milliseconds) in setting.balancer.endpoints.iter().zip([500, 5]) {
-        let vitals = &endpoint.watch.as_ref().unwrap().vitals;
-        vitals.latency.add(std::time::Duration::from_millis(milliseconds));
+        let state = &endpoint.monitor.as_ref().unwrap().state;
+        state.latency.add(std::time::Duration::from_millis(milliseconds));
     }
     assert_eq!(setting.counts(20), [0, 20]);
 }

@@ -1,6 +1,6 @@
 //! What speaks for a target and what against it, and how much of it makes a change: `healthchecks`, compiled.
 
-use super::tally::Counter;
+use super::counters::Counter;
 use weir_model::entity::{ActiveChecks, Failures, PassiveChecks, Upstream};
 
 /// What came of asking a target.

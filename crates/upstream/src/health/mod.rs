@@ -3,15 +3,15 @@
 //! A target's state outlives snapshots; how it is judged is compiled with each. The balancer reads one flag of it, and
 //! a response that says nothing new writes nothing.
 
+mod bounded_tasks;
 mod checks;
+mod counters;
 pub mod monitor;
 mod probe;
-mod tally;
-mod under_way;
-mod vitals;
+mod state;
 
 pub use checks::Outcome;
 pub use checks::are_used;
-pub use monitor::Watched;
-pub use vitals::{AllVitals, TargetVitals, mark, standing};
-pub use vitals::{Vitals, Watch, Watches};
+pub use monitor::MonitoredUpstream;
+pub use state::{TargetHealth, TargetStates, mark, standing};
+pub use state::{TargetMonitor, TargetMonitors, TargetState};

@@ -2,9 +2,9 @@
 //!
 //! One thread with its own runtime, and a task for each upstream that is watched. A change of the configuration reaches the tasks without setting back the time of their next round.
 
+use super::bounded_tasks::BoundedTasks;
 use super::probe::Probe;
-use super::under_way::UnderWay;
-use super::vitals::{AllVitals, Watch, Watches};
+use super::state::{TargetMonitor, TargetMonitors, TargetStates};
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ const NAMES: usize = 32;
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// An upstream whose targets are kept in view.
-pub struct Watched {
+pub struct MonitoredUpstream {
     /// The upstream.
     pub upstream: Arc<Upstream>,
     entities: Vec<Arc<Target>>,
@@ -38,29 +38,35 @@ pub struct Watched {
 
 /// One target that may be asked.
 struct Followed {
-    watch: Arc<Watch>,
+    monitor: Arc<TargetMonitor>,
     host: Box<str>,
     port: u16,
 }
 
-impl Watched {
+impl MonitoredUpstream {
     /// An upstream that uses health checks, and its targets; what their certificates are checked against, and the
     /// certificate that probes present.
     pub fn new(
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
-        vitals: &Arc<AllVitals>,
+        state: &Arc<TargetStates>,
         (roots, identity): (&[CertificateDer<'static>], Option<Arc<CertifiedKey>>),
-    ) -> Watched {
-        let watches = Watches::new(upstream, vitals);
+    ) -> MonitoredUpstream {
+        let monitors = TargetMonitors::new(upstream, state);
         let followed = targets.iter().filter(|target| target.weight > 0).filter_map(|target| {
             let (host, port) = target.target.rsplit_once(':')?;
             let host = host.trim_start_matches('[').trim_end_matches(']').into();
-            Some(Followed { watch: watches.of(&target.target)?, host, port: port.parse().ok()? })
+            Some(Followed { monitor: monitors.of(&target.target)?, host, port: port.parse().ok()? })
         });
         let probe = Probe::new(upstream, roots, identity.clone());
         let followed = followed.collect();
-        Watched { upstream: upstream.clone(), entities: targets, targets: followed, identity, probe }
+        MonitoredUpstream {
+            upstream: upstream.clone(),
+            entities: targets,
+            targets: followed,
+            identity,
+            probe,
+        }
     }
 
     /// Whether it is of these entities, and presents this certificate.
@@ -89,7 +95,7 @@ impl Watched {
 
 /// One upstream's task; ends with this.
 struct Task {
-    told: watch::Sender<Arc<Watched>>,
+    told: watch::Sender<Arc<MonitoredUpstream>>,
     handle: JoinHandle<()>,
 }
 
@@ -100,7 +106,7 @@ impl Drop for Task {
 }
 
 /// Keeps those in view that it was told of last, until there is nobody left to tell it.
-pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Watched>>>) {
+pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<MonitoredUpstream>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
         let watched = news.borrow_and_update().clone();
@@ -130,21 +136,21 @@ type Name = Box<str>;
 /// When the names of an upstream were looked at last.
 struct Names {
     last: Option<Instant>,
-    lookups: UnderWay<Name>,
+    lookups: BoundedTasks<Name>,
 }
 
 impl Names {
-    fn due(&self, watched: &Watched, now: Instant) -> Option<Instant> {
+    fn due(&self, watched: &MonitoredUpstream, now: Instant) -> Option<Instant> {
         watched.names().next().map(|_| self.last.map_or(now, |last| last + FOLLOWED))
     }
 
     /// Learns where the names lead now, beside all else: one that is not answered for holds up nothing.
-    fn begin(&mut self, resolver: &Arc<Resolver>, watched: &Arc<Watched>, now: Instant) {
+    fn begin(&mut self, resolver: &Arc<Resolver>, watched: &Arc<MonitoredUpstream>, now: Instant) {
         self.last = Some(now);
         self.lookups.tidy();
         for index in watched.names() {
             let (resolver, watched) = (resolver.clone(), watched.clone());
-            let name = watched.targets[index].watch.target.clone();
+            let name = watched.targets[index].monitor.target.clone();
             self.lookups.begin(name, async move { follow(&resolver, &watched.targets[index]).await });
         }
     }
@@ -156,32 +162,32 @@ struct Round {
     last: Instant,
     /// How much of the interval is waited for this time: rounds of many upstreams and nodes are not to fall together.
     part: f64,
-    probes: UnderWay<(Name, SocketAddr)>,
+    probes: BoundedTasks<(Name, SocketAddr)>,
 }
 
 impl Round {
     fn new(healthy: bool) -> Round {
-        Round { healthy, last: Instant::now(), part: part(), probes: UnderWay::new(1) }
+        Round { healthy, last: Instant::now(), part: part(), probes: BoundedTasks::new(1) }
     }
 
-    fn due(&self, watched: &Watched) -> Option<Instant> {
+    fn due(&self, watched: &MonitoredUpstream) -> Option<Instant> {
         Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part).max(SHORTEST))
     }
 
     /// Probes each address that is as this round is for, unless that is still being probed.
-    fn begin(&mut self, watched: &Arc<Watched>, now: Instant) {
+    fn begin(&mut self, watched: &Arc<MonitoredUpstream>, now: Instant) {
         (self.last, self.part) = (now, part());
         self.probes.tidy();
         self.probes.allow(watched.upstream.healthchecks.active.concurrency as usize);
         for (index, target) in watched.targets.iter().enumerate() {
-            let addresses = target.watch.vitals.addresses();
+            let addresses = target.monitor.state.addresses();
             let meant = addresses.into_iter().filter(|(_, healthy)| *healthy == self.healthy);
             for (address, _) in meant {
                 let watched = watched.clone();
-                self.probes.begin((target.watch.target.clone(), address), async move {
+                self.probes.begin((target.monitor.target.clone(), address), async move {
                     let target = &watched.targets[index];
                     let outcome = watched.probe.send(address, &target.host).await;
-                    target.watch.probed(address, outcome);
+                    target.monitor.record_probe(address, outcome);
                 });
             }
         }
@@ -194,8 +200,8 @@ fn part() -> f64 {
     1.0 - f64::from(random) / f64::from(u32::MAX) / 10.0
 }
 
-async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<Watched>>) {
-    let mut names = Names { last: None, lookups: UnderWay::new(NAMES) };
+async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<MonitoredUpstream>>) {
+    let mut names = Names { last: None, lookups: BoundedTasks::new(NAMES) };
     let mut rounds = [Round::new(true), Round::new(false)];
     loop {
         let watched = news.borrow_and_update().clone();
@@ -226,7 +232,7 @@ async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<Wat
 /// Learns where a name leads now. One that cannot be resolved keeps what it had.
 async fn follow(resolver: &Resolver, target: &Followed) {
     if let Ok(addresses) = resolver.resolve(&target.host).await {
-        target.watch.vitals.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
+        target.monitor.state.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
     }
 }
 
@@ -241,7 +247,7 @@ mod tests {
         for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
             let active = json!({ "healthy": { "interval": interval } });
             let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
-            let watched = Watched::new(&upstream, Vec::new(), &Arc::default(), (&[], None));
+            let watched = MonitoredUpstream::new(&upstream, Vec::new(), &Arc::default(), (&[], None));
             let round = Round::new(true);
             assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
         }

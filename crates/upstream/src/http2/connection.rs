@@ -1,6 +1,6 @@
 //! One connection to an upstream over HTTP/2.
 
-use super::{SharedConnections, Shelf};
+use super::{Http2UpstreamOptions, SharedConnections};
 use crate::UpstreamError;
 use crate::pool::KeepAlive;
 use bytes::Bytes;
@@ -51,7 +51,7 @@ struct State {
     closed: Cell<bool>,
 }
 
-fn builder(options: &SharedConnections) -> client::Builder {
+fn builder(options: &Http2UpstreamOptions) -> client::Builder {
     let mut builder = client::Builder::new();
     builder
         .enable_push(false)
@@ -72,7 +72,7 @@ fn builder(options: &SharedConnections) -> client::Builder {
 impl Connection {
     /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
     /// time: those of a burst beyond that number it would have to refuse.
-    pub(super) async fn begin(io: Io, options: &SharedConnections) -> Result<Rc<Self>, UpstreamError> {
+    pub(super) async fn begin(io: Io, options: &Http2UpstreamOptions) -> Result<Rc<Self>, UpstreamError> {
         let address = io.peer();
         let transport = Transport::from(io);
         let sender = transport.sender();
@@ -117,7 +117,7 @@ impl Connection {
         self.state.has_answered.get()
     }
 
-    pub(super) fn has_room(&self, options: &SharedConnections, keep_alive: &KeepAlive) -> bool {
+    pub(super) fn has_room(&self, options: &Http2UpstreamOptions, keep_alive: &KeepAlive) -> bool {
         let allowed = self.requests.current_max_send_streams().min(options.max_concurrent_streams as usize);
         !self.is_worn(keep_alive) && (self.state.live.get() as usize) < allowed
     }
@@ -134,29 +134,29 @@ impl Connection {
     }
 }
 
-/// A request's place on a connection.
-pub(super) struct Place {
+/// A request's slot on a connection.
+pub(super) struct StreamSlot {
     pub connection: Rc<Connection>,
-    shelf: Rc<Shelf>,
+    shared: Rc<SharedConnections>,
 }
 
-impl Place {
-    pub(super) fn take(connection: Rc<Connection>, shelf: Rc<Shelf>) -> Self {
+impl StreamSlot {
+    pub(super) fn take(connection: Rc<Connection>, shared: Rc<SharedConnections>) -> Self {
         let state = &connection.state;
         state.live.set(state.live.get() + 1);
         state.count.set(state.count.get().saturating_add(1));
-        Self { connection, shelf }
+        Self { connection, shared }
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let state = &self.connection.state;
         state.live.set(state.live.get() - 1);
         if state.live.get() == 0 {
             state.idle_since.set(Instant::now());
         }
-        self.shelf.changed.notify_one();
+        self.shared.changed.notify_one();
     }
 }
 

@@ -1,6 +1,6 @@
 //! One request to an upstream over HTTP/2.
 
-use super::connection::Place;
+use super::connection::StreamSlot;
 use super::fields::{read_response, write_fields};
 use crate::balance::Lease;
 use crate::{Progress, ResponseSlot, Upstream, UpstreamError, UpstreamRequest};
@@ -23,7 +23,7 @@ const AHEAD: usize = 16 * 1024;
 
 /// One stream.
 pub struct Http2Stream {
-    place: Place,
+    slot: StreamSlot,
     request: Outgoing,
     awaited: Option<ResponseFuture>,
     response: Option<Incoming>,
@@ -39,15 +39,15 @@ pub struct Http2Stream {
 }
 
 impl Http2Stream {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(slot: StreamSlot) -> Self {
         let (request, awaited, response, failed) = (Outgoing::default(), None, None, None);
         let (refused, closing, broke) = (false, false, false);
-        Self { place, request, awaited, response, failed, refused, closing, broke, lease: None }
+        Self { slot, request, awaited, response, failed, refused, closing, broke, lease: None }
     }
 
     fn start(&mut self, request: Request<()>, framing: Framing) -> Result<(), h2::Error> {
         let is_over = matches!(framing, Framing::None | Framing::Length(0));
-        let (response, stream) = self.place.connection.requests.clone().send_request(request, is_over)?;
+        let (response, stream) = self.slot.connection.requests.clone().send_request(request, is_over)?;
         let left = if let Framing::Length(length) = framing { Some(length) } else { None };
         self.request = Outgoing::new((!is_over).then_some(stream), left).ahead(AHEAD);
         self.awaited = Some(response);
@@ -108,7 +108,7 @@ fn escaped(target: Vec<u8>) -> Vec<u8> {
 
 impl Upstream for Http2Stream {
     fn address(&self) -> Option<SocketAddr> {
-        self.place.connection.address
+        self.slot.connection.address
     }
 
     fn lease(&mut self) -> &mut Option<Lease> {
@@ -152,7 +152,7 @@ impl Upstream for Http2Stream {
             Err(error) => return Poll::Ready(Err(self.fail(error))),
         };
         self.awaited = None;
-        self.place.connection.answered();
+        self.slot.connection.answered();
         let response = read_response(response, slot.head, limits).map_err(UpstreamError::InvalidResponse);
         Poll::Ready(response.map(|body| {
             self.response = Some(body);
@@ -168,14 +168,14 @@ impl Upstream for Http2Stream {
         }
     }
 
-    fn lost_kept_connection(&self) -> bool {
-        self.awaited.is_none() || self.closing || self.broke && self.place.connection.has_answered()
+    fn lost_idle_connection(&self) -> bool {
+        self.awaited.is_none() || self.closing || self.broke && self.slot.connection.has_answered()
     }
 
     /// Nothing does that was not sent, that the upstream left to others, or that a kept connection took with it.
     fn tells_of_target(&self, error: &UpstreamError) -> bool {
         let ended = matches!(error, UpstreamError::Closed(_) | UpstreamError::Reset(_));
-        !(ended && (self.refused || self.lost_kept_connection()))
+        !(ended && (self.refused || self.lost_idle_connection()))
     }
 
     fn body(&mut self) -> Result<&[u8], ParseError> {

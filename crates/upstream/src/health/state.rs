@@ -1,7 +1,7 @@
 //! What this node knows of a target, whatever configuration is in force.
 
 use super::checks::{Checks, Limits, Outcome};
-use super::tally::{Counter, Tally};
+use super::counters::{Counter, HealthCounters};
 use crate::balance::latency::Latency;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
@@ -13,10 +13,10 @@ use weir_model::{Document, Uuid};
 
 /// One target of an upstream: its health, and what the algorithms measure.
 #[derive(Default)]
-pub struct Vitals {
+pub struct TargetState {
     /// No address of it is healthy. All that a request which goes well reads of the health.
     down: AtomicBool,
-    addresses: ArcSwap<Vec<Arc<Place>>>,
+    addresses: ArcSwap<Vec<Arc<TargetAddress>>>,
     /// Held while addresses or their health change, which is rare.
     changing: Mutex<()>,
     /// Requests under way.
@@ -25,17 +25,17 @@ pub struct Vitals {
     pub latency: Latency,
 }
 
-struct Place {
+struct TargetAddress {
     address: SocketAddr,
-    tally: Tally,
+    counters: HealthCounters,
 }
 
-impl Vitals {
+impl TargetState {
     /// Of a target as written; what is no name has one address for good.
-    fn of(target: &str) -> Vitals {
-        let vitals = Vitals::default();
-        vitals.follow(&fixed(target).into_iter().collect::<Vec<_>>());
-        vitals
+    fn of(target: &str) -> TargetState {
+        let state = TargetState::default();
+        state.follow(&fixed(target).into_iter().collect::<Vec<_>>());
+        state
     }
 
     /// Whether no address of it may be asked.
@@ -45,7 +45,7 @@ impl Vitals {
 
     /// Whether this address may be asked.
     pub fn admits(&self, address: SocketAddr) -> bool {
-        find(&self.addresses.load(), address).is_none_or(|place| place.tally.is_healthy())
+        find(&self.addresses.load(), address).is_none_or(|place| place.counters.is_healthy())
     }
 
     /// Takes these as all of its addresses; those that it had keep their health.
@@ -58,7 +58,7 @@ impl Vitals {
         let known = self.addresses.load();
         let place = |address: &SocketAddr| match find(&known, *address) {
             Some(place) => place.clone(),
-            None => Arc::new(Place { address: *address, tally: Tally::default() }),
+            None => Arc::new(TargetAddress { address: *address, counters: HealthCounters::default() }),
         };
         self.addresses.store(Arc::new(addresses.iter().map(place).collect()));
         self.settle();
@@ -66,19 +66,19 @@ impl Vitals {
 
     /// Its addresses, and which of them are healthy.
     pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
-        self.addresses.load().iter().map(|place| (place.address, place.tally.is_healthy())).collect()
+        self.addresses.load().iter().map(|place| (place.address, place.counters.is_healthy())).collect()
     }
 
     /// Which part of its addresses is healthy; all of none.
     pub fn share(&self) -> f64 {
         let places = self.addresses.load();
-        let healthy = places.iter().filter(|place| place.tally.is_healthy()).count();
+        let healthy = places.iter().filter(|place| place.counters.is_healthy()).count();
         if places.is_empty() { 1.0 } else { healthy as f64 / places.len() as f64 }
     }
 
     /// Forgets what made addresses unhealthy.
     pub fn forget(&self) {
-        if self.addresses.load().iter().any(|place| !place.tally.is_healthy()) {
+        if self.addresses.load().iter().any(|place| !place.counters.is_healthy()) {
             self.set(None, true);
         }
     }
@@ -88,7 +88,7 @@ impl Vitals {
         let _changing = self.change();
         let places = self.addresses.load();
         let meant = places.iter().filter(|place| address.is_none_or(|address| place.address == address));
-        let changed = meant.filter(|place| place.tally.set(healthy)).map(|place| place.address).collect();
+        let changed = meant.filter(|place| place.counters.set(healthy)).map(|place| place.address).collect();
         self.settle();
         changed
     }
@@ -96,21 +96,21 @@ impl Vitals {
     /// Counts an outcome at an address; returns what the address is now, if that has changed.
     fn count(&self, address: SocketAddr, counter: Counter, limit: u16) -> Option<bool> {
         let changed = match find(&self.addresses.load(), address) {
-            Some(place) => place.tally.count(counter, limit)?,
-            None => self.learn(address).tally.count(counter, limit)?,
+            Some(place) => place.counters.count(counter, limit)?,
+            None => self.learn(address).counters.count(counter, limit)?,
         };
         let _changing = self.change();
         self.settle();
         Some(changed)
     }
 
-    fn learn(&self, address: SocketAddr) -> Arc<Place> {
+    fn learn(&self, address: SocketAddr) -> Arc<TargetAddress> {
         let _changing = self.change();
         let known = self.addresses.load();
         if let Some(place) = find(&known, address) {
             return place.clone();
         }
-        let place = Arc::new(Place { address, tally: Tally::default() });
+        let place = Arc::new(TargetAddress { address, counters: HealthCounters::default() });
         self.addresses.store(Arc::new(known.iter().chain([&place]).cloned().collect()));
         self.settle();
         place
@@ -122,12 +122,12 @@ impl Vitals {
 
     fn settle(&self) {
         let places = self.addresses.load();
-        let down = !places.is_empty() && places.iter().all(|place| !place.tally.is_healthy());
+        let down = !places.is_empty() && places.iter().all(|place| !place.counters.is_healthy());
         self.down.store(down, Ordering::Relaxed);
     }
 }
 
-fn find(places: &[Arc<Place>], address: SocketAddr) -> Option<&Arc<Place>> {
+fn find(places: &[Arc<TargetAddress>], address: SocketAddr) -> Option<&Arc<TargetAddress>> {
     places.iter().find(|place| place.address == address)
 }
 
@@ -139,35 +139,35 @@ fn fixed(target: &str) -> Option<SocketAddr> {
 }
 
 /// A target as one configuration watches it.
-pub struct Watch {
+pub struct TargetMonitor {
     /// As written: `host:port`.
     pub target: Box<str>,
     /// Its state.
-    pub vitals: Arc<Vitals>,
+    pub state: Arc<TargetState>,
     /// None: nobody asks for its health, and it counts as healthy.
     pub checks: Option<Arc<Checks>>,
 }
 
-impl Watch {
+impl TargetMonitor {
     /// Whether the target may not be asked.
     pub fn is_down(&self) -> bool {
-        self.checks.is_some() && self.vitals.is_down()
+        self.checks.is_some() && self.state.is_down()
     }
 
     /// Whether this address of the target may be asked.
     pub fn admits(&self, address: SocketAddr) -> bool {
-        self.checks.is_none() || self.vitals.admits(address)
+        self.checks.is_none() || self.state.admits(address)
     }
 
-    /// Takes to heart what came of a request.
-    pub fn met(&self, address: SocketAddr, outcome: Outcome) {
+    /// Records the outcome of a request.
+    pub fn record_outcome(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
             self.count(address, outcome, checks, &checks.passive);
         }
     }
 
-    /// Takes to heart what came of a probe.
-    pub fn probed(&self, address: SocketAddr, outcome: Outcome) {
+    /// Records the outcome of a probe.
+    pub fn record_probe(&self, address: SocketAddr, outcome: Outcome) {
         if let Some(checks) = &self.checks {
             self.count(address, outcome, checks, &checks.active);
         }
@@ -175,7 +175,7 @@ impl Watch {
 
     fn count(&self, address: SocketAddr, outcome: Outcome, checks: &Checks, limits: &Limits) {
         let Some((counter, limit)) = limits.judge(outcome) else { return };
-        if let Some(healthy) = self.vitals.count(address, counter, limit) {
+        if let Some(healthy) = self.state.count(address, counter, limit) {
             let why = format_args!("{limit} {}", counter.as_str());
             tell(&checks.upstream, &self.target, address, healthy, why);
         }
@@ -183,26 +183,26 @@ impl Watch {
 }
 
 /// What the targets of one upstream are watched for, as it is configured.
-pub struct Watches<'u> {
+pub struct TargetMonitors<'u> {
     upstream: &'u Upstream,
     checks: Option<Arc<Checks>>,
-    all: Option<Arc<AllVitals>>,
+    all: Option<Arc<TargetStates>>,
 }
 
-impl<'u> Watches<'u> {
+impl<'u> TargetMonitors<'u> {
     /// Those of an upstream, given the state of all targets.
-    pub fn new(upstream: &'u Upstream, all: &Arc<AllVitals>) -> Self {
+    pub fn new(upstream: &'u Upstream, all: &Arc<TargetStates>) -> Self {
         let checks = Checks::of(upstream).map(Arc::new);
         Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
     }
 
     /// How a target is watched; none where nobody asks how it fares.
-    pub fn of(&self, target: &str) -> Option<Arc<Watch>> {
-        let vitals = self.all.as_ref()?.of(self.upstream.id, target);
+    pub fn of(&self, target: &str) -> Option<Arc<TargetMonitor>> {
+        let state = self.all.as_ref()?.of(self.upstream.id, target);
         if self.checks.is_none() {
-            vitals.forget();
+            state.forget();
         }
-        Some(Arc::new(Watch { target: target.into(), vitals, checks: self.checks.clone() }))
+        Some(Arc::new(TargetMonitor { target: target.into(), state, checks: self.checks.clone() }))
     }
 }
 
@@ -217,23 +217,23 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
 
 /// What is known of all targets, by their upstream's id and as they are written.
 #[derive(Default)]
-pub struct AllVitals(Mutex<ByUpstream>);
+pub struct TargetStates(Mutex<ByUpstream>);
 
-type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<Vitals>>>;
+type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<TargetState>>>;
 
-impl AllVitals {
+impl TargetStates {
     fn lock(&self) -> MutexGuard<'_, ByUpstream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of one target.
-    pub fn of(&self, upstream: Uuid, target: &str) -> Arc<Vitals> {
+    pub fn of(&self, upstream: Uuid, target: &str) -> Arc<TargetState> {
         let mut all = self.lock();
         let targets = all.entry(upstream).or_default();
-        if let Some(vitals) = targets.get(target) {
-            return vitals.clone();
+        if let Some(state) = targets.get(target) {
+            return state.clone();
         }
-        targets.entry(target.into()).or_insert_with(|| Arc::new(Vitals::of(target))).clone()
+        targets.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
     }
 
     /// Forgets targets that are no more, or that nobody watches any more.
@@ -268,12 +268,12 @@ pub(super) fn is_watched(upstream: &Upstream) -> bool {
 
 /// How one target fares.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TargetVitals {
+pub struct TargetHealth {
     /// Its addresses as far as they are known, and which of them are healthy.
     pub addresses: Vec<(SocketAddr, bool)>,
 }
 
-impl TargetVitals {
+impl TargetHealth {
     /// Whether an address is healthy. One of which nothing is known is.
     pub fn is_healthy(&self, address: SocketAddr) -> bool {
         self.addresses.iter().all(|(known, healthy)| *known != address || *healthy)
@@ -281,24 +281,24 @@ impl TargetVitals {
 }
 
 /// How a target of an upstream that uses health checks fares.
-pub fn standing(all: &AllVitals, upstream: Uuid, target: &str) -> TargetVitals {
-    TargetVitals { addresses: all.of(upstream, target).addresses() }
+pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetHealth {
+    TargetHealth { addresses: all.of(upstream, target).addresses() }
 }
 
 /// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they
 /// could be found.
 pub fn mark(
-    all: &AllVitals,
+    all: &TargetStates,
     upstream: &Upstream,
     (target, addresses): (&str, &[SocketAddr]),
     address: Option<SocketAddr>,
     healthy: bool,
 ) {
-    let vitals = all.of(upstream.id, target);
+    let state = all.of(upstream.id, target);
     if !addresses.is_empty() {
-        vitals.follow(addresses);
+        state.follow(addresses);
     }
-    for address in vitals.set(address, healthy) {
+    for address in state.set(address, healthy) {
         tell(&upstream.name, target, address, healthy, format_args!("an operator says so"));
     }
 }

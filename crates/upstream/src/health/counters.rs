@@ -28,9 +28,9 @@ const UNHEALTHY: u64 = 1 << 32;
 
 /// Health and counters of one address; healthy at first.
 #[derive(Default)]
-pub(super) struct Tally(AtomicU64);
+pub(super) struct HealthCounters(AtomicU64);
 
-impl Tally {
+impl HealthCounters {
     pub(super) fn is_healthy(&self) -> bool {
         self.0.load(Ordering::Relaxed) & UNHEALTHY == 0
     }
@@ -81,44 +81,44 @@ mod tests {
     const NOTHING: [bool; 0] = [];
 
     /// Counts these in turn, and tells each change.
-    fn changes(tally: &Tally, counted: &[(Counter, u16)]) -> Vec<bool> {
-        counted.iter().filter_map(|(counter, limit)| tally.count(*counter, *limit)).collect()
+    fn changes(counters: &HealthCounters, counted: &[(Counter, u16)]) -> Vec<bool> {
+        counted.iter().filter_map(|(counter, limit)| counters.count(*counter, *limit)).collect()
     }
 
     #[test]
     fn limits_are_reached_kind_by_kind() {
-        let tally = Tally::default();
-        assert_eq!(changes(&tally, &[(HttpFailures, 2), (TcpFailures, 2), (Timeouts, 2)]), NOTHING);
-        assert_eq!(changes(&tally, &[(Timeouts, 2)]), [false]);
-        assert!(!tally.is_healthy());
-        assert_eq!(changes(&tally, &[(Timeouts, 1), (Successes, 2)]), NOTHING);
-        assert_eq!(changes(&tally, &[(Successes, 2), (Successes, 2)]), [true]);
-        assert!(tally.is_healthy());
+        let counters = HealthCounters::default();
+        assert_eq!(changes(&counters, &[(HttpFailures, 2), (TcpFailures, 2), (Timeouts, 2)]), NOTHING);
+        assert_eq!(changes(&counters, &[(Timeouts, 2)]), [false]);
+        assert!(!counters.is_healthy());
+        assert_eq!(changes(&counters, &[(Timeouts, 1), (Successes, 2)]), NOTHING);
+        assert_eq!(changes(&counters, &[(Successes, 2), (Successes, 2)]), [true]);
+        assert!(counters.is_healthy());
     }
 
     #[test]
     fn what_speaks_against_a_change_begins_the_count_anew() {
-        let tally = Tally::default();
-        assert_eq!(changes(&tally, &[(TcpFailures, 2), (Successes, 9), (TcpFailures, 2)]), NOTHING);
-        assert_eq!(changes(&tally, &[(TcpFailures, 2)]), [false]);
-        assert_eq!(changes(&tally, &[(Successes, 2), (HttpFailures, 5), (Successes, 2)]), NOTHING);
-        assert_eq!(changes(&tally, &[(Successes, 2)]), [true]);
+        let counters = HealthCounters::default();
+        assert_eq!(changes(&counters, &[(TcpFailures, 2), (Successes, 9), (TcpFailures, 2)]), NOTHING);
+        assert_eq!(changes(&counters, &[(TcpFailures, 2)]), [false]);
+        assert_eq!(changes(&counters, &[(Successes, 2), (HttpFailures, 5), (Successes, 2)]), NOTHING);
+        assert_eq!(changes(&counters, &[(Successes, 2)]), [true]);
     }
 
     #[test]
     fn without_a_limit_nothing_counts() {
-        let tally = Tally::default();
-        assert_eq!(changes(&tally, &[(TcpFailures, 0); 300]), NOTHING);
-        assert_eq!(changes(&tally, &[(TcpFailures, 255); 300]), [false]);
-        assert_eq!(changes(&tally, &[(Successes, 0); 300]), NOTHING);
+        let counters = HealthCounters::default();
+        assert_eq!(changes(&counters, &[(TcpFailures, 0); 300]), NOTHING);
+        assert_eq!(changes(&counters, &[(TcpFailures, 255); 300]), [false]);
+        assert_eq!(changes(&counters, &[(Successes, 0); 300]), NOTHING);
     }
 
     #[test]
     fn an_operator_is_believed_and_counting_begins_anew() {
-        let tally = Tally::default();
-        tally.count(TcpFailures, 2);
-        assert!(tally.set(false) && !tally.set(false) && tally.set(true));
-        assert_eq!(changes(&tally, &[(TcpFailures, 2)]), NOTHING);
-        assert_eq!(changes(&tally, &[(TcpFailures, 2)]), [false]);
+        let counters = HealthCounters::default();
+        counters.count(TcpFailures, 2);
+        assert!(counters.set(false) && !counters.set(false) && counters.set(true));
+        assert_eq!(changes(&counters, &[(TcpFailures, 2)]), NOTHING);
+        assert_eq!(changes(&counters, &[(TcpFailures, 2)]), [false]);
     }
 }

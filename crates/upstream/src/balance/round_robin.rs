@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const LONGEST: u64 = 4096;
 
 /// The order of one upstream's targets.
-pub(super) struct Turns {
+pub(super) struct SmoothWeightedRoundRobin {
     /// Indices of targets, each as often as its weight says, spread evenly.
     order: Vec<u32>,
     cursors: Arc<Cursors>,
@@ -31,7 +31,7 @@ impl Cursors {
     }
 }
 
-impl Turns {
+impl SmoothWeightedRoundRobin {
     pub(super) fn new(weights: &[u16], cursors: Arc<Cursors>) -> Self {
         Self { order: order(weights), cursors }
     }

@@ -7,17 +7,17 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// What is under way, by what it is about; ends with this.
-pub(super) struct UnderWay<K> {
+pub(super) struct BoundedTasks<K> {
     tasks: JoinSet<()>,
     about: HashMap<K, AbortHandle>,
     at_once: usize,
     permits: Arc<Semaphore>,
 }
 
-impl<K: Eq + Hash> UnderWay<K> {
-    pub(super) fn new(at_once: usize) -> UnderWay<K> {
+impl<K: Eq + Hash> BoundedTasks<K> {
+    pub(super) fn new(at_once: usize) -> BoundedTasks<K> {
         let permits = Arc::new(Semaphore::new(at_once));
-        UnderWay { tasks: JoinSet::new(), about: HashMap::new(), at_once, permits }
+        BoundedTasks { tasks: JoinSet::new(), about: HashMap::new(), at_once, permits }
     }
 
     /// From now on so many at once; those that have begun go on.
@@ -49,7 +49,7 @@ impl<K: Eq + Hash> UnderWay<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::UnderWay;
+    use super::BoundedTasks;
     use std::cell::RefCell;
     use std::rc::Rc;
     use tokio::task::{LocalSet, yield_now};
@@ -62,23 +62,23 @@ mod tests {
             async move { begun.borrow_mut().push(number) }
         };
         let test = async {
-            let mut under_way = UnderWay::new(2);
+            let mut bounded_tasks = BoundedTasks::new(2);
             for _ in 0..3 {
-                under_way.tidy();
+                bounded_tasks.tidy();
                 let endless = note(1);
-                under_way.begin(1, async move {
+                bounded_tasks.begin(1, async move {
                     endless.await;
                     std::future::pending().await
                 });
-                under_way.begin(2, note(2));
+                bounded_tasks.begin(2, note(2));
                 for _ in 0..10 {
                     yield_now().await;
                 }
             }
             assert_eq!(*begun.borrow(), [1, 2, 2, 2]);
-            under_way.allow(1);
-            under_way.begin(3, std::future::pending());
-            under_way.begin(4, note(4));
+            bounded_tasks.allow(1);
+            bounded_tasks.begin(3, std::future::pending());
+            bounded_tasks.begin(4, note(4));
             yield_now().await;
             assert_eq!(begun.borrow().len(), 4, "there is no room");
         };
