@@ -32,7 +32,7 @@ const LINGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// Serves a connection to its end.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     let number = worker.count_connection();
     let (peer, local, listener) = (accepted.peer, accepted.local, accepted.listener);
     let trusted = worker.options.trusts(&accepted);
@@ -144,22 +144,22 @@ fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
 }
 
 /// Leaves the worker's books when the connection ends, however it ends.
-pub(crate) struct Leave<'w> {
+pub(crate) struct ConnectionGuard<'w> {
     worker: &'w Worker,
     place: usize,
 }
 
-impl<'w> Leave<'w> {
+impl<'w> ConnectionGuard<'w> {
     /// Enters the running task into the books, so that a drain wakes it.
-    pub(crate) async fn enlisted(worker: &'w Worker) -> Self {
-        let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+    pub(crate) async fn register(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
         Self { worker, place }
     }
 }
 
-impl Drop for Leave<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        self.worker.discharge(self.place);
+        self.worker.unregister_waker(self.place);
         self.worker.load().connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -35,7 +35,7 @@ use weir_upstream::retry_budget::RetryReason;
 use weir_upstream::{Upstream, UpstreamError};
 
 /// What stays the same over all tries of one request.
-pub(crate) struct Ask<'a> {
+pub(crate) struct UpstreamCall<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) route: &'a CompiledRoute,
     pub(crate) service: &'a CompiledService,
@@ -47,12 +47,12 @@ pub(crate) struct Ask<'a> {
 }
 
 /// What answers, once the response's head is in the exchange.
-pub(crate) enum Reached {
+pub(crate) enum AnyUpstream {
     Http1(Box<UpstreamConnection>),
     Http2(Box<Http2Stream>),
 }
 
-impl Reached {
+impl AnyUpstream {
     fn lease(&mut self) -> &mut Option<Lease> {
         match self {
             Self::Http1(upstream) => upstream.lease(),
@@ -62,7 +62,7 @@ impl Reached {
 }
 
 /// An attempt that got no response.
-struct Failed {
+struct AttemptError {
     failure: Failure,
     /// Why the request may be sent again, if it may.
     retry: Option<RetryReason>,
@@ -70,7 +70,7 @@ struct Failed {
     asked: Option<Instant>,
 }
 
-impl From<Failure> for Failed {
+impl From<Failure> for AttemptError {
     /// One that ends the request.
     fn from(failure: Failure) -> Self {
         Self { failure, retry: None, asked: None }
@@ -83,7 +83,7 @@ struct Attempts {
     tried: Vec<u32>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> UpstreamCall<'a> {
     /// Ends when the client says it has to be over, if it does.
     pub(crate) fn new(
         worker: &'a Worker,
@@ -101,7 +101,7 @@ impl<'a> Ask<'a> {
         &self,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<(Reached, Upload), Failure> {
+    ) -> Result<(AnyUpstream, Upload), Failure> {
         let service = self.service;
         service.retry_budget.count_request(self.worker.index, exchange.timing.start);
         let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
@@ -132,10 +132,10 @@ impl<'a> Ask<'a> {
         &self,
         attempts: &mut Attempts,
         key: Option<&Key>,
-        (failed, endpoint): (Failed, &Endpoint),
+        (failed, endpoint): (AttemptError, &Endpoint),
         exchange: &mut Exchange,
     ) -> Result<Pick<'_>, Failure> {
-        let Failed { failure, retry, asked } = failed;
+        let AttemptError { failure, retry, asked } = failed;
         let now = Instant::now();
         let reason = match retry {
             Some(reason) if attempts.left > 0 => reason,
@@ -176,12 +176,12 @@ impl<'a> Ask<'a> {
         Pick { endpoint, mut lease }: Pick<'_>,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<(Reached, Upload), Failed> {
+    ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let server_name = self.server_name(endpoint, exchange);
         if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref()) {
             upstream.lease = lease.take();
-            match self.ask(&mut *upstream, endpoint, client, exchange).await {
-                Ok(upload) => return Ok((Reached::Http1(upstream), upload)),
+            match self.attempt(&mut *upstream, endpoint, client, exchange).await {
+                Ok(upload) => return Ok((AnyUpstream::Http1(upstream), upload)),
                 // The peer had closed the idle connection: that is no failure of the endpoint.
                 Err(failed) if failed.retry == Some(RetryReason::IdleClosed) => {
                     lease = upstream.lease.take();
@@ -195,8 +195,8 @@ impl<'a> Ask<'a> {
         // Boxed, so that a connection has no room for what only a new upstream connection needs.
         let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
         upstream.lease = lease;
-        let upload = self.ask(&mut *upstream, endpoint, client, exchange).await?;
-        Ok((Reached::Http1(upstream), upload))
+        let upload = self.attempt(&mut *upstream, endpoint, client, exchange).await?;
+        Ok((AnyUpstream::Http1(upstream), upload))
     }
 
     /// Whom to ask, if anybody; once all were tried, they are tried again.
@@ -248,7 +248,7 @@ impl<'a> Ask<'a> {
         client: &mut C,
         exchange: &mut Exchange,
         open: impl AsyncFnOnce(&ConnectAttempt) -> Result<T, UpstreamError>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, AttemptError> {
         exchange.timing.upstream_start.get_or_insert_with(Instant::now);
         let (attempt, start) = (ConnectAttempt::new(self.worker.random()), Instant::now());
         let opening = timeout(self.connect_timeout(), open(&attempt));
@@ -273,7 +273,7 @@ impl<'a> Ask<'a> {
         let (end, code) = (Instant::now(), code(&failure));
         exchange.try_failed(FailedTry { address, port, start, end, code });
         let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
-        Err(Failed { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
+        Err(AttemptError { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
     }
 
     fn connect_timeout(&self) -> Duration {
@@ -282,17 +282,17 @@ impl<'a> Ask<'a> {
     }
 
     /// Sends the request and waits for the response's head.
-    async fn ask<C: Client, U: Upstream>(
+    async fn attempt<C: Client, U: Upstream>(
         &self,
         upstream: &mut U,
         endpoint: &Endpoint,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<Upload, Failed> {
+    ) -> Result<Upload, AttemptError> {
         exchange.asked = upstream.address();
         let now = Instant::now();
         exchange.timing.upstream_start.get_or_insert(now);
-        upstream.begin(&Outgoing { exchange, ask: self, authority: &endpoint.authority });
+        upstream.begin(&Outgoing { exchange, call: self, authority: &endpoint.authority });
         let timeouts = &self.timeouts;
         client.deadline().set(now, timeouts.at_most(now, timeouts.read));
         let mut relay = Relay {
@@ -330,7 +330,7 @@ impl<'a> Ask<'a> {
                     }
                     _ => None,
                 };
-                Err(Failed { failure, retry, asked: Some(now) })
+                Err(AttemptError { failure, retry, asked: Some(now) })
             }
         }
     }

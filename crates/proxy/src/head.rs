@@ -1,7 +1,7 @@
 //! The request's head as the upstream gets it.
 
 use crate::exchange::{Connection, Exchange};
-use crate::forward::Ask;
+use crate::forward::UpstreamCall;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};
@@ -11,7 +11,7 @@ use weir_upstream::UpstreamRequest;
 /// The request as it goes to an endpoint of this authority.
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
-    pub(crate) ask: &'r Ask<'r>,
+    pub(crate) call: &'r UpstreamCall<'r>,
     pub(crate) authority: &'r str,
 }
 
@@ -23,19 +23,19 @@ impl UpstreamRequest for Outgoing<'_> {
     }
 
     fn authority(&self) -> &str {
-        authority(self.exchange, self.ask, self.authority)
+        authority(self.exchange, self.call, self.authority)
     }
 
     fn is_tls(&self) -> bool {
-        self.ask.service.is_tls()
+        self.call.service.is_tls()
     }
 
     fn is_grpc(&self) -> bool {
-        self.ask.service.is_grpc()
+        self.call.service.is_grpc()
     }
 
     fn write_target(&self, out: &mut Vec<u8>) {
-        write_target(out, self.exchange, &self.ask.route.entity, &self.ask.service.entity);
+        write_target(out, self.exchange, &self.call.route.entity, &self.call.service.entity);
     }
 
     fn headers(&self) -> &Headers {
@@ -43,7 +43,7 @@ impl UpstreamRequest for Outgoing<'_> {
     }
 
     fn write_forwarded(&self, out: &mut Vec<u8>) {
-        write_forwarded(out, self.exchange, self.ask);
+        write_forwarded(out, self.exchange, self.call);
     }
 
     fn upgrade(&self) -> Option<&str> {
@@ -51,13 +51,13 @@ impl UpstreamRequest for Outgoing<'_> {
     }
 
     fn framing(&self) -> Framing {
-        self.ask.framing
+        self.call.framing
     }
 }
 
 /// The host that the upstream is asked for: a plugin's, the client's where it is preserved, else the endpoint's.
-pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
-    let preserved = || if ask.route.entity.preserve_host { exchange.request.host() } else { None };
+pub(crate) fn authority<'a>(exchange: &'a Exchange, call: &UpstreamCall<'_>, endpoint: &'a str) -> &'a str {
+    let preserved = || if call.route.entity.preserve_host { exchange.request.host() } else { None };
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
 }
 
@@ -99,7 +99,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
 ]);
 
 /// Appends the forwarded headers, each as its line.
-fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
+fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, call: &UpstreamCall<'_>) {
     let connection = &*exchange.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {
@@ -115,7 +115,7 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
     }
     let path = trusted(Known::XForwardedPath).unwrap_or(exchange.request.path().as_bytes());
     encode::header(out, b"X-Forwarded-Path", path);
-    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), ask.route.entity.strips_path());
+    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), call.route.entity.strips_path());
     for earlier in exchange.request.headers.get_all_known(Known::Via) {
         encode::header(out, b"Via", earlier);
     }
@@ -124,7 +124,7 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
         Version::Http3 => b"Via: 3 weir\r\n",
         _ => b"Via: 1.1 weir\r\n",
     });
-    if ask.worker.options.headers.request_id_upstream {
+    if call.worker.options.headers.request_id_upstream {
         encode::header(out, b"X-Kong-Request-Id", exchange.id);
     }
 }

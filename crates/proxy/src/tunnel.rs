@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::exchange::{ConsumerIndex, Exchange};
-use crate::forward::Ask;
+use crate::forward::UpstreamCall;
 use crate::relay::Timeouts;
 use crate::snapshot::Held;
 use crate::worker::Worker;
@@ -61,20 +61,20 @@ impl Tunnel {
     /// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
     /// sent, and nothing is changed.
     pub(crate) fn open<C: Client>(
-        ask: &Ask<'_>,
+        call: &UpstreamCall<'_>,
         client: &mut C,
         exchange: &mut Exchange,
         mut upstream: Box<UpstreamConnection>,
     ) -> Option<Self> {
         exchange.response.headers.remove_hop_by_hop();
-        ask.route.chain.response(exchange);
-        respond::decorate_proxied(ask.worker, exchange);
+        call.route.chain.response(exchange);
+        respond::decorate_proxied(call.worker, exchange);
         if exchange.response.status != 101 {
             return None;
         }
         exchange.bytes_out += client.begin_tunnel(exchange);
         upstream.wire.begin_tunnel();
-        Some(Self { upstream, timeouts: ask.timeouts })
+        Some(Self { upstream, timeouts: call.timeouts })
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not

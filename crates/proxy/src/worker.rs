@@ -230,7 +230,7 @@ impl Worker {
     }
 
     /// A place for a connection's waker.
-    pub(crate) fn enlist(&self, waker: Waker) -> usize {
+    pub(crate) fn register_waker(&self, waker: Waker) -> usize {
         let mut idle = self.idle.borrow_mut();
         match idle.free.pop() {
             Some(place) => {
@@ -244,7 +244,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn discharge(&self, place: usize) {
+    pub(crate) fn unregister_waker(&self, place: usize) {
         let mut idle = self.idle.borrow_mut();
         idle.wakers[place] = None;
         idle.free.push(place);

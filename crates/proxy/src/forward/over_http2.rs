@@ -1,6 +1,6 @@
 //! Asking an upstream over HTTP/2, where requests share connections.
 
-use super::{Ask, Failed, Reached};
+use super::{AnyUpstream, AttemptError, UpstreamCall};
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -16,14 +16,14 @@ use weir_upstream::retry_budget::RetryReason;
 /// How often a request is sent on a shared connection that then ends, which is no failure of the endpoint.
 const STREAMS_TRIED: u32 = 3;
 
-impl Ask<'_> {
+impl UpstreamCall<'_> {
     /// Asks on a shared connection; where that ends before the request is processed, on another.
     pub(super) async fn over_http2<C: Client>(
         &self,
         mut pick: Pick<'_>,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<(Reached, Upload), Failed> {
+    ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let (worker, endpoint) = (self.worker, pick.endpoint);
         if exchange.upgrade.is_some() && endpoint.protocol == UpstreamProtocol::Http2 {
             return Err(Failure::NoTunnel.into());
@@ -37,14 +37,18 @@ impl Ask<'_> {
         loop {
             tries += 1;
             let mut reached = match worker.upstreams.ready_stream(endpoint, server_name.as_deref()) {
-                Some(upstream) => Reached::Http2(upstream),
+                Some(upstream) => AnyUpstream::Http2(upstream),
                 // Boxed, so that a request has no room for what only a new upstream connection needs.
                 None => Box::pin(self.open_http2(endpoint, server_name.clone(), client, exchange)).await?,
             };
             *reached.lease() = pick.lease.take();
             let asked = match &mut reached {
-                Reached::Http1(upstream) => self.ask(&mut **upstream, endpoint, client, exchange).await,
-                Reached::Http2(upstream) => self.ask(&mut **upstream, endpoint, client, exchange).await,
+                AnyUpstream::Http1(upstream) => {
+                    self.attempt(&mut **upstream, endpoint, client, exchange).await
+                }
+                AnyUpstream::Http2(upstream) => {
+                    self.attempt(&mut **upstream, endpoint, client, exchange).await
+                }
             };
             match asked {
                 Ok(upload) => return Ok((reached, upload)),
@@ -64,13 +68,13 @@ impl Ask<'_> {
         server_name: Option<Rc<str>>,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<Reached, Failed> {
+    ) -> Result<AnyUpstream, AttemptError> {
         let upstreams = &self.worker.upstreams;
         let open =
             async |attempt: &ConnectAttempt| upstreams.open_stream(endpoint, server_name, attempt).await;
         Ok(match self.open(endpoint, client, exchange, open).await? {
-            Opened::Http1(upstream) => Reached::Http1(upstream),
-            Opened::Http2(upstream) => Reached::Http2(upstream),
+            Opened::Http1(upstream) => AnyUpstream::Http1(upstream),
+            Opened::Http2(upstream) => AnyUpstream::Http2(upstream),
         })
     }
 }

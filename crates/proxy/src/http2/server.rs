@@ -6,7 +6,7 @@ use super::stream::Http2;
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Connection;
-use crate::multiplex::{Books, LINGER, Standing, UnderWay, is_misdirected};
+use crate::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -22,7 +22,7 @@ use tokio::task::spawn_local;
 use weir_http1::ParseError;
 use weir_net::buffer;
 use weir_net::deadline::Deadline;
-use weir_net::http2::{Pulse, Sender, Transport};
+use weir_net::http2::{KeepAlivePing, Sender, Transport};
 use weir_net::multiplex::size;
 
 /// What is queued of one response that its client does not take.
@@ -44,10 +44,10 @@ pub(crate) async fn serve(worker: &Rc<Worker>, transport: Transport, connection:
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
     let worker = worker.clone();
-    let pulse = Pulse::new(pings, worker.options.http2.ping_interval);
-    let books = Books::new(connection, worker.options.http2.max_resets);
+    let keep_alive = KeepAlivePing::new(pings, worker.options.http2.ping_interval);
+    let stats = StreamStats::new(connection, worker.options.http2.max_resets);
     let (driver, stage) = (sender.clone(), Stage::Open);
-    let mut served = Served { worker, http2, sender, pulse, books, deadline, idle: true, stage };
+    let mut served = Served { worker, http2, sender, keep_alive, stats, deadline, idle: true, stage };
     if let Err(error) = driver.with(poll_fn(|cx| served.poll(cx))).await {
         served.ended(&error);
     }
@@ -89,8 +89,8 @@ struct Served {
     worker: Rc<Worker>,
     http2: server::Connection<Transport, Bytes>,
     sender: Sender,
-    pulse: Pulse,
-    books: Rc<Books>,
+    keep_alive: KeepAlivePing,
+    stats: Rc<StreamStats>,
     /// Of a client without a request under way.
     deadline: Deadline,
     idle: bool,
@@ -120,8 +120,8 @@ impl Served {
     /// Ends the connection if the client broke the rules of it, or gives up too many requests. Whether it has said so
     /// just now.
     fn judge(&mut self) -> bool {
-        self.books.resets.broken(self.sender.faults());
-        let reason = match (self.sender.failure(), self.books.resets.standing()) {
+        self.stats.resets.broken(self.sender.faults());
+        let reason = match (self.sender.failure(), self.stats.resets.standing()) {
             (Some(reason), _) => reason,
             (None, Standing::Abusive) => Reason::ENHANCE_YOUR_CALM,
             (None, Standing::Excessive) => return self.calm(),
@@ -130,7 +130,7 @@ impl Served {
         if std::mem::replace(&mut self.stage, Stage::Ending) == Stage::Ending {
             return false;
         }
-        let client = self.books.connection.peer;
+        let client = self.stats.connection.peer;
         tracing::debug!(%client, "a connection over HTTP/2 is closed: {reason}");
         self.http2.abrupt_shutdown(reason);
         true
@@ -141,7 +141,7 @@ impl Served {
         if self.stage >= Stage::Calming {
             return false;
         }
-        let client = self.books.connection.peer;
+        let client = self.stats.connection.peer;
         tracing::debug!(%client, "a client gave up too many requests over HTTP/2: no more are taken");
         self.sender.say_calm();
         self.close();
@@ -150,7 +150,7 @@ impl Served {
     }
 
     fn ended(&self, error: &dyn Error) {
-        let client = self.books.connection.peer;
+        let client = self.stats.connection.peer;
         tracing::debug!(%client, "a connection over HTTP/2 ended: {error}");
     }
 
@@ -161,15 +161,15 @@ impl Served {
         // A stream that the client reset no longer counts as open, while its exchange may still be ending.
         // A client that cancels requests and sends others at once breaks no rule; what it cancels is counted already.
         let is_refused = self.stage >= Stage::Calming;
-        let is_beyond = is_refused || self.books.live() >= options.http2.max_concurrent_streams;
-        self.books.resets.broken(is_refused.into());
-        if is_beyond || self.books.is_too_much(head, options.http2.connection_header_list_size) {
+        let is_beyond = is_refused || self.stats.live() >= options.http2.max_concurrent_streams;
+        self.stats.resets.broken(is_refused.into());
+        if is_beyond || self.stats.is_too_much(head, options.http2.connection_header_list_size) {
             return respond.send_reset(Reason::REFUSED_STREAM);
         }
-        let (under_way, requests) = self.books.enter(head);
+        let (in_flight, requests) = self.stats.enter(head);
         let most = options.keepalive_requests;
         // Boxed, as a task moves what it runs about.
-        spawn_local(Box::pin(exchange(self.worker.clone(), under_way, (request, has_fragment), respond)));
+        spawn_local(Box::pin(exchange(self.worker.clone(), in_flight, (request, has_fragment), respond)));
         if most != 0 && requests >= most {
             self.close();
         }
@@ -185,8 +185,8 @@ impl Served {
 
     /// Ready when the client was silent for too long.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.books.resets.watch(cx);
-        let idle = self.books.live() == 0;
+        self.stats.resets.watch(cx);
+        let idle = self.stats.live() == 0;
         if idle && !self.idle {
             let timeout = match self.stage {
                 Stage::Open | Stage::Closing => self.worker.options.keepalive_timeout,
@@ -195,7 +195,7 @@ impl Served {
             self.deadline.set(Instant::now(), timeout);
         }
         self.idle = idle;
-        if self.pulse.poll(cx, !idle).is_ready() {
+        if self.keep_alive.poll(cx, !idle).is_ready() {
             return Poll::Ready(());
         }
         while idle && self.deadline.poll(cx).is_ready() {
@@ -213,7 +213,7 @@ impl Served {
 /// Serves one stream, whose path may have had a `#`.
 async fn exchange(
     worker: Rc<Worker>,
-    mut under_way: UnderWay,
+    mut in_flight: InFlightGuard,
     (request, has_fragment): (Request<RecvStream>, bool),
     respond: SendResponse<Bytes>,
 ) {
@@ -225,7 +225,7 @@ async fn exchange(
     drop(parts);
     let held = (worker.options.http2.body_preread_size as usize).min(buffer::SIZE);
     let mut client = Http2::new(&head, body, respond, held);
-    let connection = &under_way.books.connection;
+    let connection = &in_flight.stats.connection;
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
         // What was given up before it was looked at costs nobody else anything.
@@ -240,9 +240,9 @@ async fn exchange(
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
     worker.keep_heads(exchange.request, exchange.response);
-    under_way.leave_head();
-    if client.taken_back {
-        under_way.books.resets.given_up(start.elapsed());
+    in_flight.leave_head();
+    if client.cancelled {
+        in_flight.stats.resets.given_up(start.elapsed());
     }
     client.linger().await;
 }

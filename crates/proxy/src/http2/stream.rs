@@ -37,7 +37,7 @@ pub(super) struct Http2 {
     expects_continue: bool,
     deadline: Deadline,
     /// It took its request back before it had a response.
-    pub(super) taken_back: bool,
+    pub(super) cancelled: bool,
     begun: bool,
     /// It asks for a tunnel: to it, every 2xx means that there is one.
     asks_for_tunnel: bool,
@@ -61,7 +61,7 @@ impl Http2 {
             is_head: head.method == Method::Head,
             expects_continue: head.expect_continue,
             deadline: Deadline::default(),
-            taken_back: false,
+            cancelled: false,
             begun: false,
             asks_for_tunnel: head.upgrade,
         }
@@ -87,7 +87,7 @@ impl Http2 {
             None if self.begun && self.unsent.is_none() => return Poll::Pending,
             None => self.respond.poll_reset(cx),
         };
-        reset.map(|_| self.taken_back |= !self.begun)
+        reset.map(|_| self.cancelled |= !self.begun)
     }
 }
 
@@ -135,7 +135,7 @@ impl Client for Http2 {
             let _ = self.respond.send_informational(invitation);
         }
         let more = ready!(self.request.poll_more(cx));
-        self.taken_back |= more.is_err() && !self.begun;
+        self.cancelled |= more.is_err() && !self.begun;
         Poll::Ready(more.map_err(|_| Failure::ClientGone))
     }
 

@@ -1,7 +1,7 @@
 //! A request's body over HTTP/3.
 
 use super::receiving::Receiving;
-use super::sending::Lane;
+use super::sending::SendStream;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
@@ -13,7 +13,7 @@ use weir_net::multiplex::read_trailers;
 /// A body on its way here.
 pub(super) struct Incoming {
     stream: RequestStream<Receiving, Bytes>,
-    lane: Rc<Lane>,
+    send_stream: Rc<SendStream>,
     /// Received and not yet used.
     data: Bytes,
     /// What is left of the promised length.
@@ -27,10 +27,14 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// What follows a head, of which so much may be held.
-    pub(super) fn new(stream: RequestStream<Receiving, Bytes>, lane: Rc<Lane>, most: usize) -> Self {
+    pub(super) fn new(
+        stream: RequestStream<Receiving, Bytes>,
+        send_stream: Rc<SendStream>,
+        most: usize,
+    ) -> Self {
         Self {
             stream,
-            lane,
+            send_stream,
             data: Bytes::new(),
             left: None,
             ended: false,
@@ -97,7 +101,7 @@ impl Incoming {
 
     fn hold(&mut self, data: Bytes) {
         let received = data.len() as u64;
-        self.lane.held.set(self.lane.held.get().saturating_sub(received));
+        self.send_stream.held.set(self.send_stream.held.get().saturating_sub(received));
         match &mut self.left {
             Some(left) if received > *left => self.trailers = Err(ParseError::BodyLength),
             Some(left) => *left -= received,

@@ -3,7 +3,7 @@
 
 use super::one_way::OneWay;
 use super::receiving::Receiving;
-use super::sending::{Lane, Sending};
+use super::sending::{SendStream, Sending};
 use bytes::Bytes;
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
@@ -26,7 +26,7 @@ pub(super) struct Connection {
     opening: Option<Opening<quinn::SendStream>>,
     longest_head: u64,
     /// The stream that was accepted last.
-    pub(super) last: Rc<RefCell<Option<Rc<Lane>>>>,
+    pub(super) last: Rc<RefCell<Option<Rc<SendStream>>>>,
 }
 
 impl Connection {
@@ -67,10 +67,11 @@ impl quic::Connection<Bytes> for Connection {
         let (send, receive) = ready!(self.both_ways.as_mut().poll(cx)).map_err(lost)?;
         self.both_ways = accept_both_ways(self.quic.clone());
         let id = id(send.id())?;
-        let lane = Rc::new(Lane::new(send));
-        *self.last.borrow_mut() = Some(lane.clone());
-        let receiving = Receiving::request((receive, id), self.quic.clone(), lane.clone(), self.longest_head);
-        Poll::Ready(Ok(Stream { sending: Sending::new(lane, id), receiving }))
+        let send_stream = Rc::new(SendStream::new(send));
+        *self.last.borrow_mut() = Some(send_stream.clone());
+        let receiving =
+            Receiving::request((receive, id), self.quic.clone(), send_stream.clone(), self.longest_head);
+        Poll::Ready(Ok(Stream { sending: Sending::new(send_stream, id), receiving }))
     }
 
     fn opener(&self) -> Self::OpenStreams {
@@ -98,7 +99,7 @@ impl quic::OpenStreams<Bytes> for Connection {
         self.opening = None;
         let stream = opened.map_err(|error| of_connection(lost(error)))?;
         let id = id(stream.id()).map_err(of_connection)?;
-        Poll::Ready(Ok(Sending::new(Rc::new(Lane::new(stream)), id)))
+        Poll::Ready(Ok(Sending::new(Rc::new(SendStream::new(stream)), id)))
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {

@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::frames::{Fields, Frames, Of};
 use super::quic::{close, lost, of_connection};
-use super::sending::Lane;
+use super::sending::SendStream;
 use bytes::Bytes;
 use h3::error::Code;
 use h3::quic::{self, StreamErrorIncoming, StreamId};
@@ -32,7 +32,7 @@ pub(super) struct Receiving {
 
 enum Carries {
     /// A request.
-    Request(Frames, Rc<Lane>),
+    Request(Frames, Rc<SendStream>),
     /// Frames of the connection.
     Control(Frames),
 }
@@ -41,11 +41,11 @@ impl Receiving {
     pub(super) fn request(
         (stream, id): (quinn::RecvStream, StreamId),
         quic: quinn::Connection,
-        lane: Rc<Lane>,
+        send_stream: Rc<SendStream>,
         longest_head: u64,
     ) -> Self {
         let frames = Frames::new(Of::Request(Fields::default()), longest_head);
-        Self { stream, id, quic, first: None, carries: Carries::Request(frames, lane) }
+        Self { stream, id, quic, first: None, carries: Carries::Request(frames, send_stream) }
     }
 
     /// A control stream, of which so much was read.
@@ -71,15 +71,15 @@ impl Receiving {
     fn next(&mut self) -> Result<Next, Code> {
         let frames = match &mut self.carries {
             Carries::Control(frames) => frames,
-            Carries::Request(_, lane) if lane.held.get() > 0 => return Ok(Next::Wait),
+            Carries::Request(_, send_stream) if send_stream.held.get() > 0 => return Ok(Next::Wait),
             Carries::Request(frames, _) => frames,
         };
         let before = frames.body();
         let piece = frames.next()?;
-        if let Carries::Request(frames, lane) = &self.carries {
-            lane.held.set(frames.body() - before);
-            lane.heads.set(frames.heads());
-            lane.has_fragment.set(frames.has_fragment());
+        if let Carries::Request(frames, send_stream) = &self.carries {
+            send_stream.held.set(frames.body() - before);
+            send_stream.heads.set(frames.heads());
+            send_stream.has_fragment.set(frames.has_fragment());
         }
         Ok(piece.map_or(Next::Read, Next::Piece))
     }
@@ -94,9 +94,11 @@ impl Receiving {
     /// The client broke a rule.
     fn refuse(&mut self, code: Code) -> StreamErrorIncoming {
         match &self.carries {
-            Carries::Request(_, lane) if matches!(code, Code::H3_EXCESSIVE_LOAD | Code::H3_MESSAGE_ERROR) => {
-                lane.refused.set(Some(code));
-                lane.reset(super::quic::number(code));
+            Carries::Request(_, send_stream)
+                if matches!(code, Code::H3_EXCESSIVE_LOAD | Code::H3_MESSAGE_ERROR) =>
+            {
+                send_stream.refused.set(Some(code));
+                send_stream.reset(super::quic::number(code));
                 self.stop(code.value());
             }
             _ => close(&self.quic, code, b"a frame breaks the rules, or is too long or cut off"),
@@ -131,8 +133,8 @@ impl quic::RecvStream for Receiving {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Ok(Some(first)));
         }
-        if let Carries::Request(_, lane) = &self.carries
-            && let Some(code) = lane.refused.get()
+        if let Carries::Request(_, send_stream) = &self.carries
+            && let Some(code) = send_stream.refused.get()
         {
             return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code: code.value() }));
         }

@@ -1,10 +1,10 @@
 //! A request's head over HTTP/3, from its stream to the engine.
 
 use super::quic::{Connection, Stream, number};
-use super::sending::Lane;
+use super::sending::SendStream;
 use super::stream::Http3;
 use crate::answer::Failure;
-use crate::multiplex::UnderWay;
+use crate::multiplex::InFlightGuard;
 use crate::worker::Worker;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
@@ -26,55 +26,55 @@ pub(super) type Resolved = (Request<()>, RequestStream<Stream, Bytes>);
 /// Waits for the head. None where there is none: the client was told why.
 pub(super) async fn resolve(
     worker: &Worker,
-    under_way: &mut UnderWay,
+    in_flight: &mut InFlightGuard,
     resolver: Resolver,
-    lane: &Lane,
+    send_stream: &SendStream,
 ) -> Option<Resolved> {
     let most = worker.options.http3.connection_header_list_size;
     let mut resolving = pin!(resolver.resolve_request());
     let resolved = poll_fn(|cx| match resolving.as_mut().poll(cx) {
         Poll::Ready(resolved) => Poll::Ready(resolved.map_err(Some)),
-        Poll::Pending if under_way.resize(lane.heads.get(), most) => Poll::Ready(Err(None)),
+        Poll::Pending if in_flight.resize(send_stream.heads.get(), most) => Poll::Ready(Err(None)),
         Poll::Pending => Poll::Pending,
     });
     let resolved = tokio::time::timeout(worker.options.client_header_timeout, resolved).await;
     let error = match resolved {
-        Ok(Ok((request, stream))) if !under_way.resize(size(&request), most) => {
+        Ok(Ok((request, stream))) if !in_flight.resize(size(&request), most) => {
             return Some((request, stream));
         }
         Ok(Ok(_) | Err(None)) => {
-            lane.reset(number(Code::H3_REQUEST_REJECTED));
+            send_stream.reset(number(Code::H3_REQUEST_REJECTED));
             return None;
         }
         Ok(Err(Some(error))) => error,
         Err(_) => {
-            lane.reset(number(Code::H3_REQUEST_INCOMPLETE));
+            send_stream.reset(number(Code::H3_REQUEST_INCOMPLETE));
             return None;
         }
     };
-    refused(worker, under_way, lane, &error).await;
+    refused(worker, in_flight, send_stream, &error).await;
     None
 }
 
 /// What came was no request. The `h3` crate has broken the stream off, or answered that its head is too large.
-async fn refused(worker: &Worker, under_way: &UnderWay, lane: &Lane, error: &StreamError) {
+async fn refused(worker: &Worker, in_flight: &InFlightGuard, send_stream: &SendStream, error: &StreamError) {
     match error {
-        StreamError::RemoteTerminate { .. } if lane.refused.get().is_none() => {
-            under_way.books.resets.broken(1);
+        StreamError::RemoteTerminate { .. } if send_stream.refused.get().is_none() => {
+            in_flight.stats.resets.broken(1);
         }
         error => {
-            let client = under_way.books.connection.peer;
+            let client = in_flight.stats.connection.peer;
             tracing::debug!(%client, "a request over HTTP/3 was refused: {error}");
             let is_malformed = !matches!(error, StreamError::HeaderTooBig { .. });
-            under_way.books.resets.broken(is_malformed.into());
+            in_flight.stats.resets.broken(is_malformed.into());
         }
     }
     if !matches!(error, StreamError::HeaderTooBig { .. }) {
-        return lane.reset(number(Code::H3_REQUEST_CANCELLED));
+        return send_stream.reset(number(Code::H3_REQUEST_CANCELLED));
     }
-    lane.end();
+    send_stream.end();
     // A client that does not take it is gone.
-    let _ = tokio::time::timeout(worker.options.send_timeout, poll_fn(|cx| lane.poll_done(cx))).await;
+    let _ = tokio::time::timeout(worker.options.send_timeout, poll_fn(|cx| send_stream.poll_done(cx))).await;
 }
 
 /// Fills the head with a request, and sees how its body is framed.

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 
 /// The sending side of a stream. What the `h3` crate writes is taken at once, so that its futures never wait; whoever
 /// has it write sees first that what it wrote before is on its way.
-pub(super) struct Lane {
+pub(super) struct SendStream {
     stream: RefCell<quinn::SendStream>,
     queue: RefCell<VecDeque<WriteBuf<Bytes>>>,
     /// What is queued waits for more, as it may have to be taken back.
@@ -41,7 +41,7 @@ enum Stopped {
     Known(bool),
 }
 
-impl Lane {
+impl SendStream {
     pub(super) fn new(stream: quinn::SendStream) -> Self {
         Self {
             stream: RefCell::new(stream),
@@ -56,7 +56,7 @@ impl Lane {
         }
     }
 
-    /// Has what is written from here on wait until [`Lane::poll_sent`]. Nothing waits so far.
+    /// Has what is written from here on wait until [`SendStream::poll_sent`]. Nothing waits so far.
     pub(super) fn wait(&self) {
         self.waits.set(self.queue.borrow().is_empty());
     }
@@ -128,39 +128,39 @@ impl Lane {
 
 /// The same for the `h3` crate.
 pub(super) struct Sending {
-    lane: Rc<Lane>,
+    send_stream: Rc<SendStream>,
     id: StreamId,
 }
 
 impl Sending {
-    pub(super) fn new(lane: Rc<Lane>, id: StreamId) -> Self {
-        Self { lane, id }
+    pub(super) fn new(send_stream: Rc<SendStream>, id: StreamId) -> Self {
+        Self { send_stream, id }
     }
 }
 
 impl quic::SendStream<Bytes> for Sending {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        if self.lane.waits() {
+        if self.send_stream.waits() {
             return Poll::Ready(Ok(()));
         }
-        match self.lane.poll_sent(cx) {
+        match self.send_stream.poll_sent(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(unwritten(error))),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
         }
     }
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
-        self.lane.queue.borrow_mut().push_back(data.into());
+        self.send_stream.queue.borrow_mut().push_back(data.into());
         Ok(())
     }
 
     fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        self.lane.end();
+        self.send_stream.end();
         self.poll_ready(cx)
     }
 
     fn reset(&mut self, code: u64) {
-        self.lane.reset(VarInt::from_u64(code).unwrap_or(VarInt::MAX));
+        self.send_stream.reset(VarInt::from_u64(code).unwrap_or(VarInt::MAX));
     }
 
     fn send_id(&self) -> StreamId {

@@ -3,12 +3,12 @@
 use super::endpoint::Arriving;
 use super::quic::{self, close};
 use super::request::{Resolver, read, resolve};
-use super::sending::Lane;
+use super::sending::SendStream;
 use super::stream::Http3;
 use crate::answer::Failure;
-use crate::connection::Leave;
+use crate::connection::ConnectionGuard;
 use crate::exchange::{Connection, Tls};
-use crate::multiplex::{Books, Standing, UnderWay, is_misdirected};
+use crate::multiplex::{InFlightGuard, Standing, StreamStats, is_misdirected};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ const GIVEN_UP: &[u8] = b"too many requests were given up";
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     let number = worker.count_connection();
     let (peer, local) = (arriving.peer(), arriving.local());
     let handshake = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
@@ -77,9 +77,9 @@ async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<
     let Ok(Ok(http3)) = tokio::time::timeout(timeout, builder.build(transport)).await else { return };
     let mut deadline = Deadline::default();
     deadline.set(Instant::now(), timeout);
-    let books = Books::new(connection, options.max_resets);
+    let stats = StreamStats::new(connection, options.max_resets);
     let worker = worker.clone();
-    let mut served = Served { worker, quic, http3, last, books, deadline, idle: true, closing: false };
+    let mut served = Served { worker, quic, http3, last, stats, deadline, idle: true, closing: false };
     poll_fn(|cx| served.poll(cx)).await;
 }
 
@@ -89,8 +89,8 @@ struct Served {
     quic: quinn::Connection,
     http3: h3::server::Connection<quic::Connection, Bytes>,
     /// The stream that was accepted last.
-    last: Rc<RefCell<Option<Rc<Lane>>>>,
-    books: Rc<Books>,
+    last: Rc<RefCell<Option<Rc<SendStream>>>>,
+    stats: Rc<StreamStats>,
     /// Of a client without a request under way.
     deadline: Deadline,
     idle: bool,
@@ -101,7 +101,7 @@ struct Served {
 impl Served {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let polled = self.poll_requests(cx);
-        if polled.is_ready() && self.books.resets.standing() > Standing::Good {
+        if polled.is_ready() && self.stats.resets.standing() > Standing::Good {
             close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
         }
         polled
@@ -119,7 +119,7 @@ impl Served {
                 Poll::Ready(Ok(Some(resolver))) => self.accept(resolver),
                 Poll::Ready(Ok(None)) => return Poll::Ready(()),
                 Poll::Ready(Err(error)) => {
-                    let client = self.books.connection.peer;
+                    let client = self.stats.connection.peer;
                     tracing::debug!(%client, "a connection over HTTP/3 ended: {error}");
                     return Poll::Ready(());
                 }
@@ -130,8 +130,8 @@ impl Served {
 
     /// Takes no further request of a client that gave up too many, and ends the connection of one that goes on.
     fn judge(&mut self) {
-        let client = self.books.connection.peer;
-        match self.books.resets.standing() {
+        let client = self.stats.connection.peer;
+        match self.stats.resets.standing() {
             Standing::Good => {}
             Standing::Excessive if self.closing => {}
             Standing::Excessive => {
@@ -146,17 +146,17 @@ impl Served {
     }
 
     fn accept(&mut self, resolver: Resolver) {
-        let Some(lane) = self.last.borrow_mut().take() else { return };
+        let Some(send_stream) = self.last.borrow_mut().take() else { return };
         if self.closing {
-            if self.books.resets.standing() > Standing::Good {
-                self.books.resets.broken(1);
+            if self.stats.resets.standing() > Standing::Good {
+                self.stats.resets.broken(1);
             }
             // The client was told that nothing from here on is looked at, so that it may ask elsewhere.
-            return lane.reset(quic::number(Code::H3_REQUEST_REJECTED));
+            return send_stream.reset(quic::number(Code::H3_REQUEST_REJECTED));
         }
-        let (under_way, requests) = self.books.enter(0);
+        let (in_flight, requests) = self.stats.enter(0);
         let most = self.worker.options.keepalive_requests;
-        spawn_local(exchange(self.worker.clone(), under_way, resolver, lane));
+        spawn_local(exchange(self.worker.clone(), in_flight, resolver, send_stream));
         if most != 0 && requests >= most {
             self.close();
         }
@@ -178,9 +178,9 @@ impl Served {
     /// Ready when the client was silent for too long, or has had its last response.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // The crate tells of requests alone, and not of streams that never were one.
-        self.books.wait(cx);
-        self.books.resets.watch(cx);
-        let idle = self.books.live() == 0;
+        self.stats.wait(cx);
+        self.stats.resets.watch(cx);
+        let idle = self.stats.live() == 0;
         if idle && !self.idle {
             let notice = (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1);
             let timeout = if self.closing { notice } else { self.worker.options.keepalive_timeout };
@@ -199,18 +199,25 @@ impl Served {
 }
 
 /// Serves one request.
-async fn exchange(worker: Rc<Worker>, mut under_way: UnderWay, resolver: Resolver, lane: Rc<Lane>) {
-    let Some((request, stream)) = resolve(&worker, &mut under_way, resolver, &lane).await else { return };
+async fn exchange(
+    worker: Rc<Worker>,
+    mut in_flight: InFlightGuard,
+    resolver: Resolver,
+    send_stream: Rc<SendStream>,
+) {
+    let Some((request, stream)) = resolve(&worker, &mut in_flight, resolver, &send_stream).await else {
+        return;
+    };
     let options = &worker.options;
     let (parts, ()) = request.into_parts();
     let (mut head, response) = worker.heads();
     let held = (options.http3.body_preread_size as usize).min(buffer::SIZE);
-    let mut client = Http3::new(stream, lane, held, options.client_header_timeout);
+    let mut client = Http3::new(stream, send_stream, held, options.client_header_timeout);
     let read = read(&mut head, &parts, &mut client, &options.request_limits).await;
     let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let bytes = bytes + head.method_str().len() + head.target().len();
     drop(parts);
-    let mut exchange = serve::begin(&worker, &under_way.books.connection, (head, response));
+    let mut exchange = serve::begin(&worker, &in_flight.stats.connection, (head, response));
     let read = read.and_then(|()| {
         let snapshot = exchange.snapshot.clone();
         if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
@@ -218,9 +225,9 @@ async fn exchange(worker: Rc<Worker>, mut under_way: UnderWay, resolver: Resolve
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
     worker.keep_heads(exchange.request, exchange.response);
-    under_way.leave_head();
-    if client.taken_back {
-        under_way.books.resets.given_up(start.elapsed());
+    in_flight.leave_head();
+    if client.cancelled {
+        in_flight.stats.resets.given_up(start.elapsed());
     }
     client.linger(options.send_timeout).await;
 }

@@ -2,7 +2,7 @@
 
 use super::body::Incoming;
 use super::quic::{Stream, number};
-use super::sending::{Lane, Sending};
+use super::sending::{SendStream, Sending};
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -31,7 +31,7 @@ const TURNS: u8 = 2;
 pub(super) struct Http3 {
     request: Incoming,
     response: RequestStream<Sending, Bytes>,
-    lane: Rc<Lane>,
+    send_stream: Rc<SendStream>,
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
@@ -43,7 +43,7 @@ pub(super) struct Http3 {
     turns: u8,
     deadline: Deadline,
     /// It took its request back before it had a response.
-    pub(super) taken_back: bool,
+    pub(super) cancelled: bool,
     begun: bool,
     ended: bool,
 }
@@ -52,7 +52,7 @@ impl Http3 {
     /// The client of a request, of whose body so much may be held, and which has so long to show whether it has one.
     pub(super) fn new(
         stream: RequestStream<Stream, Bytes>,
-        lane: Rc<Lane>,
+        send_stream: Rc<SendStream>,
         most: usize,
         timeout: Duration,
     ) -> Self {
@@ -60,9 +60,9 @@ impl Http3 {
         let mut deadline = Deadline::default();
         deadline.set(Instant::now(), timeout);
         Self {
-            request: Incoming::new(request, lane.clone(), most),
+            request: Incoming::new(request, send_stream.clone(), most),
             response,
-            lane,
+            send_stream,
             framing: Framing::None,
             is_head: false,
             expects_continue: false,
@@ -70,7 +70,7 @@ impl Http3 {
             has_data: false,
             turns: 0,
             deadline,
-            taken_back: false,
+            cancelled: false,
             begun: false,
             ended: false,
         }
@@ -81,7 +81,7 @@ impl Http3 {
     pub(super) async fn look(&mut self, waits: bool) -> Result<(), Failure> {
         poll_fn(|cx| match self.request.poll_more(cx) {
             Poll::Ready(more) => {
-                self.taken_back |= more.is_err();
+                self.cancelled |= more.is_err();
                 Poll::Ready(more.map_err(|_| Failure::ClientGone))
             }
             Poll::Pending if waits => self.deadline.poll(cx).map(|()| Err(Failure::ClientTimeout)),
@@ -92,7 +92,7 @@ impl Http3 {
 
     /// Whether its path has a `#`.
     pub(super) fn has_fragment(&self) -> bool {
-        self.lane.has_fragment.get()
+        self.send_stream.has_fragment.get()
     }
 
     /// Whether the whole request is here, without any body.
@@ -119,7 +119,7 @@ impl Http3 {
         .await;
         self.request.stop();
         self.deadline.set(Instant::now(), timeout);
-        poll_fn(|cx| match self.lane.poll_done(cx) {
+        poll_fn(|cx| match self.send_stream.poll_done(cx) {
             Poll::Ready(()) => Poll::Ready(()),
             Poll::Pending => self.deadline.poll(cx),
         })
@@ -127,9 +127,9 @@ impl Http3 {
     }
 
     fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.lane.poll_stopped(cx) {
+        match self.send_stream.poll_stopped(cx) {
             Poll::Ready(true) => {
-                self.taken_back |= !self.begun;
+                self.cancelled |= !self.begun;
                 Poll::Ready(())
             }
             _ => Poll::Pending,
@@ -145,11 +145,11 @@ impl Http3 {
 
     fn finish(&mut self) {
         self.ended = true;
-        self.lane.end();
+        self.send_stream.end();
     }
 }
 
-/// The outcome of what never waits: see [`Lane`].
+/// The outcome of what never waits: see [`SendStream`].
 fn at_once(future: impl Future<Output = Result<(), StreamError>>) -> Result<(), StreamError> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
@@ -195,7 +195,7 @@ impl Client for Http3 {
             let _ = self.start(100, HeaderMap::new());
         }
         let more = ready!(self.request.poll_more(cx));
-        self.taken_back |= more.is_err() && !self.begun;
+        self.cancelled |= more.is_err() && !self.begun;
         Poll::Ready(more.map_err(|_| Failure::ClientGone))
     }
 
@@ -212,7 +212,7 @@ impl Client for Http3 {
         let start = Start::of(&exchange.response.headers, framing, exchange.response.status, self.is_head);
         if !start.is_whole {
             // Until some of it has to leave, another response can take its place.
-            self.lane.wait();
+            self.send_stream.wait();
         }
         if let Err(error) = self.start(exchange.response.status, start.fields) {
             tracing::debug!(request_id = exchange.id(), "a response over HTTP/3 could not begin: {error}");
@@ -233,8 +233,8 @@ impl Client for Http3 {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
         }
         let is_whole = self.left == Some(data.len() as u64);
-        if std::mem::replace(&mut self.has_data, true) || is_whole || !self.lane.waits() {
-            ready!(self.lane.poll_sent(cx)).map_err(io::Error::other)?;
+        if std::mem::replace(&mut self.has_data, true) || is_whole || !self.send_stream.waits() {
+            ready!(self.send_stream.poll_sent(cx)).map_err(io::Error::other)?;
         }
         let n = data.len().min(PIECE);
         at_once(self.response.send_data(Bytes::copy_from_slice(&data[..n]))).map_err(io::Error::other)?;
@@ -265,7 +265,7 @@ impl Client for Http3 {
         if !self.ended && self.poll_stopped(cx).is_ready() {
             return Poll::Ready(Err(gone()));
         }
-        self.lane.poll_sent(cx).map_err(io::Error::other)
+        self.send_stream.poll_sent(cx).map_err(io::Error::other)
     }
 
     fn deadline(&mut self) -> &mut Deadline {
@@ -280,9 +280,9 @@ impl Client for Http3 {
     fn close_after(&mut self) {}
 
     fn retract(&mut self) -> bool {
-        let retracts = self.begun && !self.ended && self.lane.waits();
+        let retracts = self.begun && !self.ended && self.send_stream.waits();
         if retracts {
-            self.lane.retract();
+            self.send_stream.retract();
             (self.begun, self.has_data, self.left) = (false, false, None);
         }
         retracts
@@ -302,11 +302,11 @@ impl Client for Http3 {
 
     /// What is on its way may arrive.
     fn unsent(&self) -> u64 {
-        if self.lane.waits() { u64::MAX } else { 0 }
+        if self.send_stream.waits() { u64::MAX } else { 0 }
     }
 
     fn abort(&mut self) {
-        self.lane.reset(number(Code::H3_INTERNAL_ERROR));
+        self.send_stream.reset(number(Code::H3_INTERNAL_ERROR));
         self.begun = true;
         self.ended = true;
     }

@@ -1,12 +1,12 @@
 //! What HTTP/2 and HTTP/3 have in common: requests side by side on one connection, and fields without lines.
 
 mod authority;
-mod books;
 mod resets;
+mod stream_stats;
 
 pub(crate) use authority::is_misdirected;
-pub(crate) use books::{Books, UnderWay};
 pub(crate) use resets::Standing;
+pub(crate) use stream_stats::{InFlightGuard, StreamStats};
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::answer::{answer, send_whole};
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, Source};
-use crate::forward::{Ask, Reached};
+use crate::forward::{AnyUpstream, UpstreamCall};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
@@ -35,25 +35,25 @@ pub(super) async fn proxy<C: Client>(
     let method = exchange.request.method;
     exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
-    let ask = Ask::new(worker, route, service, framing, ends);
-    match ask.forward(client, exchange).await {
-        Ok((Reached::Http1(upstream), _)) if exchange.response.status == 101 => {
-            arrived(client, exchange, &ask);
+    let call = UpstreamCall::new(worker, route, service, framing, ends);
+    match call.forward(client, exchange).await {
+        Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
+            arrived(client, exchange, &call);
             exchange.body = None;
-            let tunnel = Tunnel::open(&ask, client, exchange, upstream);
+            let tunnel = Tunnel::open(&call, client, exchange, upstream);
             if tunnel.is_none() {
                 exchange.bytes_out += client.begin(exchange, Framing::Length(0));
                 send_whole(worker, client, exchange, &[]).await;
             }
             return tunnel;
         }
-        Ok((Reached::Http1(mut upstream), upload)) => {
-            if let Some(end) = pass_on(&ask, client, exchange, &mut *upstream, upload).await {
+        Ok((AnyUpstream::Http1(mut upstream), upload)) => {
+            if let Some(end) = pass_on(&call, client, exchange, &mut *upstream, upload).await {
                 worker.upstreams.http1.put(upstream, end);
             }
         }
-        Ok((Reached::Http2(mut upstream), upload)) => {
-            Box::pin(pass_on(&ask, client, exchange, &mut *upstream, upload)).await;
+        Ok((AnyUpstream::Http2(mut upstream), upload)) => {
+            Box::pin(pass_on(&call, client, exchange, &mut *upstream, upload)).await;
         }
         Err(failure) => {
             exchange.fail(&failure);
@@ -68,22 +68,22 @@ pub(super) async fn proxy<C: Client>(
 }
 
 /// The response's head has arrived.
-fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, ask: &Ask<'_>) {
+fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCall<'_>) {
     exchange.source = Source::Service;
     let now = Instant::now();
     exchange.timing.upstream_head = Some(now);
-    client.deadline().set(now, ask.timeouts.at_most(now, ask.timeouts.read));
+    client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
 }
 
 /// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
 async fn pass_on<C: Client, U: Upstream>(
-    ask: &Ask<'_>,
+    call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     upstream: &mut U,
     upload: Upload,
 ) -> Option<Instant> {
-    arrived(client, exchange, ask);
+    arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
         exchange.body = None;
@@ -92,19 +92,19 @@ async fn pass_on<C: Client, U: Upstream>(
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
     exchange.upstream_answers();
-    ask.route.chain.response(exchange);
+    call.route.chain.response(exchange);
     let (replaces, drops) = (exchange.holds_response(), exchange.drops_response());
     if replaces && framing == Framing::None {
         // How long the body of a GET would be is known only once it is replaced.
         exchange.response.headers.remove("Content-Length");
     }
     let holds = replaces || drops;
-    let mut relay = relay(ask, client, exchange, upstream, upload);
+    let mut relay = relay(call, client, exchange, upstream, upload);
     let held = if holds && framing != Framing::None {
-        match Box::pin(response_body::hold(&mut relay, &ask.route.chain)).await {
+        match Box::pin(response_body::hold(&mut relay, &call.route.chain)).await {
             Ok(held) => Some(held),
             Err(broken) => {
-                refuse_held(ask, client, exchange, broken).await;
+                refuse_held(call, client, exchange, broken).await;
                 return None;
             }
         }
@@ -113,7 +113,7 @@ async fn pass_on<C: Client, U: Upstream>(
     };
     let reusable = reusable && held.as_ref().is_none_or(|held| !held.is_cut);
     let framing = held.as_ref().map_or(framing, |held| held.framing);
-    begin(ask.worker, &mut relay, framing);
+    begin(call.worker, &mut relay, framing);
     let passed = match held {
         None => poll_fn(|cx| relay.poll_body(cx)).await,
         Some(held) => Box::pin(response_body::send(&mut relay, held)).await,
@@ -128,7 +128,7 @@ async fn pass_on<C: Client, U: Upstream>(
         Ok(()) => None,
         Err(broken) => {
             let is_stalled = relay.awaited == Awaited::Send;
-            Box::pin(give_up(ask, client, exchange, broken, is_stalled)).await;
+            Box::pin(give_up(call, client, exchange, broken, is_stalled)).await;
             None
         }
     }
@@ -136,21 +136,21 @@ async fn pass_on<C: Client, U: Upstream>(
 
 /// The exchange, the response's head of which has arrived.
 fn relay<'a, C, U>(
-    ask: &'a Ask<'_>,
+    call: &'a UpstreamCall<'_>,
     client: &'a mut C,
     exchange: &'a mut Exchange,
     upstream: &'a mut U,
     upload: Upload,
 ) -> Relay<'a, C, U> {
-    let options = &ask.worker.options;
+    let options = &call.worker.options;
     Relay {
         client,
         upstream,
         exchange,
-        timeouts: &ask.timeouts,
+        timeouts: &call.timeouts,
         limits: &options.limits,
         max_body: options.client_max_body_size,
-        read_ahead: ask.route.entity.response_buffering,
+        read_ahead: call.route.entity.response_buffering,
         upload,
         awaited: Awaited::Response,
         lost: false,
@@ -168,31 +168,36 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 }
 
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
-fn blame(ask: &Ask<'_>, exchange: &mut Exchange, broken: &Broken) {
+fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &Broken) {
     if !matches!(broken, Broken::Client(_) | Broken::Deadline | Broken::NoRoom) {
-        telemetry::broken(exchange, ask.service, broken);
+        telemetry::broken(exchange, call.service, broken);
     }
 }
 
 /// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
-async fn refuse_held<C: Client>(ask: &Ask<'_>, client: &mut C, exchange: &mut Exchange, broken: Broken) {
-    blame(ask, exchange, &broken);
+async fn refuse_held<C: Client>(
+    call: &UpstreamCall<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    broken: Broken,
+) {
+    blame(call, exchange, &broken);
     client.close_after();
     let failure = failure(broken, false);
     exchange.fail(&failure);
-    answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
+    answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
 }
 
 /// Ends a response that cannot be completed. As long as nothing of it has left, the client is answered instead; otherwise
 /// it gets what has arrived, and then an end that cannot be taken for the message's.
 async fn give_up<C: Client>(
-    ask: &Ask<'_>,
+    call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     broken: Broken,
     is_stalled: bool,
 ) {
-    blame(ask, exchange, &broken);
+    blame(call, exchange, &broken);
     let call_ends = grpc::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
     exchange.fail(&failure);
@@ -203,10 +208,10 @@ async fn give_up<C: Client>(
     }
     if !is_clients && client.retract() {
         exchange.bytes_out = 0;
-        return answer(ask.worker, client, exchange, &ask.route.chain, failure.answer()).await;
+        return answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
     }
     if !is_clients {
-        hand_over(ask, client).await;
+        hand_over(call, client).await;
     }
     exchange.bytes_out = exchange.bytes_out.saturating_sub(client.unsent());
     if exchange.bytes_out == 0 {
@@ -216,8 +221,8 @@ async fn give_up<C: Client>(
 }
 
 /// Sends what waits of a response that is about to be aborted, if the client takes it in time.
-async fn hand_over<C: Client>(ask: &Ask<'_>, client: &mut C) {
-    client.deadline().set(Instant::now(), ask.timeouts.client_send);
+async fn hand_over<C: Client>(call: &UpstreamCall<'_>, client: &mut C) {
+    client.deadline().set(Instant::now(), call.timeouts.client_send);
     poll_fn(|cx| match client.poll_hand_over(cx) {
         // A client that is gone is aborted as any other.
         Poll::Ready(_) => Poll::Ready(()),

@@ -20,7 +20,7 @@ pub use session::Session;
 pub(crate) use udp::receive;
 
 use crate::chain::Chain;
-use crate::connection::Leave;
+use crate::connection::ConnectionGuard;
 use crate::listen::Accepted;
 use crate::plugin::Admission;
 use crate::proxy_protocol;
@@ -121,7 +121,7 @@ impl Refusal {
 
 /// Serves a connection to its end.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     worker.count_connection();
     let _counted = Counted::new(&worker);
     let transport = if accepted.listener.tls { Transport::Tls } else { Transport::Tcp };

@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
-use crate::connection::Leave;
+use crate::connection::ConnectionGuard;
 use crate::worker::{Datagrams, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
     let Ok(socket) = UdpSocket::from_std(datagrams.socket) else { return };
     let (sessions, room) = (RefCell::default(), RefCell::new(vec![0; LONGEST]));
     let listener = Rc::new(Listener { socket, local: datagrams.local, sessions, room });
-    let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+    let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
     loop {
         let received = poll_fn(|cx| match listener.poll_receive(cx) {
             Poll::Pending if worker.draining.get() => Poll::Ready(None),
@@ -95,7 +95,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
             Some(Err(_)) => tokio::time::sleep(REST).await,
         }
     }
-    worker.discharge(place);
+    worker.unregister_waker(place);
 }
 
 impl Listener {
@@ -132,7 +132,7 @@ fn is_full(worker: &Worker) -> bool {
 }
 
 async fn serve(worker: Rc<Worker>, listener: Rc<Listener>, client: SocketAddr, datagrams: Outbound) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     worker.count_connection();
     let _counted = Counted::new(&worker);
     let mut session = Session::new(client, listener.local, Transport::Udp);

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use weir_net::http2::{Pulse, Sender, Transport, broken, gone};
+use weir_net::http2::{KeepAlivePing, Sender, Transport, broken, gone};
 use weir_net::io::Io;
 
 /// What is queued of a request's body that the upstream does not take, and what an upstream may send of a response
@@ -167,13 +167,13 @@ async fn drive(
     state: Rc<State>,
     ping_interval: Duration,
 ) {
-    let mut pulse = connection.ping_pong().map(|pings| Pulse::new(pings, ping_interval));
+    let mut keep_alive = connection.ping_pong().map(|pings| KeepAlivePing::new(pings, ping_interval));
     let driven = poll_fn(|cx| {
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        match &mut pulse {
-            Some(pulse) => pulse.poll(cx, state.live.get() > 0),
+        match &mut keep_alive {
+            Some(keep_alive) => keep_alive.poll(cx, state.live.get() > 0),
             None => Poll::Pending,
         }
     });

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// Pings while streams are open.
-pub struct Pulse {
+pub struct KeepAlivePing {
     pings: PingPong,
     interval: Duration,
     deadline: Deadline,
@@ -16,34 +16,34 @@ pub struct Pulse {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing is expected of the other end.
-    Resting,
+    Idle,
     /// It will be asked at the deadline.
-    Quiet,
+    Waiting,
     /// It was asked, and has until the deadline to answer.
-    Asked,
+    Pinged,
 }
 
-impl Pulse {
+impl KeepAlivePing {
     /// Asks so often; zero is never.
     pub fn new(pings: PingPong, interval: Duration) -> Self {
-        Self { pings, interval, deadline: Deadline::default(), state: State::Resting }
+        Self { pings, interval, deadline: Deadline::default(), state: State::Idle }
     }
 
     /// Ready when the other end owes an answer for too long.
     pub fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
         let answered = matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_)));
         if !busy || self.interval.is_zero() {
-            self.state = State::Resting;
+            self.state = State::Idle;
             return Poll::Pending;
         }
-        if answered || self.state == State::Resting {
-            self.begin(State::Quiet);
+        if answered || self.state == State::Idle {
+            self.begin(State::Waiting);
         }
         while self.deadline.poll(cx).is_ready() {
-            if self.state == State::Asked || self.pings.send_ping(Ping::opaque()).is_err() {
+            if self.state == State::Pinged || self.pings.send_ping(Ping::opaque()).is_err() {
                 return Poll::Ready(());
             }
-            self.begin(State::Asked);
+            self.begin(State::Pinged);
         }
         Poll::Pending
     }

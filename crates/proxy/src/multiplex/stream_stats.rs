@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 /// What the streams of one connection count.
-pub(crate) struct Books {
+pub(crate) struct StreamStats {
     pub(crate) connection: Rc<Connection>,
     /// Exchanges under way.
     live: Cell<u32>,
@@ -19,8 +19,8 @@ pub(crate) struct Books {
     waiting: RefCell<Option<Waker>>,
 }
 
-impl Books {
-    /// The books of a connection whose client may give up so many requests in a second.
+impl StreamStats {
+    /// The stats of a connection whose client may give up so many requests in a second.
     pub(crate) fn new(connection: Rc<Connection>, max_resets: u32) -> Rc<Self> {
         Rc::new(Self {
             connection,
@@ -42,12 +42,12 @@ impl Books {
     }
 
     /// Enters an exchange whose head has this size, and returns how many requests came so far.
-    pub(crate) fn enter(self: &Rc<Self>, head: usize) -> (UnderWay, u64) {
+    pub(crate) fn enter(self: &Rc<Self>, head: usize) -> (InFlightGuard, u64) {
         let requests = self.connection.requests.get() + 1;
         self.connection.requests.set(requests);
         self.live.set(self.live.get() + 1);
         self.heads.set(self.heads.get() + head);
-        (UnderWay { books: self.clone(), head }, requests)
+        (InFlightGuard { stats: self.clone(), head }, requests)
     }
 
     /// Wakes the task when the next exchange ends.
@@ -56,33 +56,33 @@ impl Books {
     }
 }
 
-/// Leaves the books when the exchange ends, however it ends.
-pub(crate) struct UnderWay {
-    pub(crate) books: Rc<Books>,
+/// Leaves the stats when the exchange ends, however it ends.
+pub(crate) struct InFlightGuard {
+    pub(crate) stats: Rc<StreamStats>,
     /// How large its head is, while that is held.
     head: usize,
 }
 
-impl UnderWay {
+impl InFlightGuard {
     /// The head has another size than was known. Whether that is more than the connection may hold, beside other heads.
     pub(crate) fn resize(&mut self, head: usize, most: u32) -> bool {
-        let heads = self.books.heads.get() - self.head + head;
+        let heads = self.stats.heads.get() - self.head + head;
         self.head = head;
-        self.books.heads.set(heads);
+        self.stats.heads.set(heads);
         heads > head && heads > most as usize
     }
 
     pub(crate) fn leave_head(&mut self) {
-        let heads = &self.books.heads;
+        let heads = &self.stats.heads;
         heads.set(heads.get() - std::mem::take(&mut self.head));
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.leave_head();
-        self.books.live.set(self.books.live.get() - 1);
-        if let Some(waiting) = self.books.waiting.take() {
+        self.stats.live.set(self.stats.live.get() - 1);
+        if let Some(waiting) = self.stats.waiting.take() {
             waiting.wake();
         }
     }
