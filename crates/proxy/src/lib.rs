@@ -1,53 +1,41 @@
 //! The data plane: connections, routing, plugins, upstreams. Knows compiled [`Snapshot`]s; never where a configuration
 //! comes from.
 
-pub mod access_log;
 pub mod costs;
-pub mod explain;
-pub mod in_memory;
 pub mod listen;
 pub mod plugin;
 pub mod plugins;
-pub mod proxy_protocol;
 
-mod answer;
 mod background;
 mod body_memory;
-mod chain;
-mod client;
-mod client_ip;
-mod connection;
 mod count;
+mod downstream;
 mod exchange;
 mod fingerprint;
-mod forward;
-mod grpc;
 mod grpc_client;
-mod head;
-mod http2;
-mod http3;
 mod http_client;
 mod json_text;
-mod multiplex;
 mod node_log;
-mod options;
-mod own;
-mod proxy;
-mod relay;
-mod request_body;
-mod request_debug;
-mod respond;
-mod response_body;
+mod observe;
+mod pipeline;
 mod retained;
-mod serve;
+mod runtime;
 mod snapshot;
 mod stream;
-mod telemetry;
 #[cfg(test)]
 mod testing;
 mod tunnel;
 mod whole_lines;
-mod worker;
+
+pub use downstream::proxy_protocol;
+pub(crate) use downstream::{client, client_ip, connection, http2, http3, multiplex};
+pub use observe::{access_log, explain};
+pub(crate) use observe::{request_debug, telemetry};
+pub(crate) use pipeline::{
+    answer, chain, forward, grpc, head, relay, request_body, respond, response_body, serve,
+};
+pub use runtime::in_memory;
+pub(crate) use runtime::{options, own, proxy, worker};
 
 pub use answer::Answer;
 pub use body_memory::HeldBodies;
