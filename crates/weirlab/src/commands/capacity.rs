@@ -10,7 +10,7 @@ use crate::session::{Assignment, Entry, Profile, Session};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Scenarios
@@ -42,7 +42,7 @@ pub struct Args {
 /// Searches and draws the curve below what was found.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = run::interruptible()?;
     let slo = Slo::parse(&args.slo)?;
@@ -88,7 +88,7 @@ fn capacity(session: &mut Session<'_>, cell: (usize, usize), slo: &Slo, args: &A
     let (closed, _) = session.probe(case, target, Pace::Closed, args.duration)?;
     // Saturation is the highest that any service level could allow; half of it is a safe beginning.
     let start = Sample::of(&closed).rps / 2.0;
-    let search = Search { start, tolerance: args.tolerance / 100.0, most_probes: 24 };
+    let search = Search { start, tolerance: args.tolerance / 100.0, max_probes: 24 };
     let found: Found = search
         .run(|rate| {
             let window = match judge::window(slo, rate, args.duration) {

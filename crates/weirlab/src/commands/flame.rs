@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How much longer a target is under load than it is watched, so that perf has time to begin and to end.
 const AROUND: Duration = Duration::from_secs(30);
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The scenario, such as kong/plain-1.
@@ -40,7 +40,7 @@ pub struct Args {
 /// given with the processes of its tree, and ends both.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn perform(
     args: &Args,
     labels: &[String],
@@ -90,7 +90,7 @@ fn file_name(label: &str) -> String {
 /// Puts each target under load and draws what it does.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = run::interruptible()?;
     let assignment = assignment(&args)?;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The version that is known to be good: `git:main`, a tag, `worktree`, a path to a binary
@@ -40,7 +40,7 @@ const USUAL_ROUNDS: u32 = 16;
 /// Measures both versions until it can tell; exit code 0 pass, 1 regression, 2 cannot tell.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = run::interruptible()?;
     let rule = Rule { effect: args.effect, seed: args.common.seed.unwrap_or(1) };
@@ -112,13 +112,13 @@ fn series(
 }
 
 /// So many blocks with wrong or missing answers, where the base has none, are no accident.
-const TOO_WRONG: usize = 3;
+const TOO_MANY_FAILURES: usize = 3;
 
 fn wrong_answers(run: &Run) -> Option<String> {
     let wrong =
         |cell: &Cell| cell.blocks.iter().filter(|block| matches!(usable(block), Usable::Invalid(_))).count();
     let (base, head) = (wrong(&run.cells[BASE]), wrong(&run.cells[HEAD]));
-    (base == 0 && head >= TOO_WRONG)
+    (base == 0 && head >= TOO_MANY_FAILURES)
         .then(|| format!("{} answers wrongly or not at all in {head} blocks", run.cells[HEAD].target))
 }
 

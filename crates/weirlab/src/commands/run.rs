@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Scenarios: folders, or names below `scenarios/` such as `kong/plain-1` or `kong`
@@ -149,7 +149,7 @@ impl Common {
 /// Measures, and leaves a run folder.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let stop = interruptible()?;
     let assignment = assignment(&args)?;
@@ -175,8 +175,8 @@ pub fn exit_code(run: &Run) -> Result<ExitCode, String> {
     }
     let unasked = |status: &Status| matches!(status, Status::Skipped(_));
     let measured = run.cells.iter().any(|cell| !cell.blocks.is_empty()) || !run.capacities.is_empty();
-    let told = !run.flames.is_empty() || !run.chains.is_empty();
-    if measured || told || run.cells.iter().all(|cell| unasked(&cell.status)) {
+    let recorded = !run.flames.is_empty() || !run.chains.is_empty();
+    if measured || recorded || run.cells.iter().all(|cell| unasked(&cell.status)) {
         return Ok(ExitCode::SUCCESS);
     }
     Err("nothing was measured; the lines above say why".to_owned())

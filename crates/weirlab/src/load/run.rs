@@ -21,7 +21,7 @@ pub(super) const OTHER_FILES: u64 = 64;
 /// How often the coordinator looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a connection may take when it is first looked whether anything listens.
-const REACH: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Generates a load. `observer` is called at the very moment the measured window begins and ends; `stop` ends the load
 /// early, with what was measured so far.
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Edge), stop: &AtomicBool) -> Re
 /// # Errors
 /// When nothing does.
 pub fn reach(address: SocketAddr) -> Result<(), LoadError> {
-    match TcpStream::connect_timeout(&address, REACH) {
+    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
         Ok(_) => Ok(()),
         Err(error) => Err(LoadError::Unreachable(address, error)),
     }
@@ -181,7 +181,7 @@ impl Coordinator<'_, '_> {
         Course { warm_up, steady }
     }
 
-    /// Waits until the warm-up is over: whether answers came steadily then. One that is too short to tell counts as
+    /// Waits until the warm-up is over: whether answers came steadily then. One that is too short to judge counts as
     /// steady.
     fn warm_up(&self, started: Instant) -> bool {
         let bounds = self.plan.warm_up;

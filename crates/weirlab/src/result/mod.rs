@@ -38,7 +38,7 @@ pub struct Run {
     pub capacities: Vec<Capacity>,
     /// Flame graphs that lie beside this file.
     pub flames: Vec<Flame>,
-    /// What the plugins of a route cost, as targets tell it themselves.
+    /// What the plugins of a route cost, as targets report it.
     #[serde(default)]
     pub chains: Vec<ChainCost>,
 }
@@ -68,13 +68,13 @@ impl ChainCost {
         self.plugins_us() > self.cpu_us
     }
 
-    /// What to say of that.
+    /// The warning for that.
     #[must_use]
     pub fn crowded(&self) -> Option<String> {
         self.is_crowded().then(|| {
             format!(
                 "The plugins' times sum to {:.1} µs, more than the {:.1} µs of CPU time: the machine was busy, and their \
-                 means hold what others took meanwhile. So the engine's part and the shares cannot be told. Read p50, or \
+                 means include what others took meanwhile. So the engine's part and the shares are unknown. Read p50, or \
                  run again on a quiet machine.",
                 self.plugins_us(),
                 self.cpu_us
@@ -253,7 +253,7 @@ pub struct Block {
     pub generator_cpu_us: f64,
     /// CPU time of the upstream, in microseconds.
     pub upstream_cpu_us: f64,
-    /// Established connections per process or thread of the target, where it can be told.
+    /// Established connections per process or thread of the target, where the kernel shows it.
     pub connections_per_worker: Vec<u32>,
     /// The machine, meanwhile.
     pub machine: Machine,
@@ -300,7 +300,7 @@ pub struct Usage {
 pub struct Machine {
     /// Share of CPU time that the hypervisor gave to others.
     pub steal: f64,
-    /// Share of time in which some task waited for a CPU; none where the kernel does not tell.
+    /// Share of time in which some task waited for a CPU; none if the kernel does not report it.
     pub pressure: Option<f64>,
     /// Share of CPU time that nothing used.
     pub idle: f64,

@@ -1,7 +1,7 @@
 //! A scenario with its variables set becomes a case.
 use super::file::{
-    ActionFile, Amount, Arrivals, CallFile, DistributionFile, Listener, LoadFile, ParityFile, RequestFile,
-    ScenarioFile, Scheme, Spoken, UpstreamFile, VariableFile,
+    ActionFile, Amount, Arrivals, CallFile, DistributionFile, Listener, LoadFile, ParityFile, ProtocolFile,
+    RequestFile, ScenarioFile, Scheme, UpstreamFile, VariableFile,
 };
 use super::{
     Action, ActionKind, CasePlan, ConfigTemplate, GatewayPlan, LoadPlan, Measure, ParityCheck, Scenario,
@@ -79,7 +79,7 @@ fn case(
     let load = fill.load(&file.load, scheme)?;
     let usual = usual_method(load.protocol);
     let mut plan = CasePlan {
-        case: said(scenario, scheme, point, &load),
+        case: described(scenario, scheme, point, &load),
         measure: file.measure,
         needs: BTreeSet::new(),
         upstream: fill.upstream(&file.upstream)?,
@@ -133,7 +133,7 @@ fn fits(plan: &CasePlan) -> Result<(), &'static str> {
 }
 
 /// What results say of the case.
-fn said(scenario: &Scenario, scheme: Scheme, point: Point, load: &LoadPlan) -> Case {
+fn described(scenario: &Scenario, scheme: Scheme, point: Point, load: &LoadPlan) -> Case {
     let step = scenario.file.waterfall.as_ref().map(|step| Step {
         waterfall: step.name.clone(),
         index: step.index,
@@ -246,14 +246,14 @@ impl Fill<'_> {
     fn protocol(&self, load: &LoadFile, scheme: Scheme) -> Result<Protocol, ScenarioError> {
         let streams = self.whole::<usize>(&load.streams)?.max(1);
         match (load.protocol, scheme.is_http2()) {
-            (Spoken::Http, false) => Ok(Protocol::Http1),
-            (Spoken::Http, true) => Ok(Protocol::Http2 { streams }),
-            (Spoken::Grpc, true) => Ok(Protocol::Grpc { streams }),
-            (Spoken::WebSocket, false) => Ok(Protocol::WebSocket),
-            (Spoken::Grpc, false) => {
+            (ProtocolFile::Http, false) => Ok(Protocol::Http1),
+            (ProtocolFile::Http, true) => Ok(Protocol::Http2 { streams }),
+            (ProtocolFile::Grpc, true) => Ok(Protocol::Grpc { streams }),
+            (ProtocolFile::WebSocket, false) => Ok(Protocol::WebSocket),
+            (ProtocolFile::Grpc, false) => {
                 Err(self.unfit("has calls of gRPC: give it schemes = [\"h2\", \"h2c\"]".to_owned()))
             }
-            (Spoken::WebSocket, true) => {
+            (ProtocolFile::WebSocket, true) => {
                 let message =
                     "has WebSockets, which HTTP/1.1 carries: give it schemes = [\"https\", \"http\"]";
                 Err(self.unfit(message.to_owned()))

@@ -1,7 +1,7 @@
-//! A session: which cells there are, in which order their blocks come, and carrying them out.
+//! A session: its cells, the order of their blocks, and how they are measured.
 //!
 //! ```text
-//! plan (cases × targets, rounds) ─► for each block: stand ─► parity (first time) ─► load + observe ─► result
+//! plan (cases × targets, rounds) ─► for each block: start ─► parity (first time) ─► load + observe ─► result
 //! ```
 mod action;
 mod block;
@@ -22,7 +22,7 @@ mod target_runner;
 mod upstreams;
 mod working_folder;
 
-pub use order::{Place, order};
+pub use order::{BlockPosition, order};
 pub use profile::Profile;
 pub use run::{Assignment, Entry, Session, SessionError};
 pub use target_runner::Contender;

@@ -1,16 +1,16 @@
-//! Carrying a session out: rounds of blocks over cells, with everything noted as it comes.
+//! Runs a session: rounds of blocks over cells; every result is recorded as it comes.
 use super::block::{self, Setting};
 use super::certificate;
 use super::exchange::Client;
 use super::failures;
 use super::guard::Guard;
-use super::order::{Place, order};
+use super::order::{BlockPosition, order};
 use super::parity;
 use super::profile::Profile;
 use super::progress::Progress;
 use super::setup;
-use super::target_runner::{Contender, Open, Stand};
-use super::working_folder::Work;
+use super::target_runner::{Contender, RunningTarget, TargetRunner};
+use super::working_folder::WorkingFolder;
 use crate::driver::Driver;
 use crate::load::{self, Pace};
 use crate::manifest;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a session is to do.
+/// What a session measures.
 pub struct Assignment {
     /// `run`, `gate`, `capacity`.
     pub kind: &'static str,
@@ -46,7 +46,7 @@ pub struct Assignment {
     pub workers: usize,
 }
 
-/// A case and who takes part in it.
+/// A case and the contenders that take part in it.
 pub struct Entry {
     /// The case.
     pub case: CasePlan,
@@ -59,27 +59,27 @@ pub struct Entry {
 pub enum SessionError {
     /// The run folder cannot be written.
     Folder(String),
-    /// Something of the laboratory's own could not be had.
-    Stand(String),
+    /// The working folder, the certificate or the guard process could not be made.
+    Setup(String),
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SessionError::Folder(text) | SessionError::Stand(text) => formatter.write_str(text),
+            SessionError::Folder(text) | SessionError::Setup(text) => formatter.write_str(text),
         }
     }
 }
 
 impl std::error::Error for SessionError {}
 
-/// How long a load runs before anyone looks at what it does to a target.
+/// How long a load runs before the target is observed.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// Blocks longer than this are saved at once, shorter ones after two rounds.
-const PRECIOUS_S: f64 = 5.0;
+const SAVE_AT_ONCE_S: f64 = 5.0;
 
-/// A session under way.
+/// A running session.
 pub struct Session<'a> {
     pub(super) entries: Vec<Entry>,
     contenders: Vec<Contender>,
@@ -87,10 +87,10 @@ pub struct Session<'a> {
     workers: usize,
     pub(super) layouts: Vec<Layout>,
     /// Cells that stay up between blocks, where targets are not restarted.
-    kept: HashMap<usize, Open>,
-    stand: Stand,
-    _work: Work,
-    /// Behind the working folder, which is to be gone first.
+    kept: HashMap<usize, RunningTarget>,
+    runner: TargetRunner,
+    _working_folder: WorkingFolder,
+    /// Declared after the working folder, because that must be removed first.
     _guard: Guard,
     folder: RunFolder,
     pub(super) run: Run,
@@ -99,7 +99,7 @@ pub struct Session<'a> {
     random: fastrand::Rng,
     pub(super) sequence: u32,
     rounds: u32,
-    /// Instead of the case's, while a capacity is searched.
+    /// Replaces the case's pace while a capacity is searched.
     pace: Option<Pace>,
     /// How far it is.
     pub progress: Progress,
@@ -120,23 +120,26 @@ impl<'a> Session<'a> {
         let folder = RunFolder::claim(&assignment.out, &id)
             .map_err(|error| SessionError::Folder(error.to_string()))?;
         let id = folder.name();
-        let system = |error: std::io::Error| SessionError::Stand(format!("a working folder: {error}"));
-        let work = Work::begin(&std::env::temp_dir(), &*assignment.driver).map_err(system)?;
-        let certificate = certificate::write(work.path()).map_err(system)?;
+        let system =
+            |error: std::io::Error| SessionError::Setup(format!("cannot set up the working folder: {error}"));
+        let working_folder =
+            WorkingFolder::begin(&std::env::temp_dir(), &*assignment.driver).map_err(system)?;
+        let certificate = certificate::write(working_folder.path()).map_err(system)?;
         let program = std::env::current_exe().map_err(system)?;
-        let guard = Guard::start(&program, work.path(), assignment.driver.name()).map_err(system)?;
+        let guard =
+            Guard::start(&program, working_folder.path(), assignment.driver.name()).map_err(system)?;
         let layouts: Vec<Layout> = setup::layouts(&assignment);
         let mut run = setup::run(&assignment, &id, &layouts);
         let progress = Progress::new(setup::expected(&assignment, &run, rounds));
-        if work.in_company {
-            setup::note_company(&mut run, &progress);
+        if working_folder.other_session_running {
+            setup::note_other_session(&mut run, &progress);
         }
         let Assignment { entries, contenders, profile, seed, driver, workers, .. } = assignment;
         Ok(Session {
-            stand: Stand {
+            runner: TargetRunner {
                 driver,
                 program,
-                folder: work.path().join("t"),
+                folder: working_folder.path().join("t"),
                 certificate,
                 upstreams: HashMap::new(),
                 notes: Vec::new(),
@@ -147,7 +150,7 @@ impl<'a> Session<'a> {
             profile,
             workers,
             layouts,
-            _work: work,
+            _working_folder: working_folder,
             _guard: guard,
             folder,
             run,
@@ -172,12 +175,12 @@ impl<'a> Session<'a> {
         self.folder.path()
     }
 
-    /// Whether the user has asked for the end.
+    /// Whether the user asked to stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Two more rounds, or fewer if that many are not wanted; then what was measured is saved.
+    /// Measures two more rounds, or `at_most` if that is fewer, and saves the results.
     ///
     /// # Errors
     /// When it cannot be saved.
@@ -197,7 +200,7 @@ impl<'a> Session<'a> {
     }
 
     /// One block of each target of a case.
-    fn measure(&mut self, places: &[Place]) -> Result<(), SessionError> {
+    fn measure(&mut self, places: &[BlockPosition]) -> Result<(), SessionError> {
         let slices = self.slices(places[0].case);
         if slices > 1 {
             for (cell, block) in self.sliced(places, slices) {
@@ -208,16 +211,16 @@ impl<'a> Session<'a> {
         for place in places.iter().take_while(|_| !self.stop.load(Ordering::Relaxed)) {
             let Some(block) = self.block(*place) else { continue };
             let cell = self.cell(*place);
-            let precious = block.measured_s > PRECIOUS_S;
+            let save_at_once = block.measured_s > SAVE_AT_ONCE_S;
             self.run.cells[cell].blocks.push(block);
-            if precious {
+            if save_at_once {
                 self.save()?;
             }
         }
         Ok(())
     }
 
-    /// How many rounds are behind.
+    /// How many rounds are done.
     pub fn rounds_done(&self) -> u32 {
         self.rounds
     }
@@ -233,8 +236,9 @@ impl<'a> Session<'a> {
         )
     }
 
-    /// One block at another pace and of another length, which the caller keeps, and the CPUs it was measured on; none
-    /// where the cell cannot be measured or the user has asked for the end: what was cut short says nothing.
+    /// Measures one block at another pace and for another length, and returns it with its CPUs instead of recording it.
+    /// Returns none if the cell cannot be measured or the user stopped the session, because a block that was cut short
+    /// says nothing.
     pub fn probe(
         &mut self,
         case: usize,
@@ -244,8 +248,8 @@ impl<'a> Session<'a> {
     ) -> Option<(Block, Layout)> {
         self.pace = Some(pace);
         let usual = std::mem::replace(&mut self.profile.measured, window);
-        // Each has random choices of its own, so that asking again is asking anew.
-        let block = self.block(Place { round: self.sequence, case, target });
+        // Each probe draws its own random choices, so that a retry is independent.
+        let block = self.block(BlockPosition { round: self.sequence, case, target });
         self.profile.measured = usual;
         self.pace = None;
         block.filter(|_| !self.stopped()).map(|block| (block, self.layouts[case].clone()))
@@ -265,21 +269,21 @@ impl<'a> Session<'a> {
         self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids()?)))
     }
 
-    /// Starts a cell, puts load on it for so long, and has its gateway tell what its plugins cost.
+    /// Starts a cell, puts load on it for as long as `watched` says, and asks its gateway what its plugins cost.
     ///
     /// # Errors
-    /// When the cell cannot be measured, or tells nothing.
+    /// When the cell cannot be measured, or its gateway does not report costs.
     pub fn costs(&mut self, case: usize, target: usize, watched: Duration) -> Result<Value, String> {
         let contender = &self.contenders[self.entries[case].contenders[target]];
         let path = contender.target.costs().unwrap_or_default().to_owned();
         let client = Client::new();
-        let mut told = Value::Null;
+        let mut costs = Value::Null;
         self.loaded(case, target, watched, &mut |open| {
             thread::sleep(watched);
-            told = client.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
+            costs = client.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
             Ok(())
         })?;
-        Ok(told)
+        Ok(costs)
     }
 
     fn loaded(
@@ -287,14 +291,14 @@ impl<'a> Session<'a> {
         case: usize,
         target: usize,
         watched: Duration,
-        watch: &mut dyn FnMut(&Open) -> Result<(), String>,
+        watch: &mut dyn FnMut(&RunningTarget) -> Result<(), String>,
     ) -> Result<(), String> {
-        let place = Place { round: 0, case, target };
+        let place = BlockPosition { round: 0, case, target };
         let cell = self.cell(place);
         self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
         let open = self.start(place, cell).map_err(|status| {
             let cell = &self.run.cells[cell];
-            format!("{}{}", setup::told(cell, &status), failures::mend_parity(&cell.parity))
+            format!("{}{}", setup::not_measured(cell, &status), failures::parity_hint(&cell.parity))
         })?;
         let plan = block::plan(&self.setting(place), &open);
         let over = AtomicBool::new(false);
@@ -309,7 +313,7 @@ impl<'a> Session<'a> {
         outcome?;
         match load {
             Ok(Ok(load)) if load.good > 0 && load.errors.is_empty() => Ok(()),
-            Ok(Ok(load)) => Err(failures::answers(&load, &plan.requests.templates)),
+            Ok(Ok(load)) => Err(failures::describe(&load, &plan.requests.templates)),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the load generator panicked".to_owned()),
         }
@@ -342,7 +346,7 @@ impl<'a> Session<'a> {
         self.save()
     }
 
-    /// Writes down what has been measured so far.
+    /// Saves what has been measured so far.
     ///
     /// # Errors
     /// When it cannot be saved.
@@ -352,7 +356,7 @@ impl<'a> Session<'a> {
         self.folder.save(&self.run).map_err(|error| SessionError::Folder(error.to_string()))
     }
 
-    /// Ends every target that still runs and returns the run and its folder.
+    /// Stops every target that still runs and returns the run and its folder.
     ///
     /// # Errors
     /// When it cannot be saved.
@@ -365,12 +369,12 @@ impl<'a> Session<'a> {
         Ok((self.run, self.folder.path().to_owned()))
     }
 
-    pub(super) fn cell(&self, place: Place) -> usize {
+    pub(super) fn cell(&self, place: BlockPosition) -> usize {
         setup::cell_index(&self.entries, place.case, place.target)
     }
 
     /// One block, if its cell is still to be measured.
-    fn block(&mut self, place: Place) -> Option<Block> {
+    fn block(&mut self, place: BlockPosition) -> Option<Block> {
         let cell = self.cell(place);
         if !self.goes_on(cell) {
             return None;
@@ -398,22 +402,22 @@ impl<'a> Session<'a> {
         self.run.cells[cell].status == Status::Measured && self.run.cells[cell].cut_short.is_none()
     }
 
-    /// Measures a cell no further, unless it is the user who wanted the end.
+    /// Stops measuring a cell, unless the user stopped the session.
     pub(super) fn give_up(&mut self, cell: usize, status: Status) {
         if !self.stopped() {
-            self.progress.line(&setup::told(&self.run.cells[cell], &status));
+            self.progress.line(&setup::not_measured(&self.run.cells[cell], &status));
             setup::end(&mut self.run.cells[cell], status);
         }
     }
 
-    fn attempt(&mut self, place: Place, cell: usize) -> Result<Block, Status> {
+    fn attempt(&mut self, place: BlockPosition, cell: usize) -> Result<Block, Status> {
         let open = match self.kept.remove(&cell) {
             Some(open) => open,
             None => self.start(place, cell)?,
         };
         let at_s = self.begun.elapsed().as_secs_f64();
         let measured = block::measure(&self.setting(place), &open);
-        // A probe leaves a target behind that the next one would find warm.
+        // The next probe would find this target warm.
         let probed = self.entries[place.case].case.measure != Measure::Load;
         if self.profile.restart || probed || measured.is_err() {
             self.end(cell, open);
@@ -427,14 +431,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the user's wish to end has cut the block's window short.
-    fn cut(&self, place: Place, block: &Block) -> bool {
+    /// Whether the user's request to stop cut the block's window short.
+    fn cut(&self, place: BlockPosition, block: &Block) -> bool {
         let window = self.profile.window(&self.entries[place.case].case);
         self.stopped() && block.measured_s < 0.99 * window.as_secs_f64()
     }
 
-    /// Starts the cell's target and, the first time, checks that it does what the case asks.
-    pub(super) fn start(&mut self, place: Place, cell: usize) -> Result<Open, Status> {
+    /// Starts the cell's target and, the first time, checks its responses against the case.
+    pub(super) fn start(&mut self, place: BlockPosition, cell: usize) -> Result<RunningTarget, Status> {
         let entry = &self.entries[place.case];
         let contender = &self.contenders[entry.contenders[place.target]];
         let workers = entry.case.gateway.workers.unwrap_or(self.workers);
@@ -442,27 +446,27 @@ impl<'a> Session<'a> {
         // The target inherits the limit.
         load::allow_gateway_files(entry.case.load.connections)
             .map_err(|error| Status::Unmeasured(error.to_string()))?;
-        let open = self.stand.open(cell, &entry.case, contender, layout, workers);
-        self.stand.notes.drain(..).for_each(|note| self.progress.line(&note));
+        let open = self.runner.open(cell, &entry.case, contender, layout, workers);
+        self.runner.notes.drain(..).for_each(|note| self.progress.line(&note));
         let open = open.map_err(Status::Failed)?;
         if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {
             return Ok(open);
         }
         setup::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
         let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
-        let wrong = parity.iter().find(|parity| !parity.agrees).cloned();
+        let failed = parity.iter().find(|parity| !parity.agrees).cloned();
         self.run.cells[cell].parity = parity;
-        match wrong {
+        match failed {
             None => Ok(open),
-            Some(wrong) => {
+            Some(failed) => {
                 self.end(cell, open);
-                let why = format!("{}: expected {}, got {}", wrong.request, wrong.expected, wrong.got);
+                let why = format!("{}: expected {}, got {}", failed.request, failed.expected, failed.got);
                 Err(Status::Different(why))
             }
         }
     }
 
-    fn setting(&mut self, place: Place) -> Setting<'_> {
+    fn setting(&mut self, place: BlockPosition) -> Setting<'_> {
         Setting {
             case: &self.entries[place.case].case,
             profile: &self.profile,
@@ -474,8 +478,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends a target and keeps what it had to say.
-    pub(super) fn end(&mut self, cell: usize, open: Open) {
+    /// Stops a target and keeps its log.
+    pub(super) fn end(&mut self, cell: usize, open: RunningTarget) {
         let (log, outcome) = open.close();
         if let Err(error) = setup::append_log(self.folder.path(), &self.run.cells[cell], &log) {
             self.progress.line(&format!("the log of {}: {error}", self.run.cells[cell].target));

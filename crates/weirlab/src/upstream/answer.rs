@@ -125,7 +125,7 @@ impl Answers {
         matches!(self.body, Body::Template(_))
     }
 
-    /// Appends the head of a fixed answer and tells its body.
+    /// Appends the head of a fixed response and returns its body.
     pub fn write_head<'a>(&'a self, choice: Choice, out: &mut Vec<u8>) -> &'a [u8] {
         let heads = &self.mix[choice.status];
         out.extend_from_slice(&heads.by_ending[choice.ending as usize]);

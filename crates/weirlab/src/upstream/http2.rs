@@ -1,4 +1,4 @@
-//! A connection's HTTP/2, as little of it as an upstream needs: every request is answered alike, so that nobody looks at
+//! A connection's HTTP/2, reduced to what an upstream needs: every request gets the same response, so that nothing reads
 //! what its fields say, and what is answered was written at the start. Flow control is kept in both directions.
 use super::Plan;
 use super::answer::{Ending, Parts};
@@ -7,12 +7,12 @@ use super::answer::{Ending, Parts};
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEAD_BYTES: usize = 9;
-/// The longest frame, as long as nobody says otherwise, which this end does not.
-const LONGEST: usize = 16_384;
-/// How much may be under way, as long as nobody says otherwise.
+/// The longest frame that may be sent to this end, the default of HTTP/2.
+const MAX_FRAME_LEN: usize = 16_384;
+/// The initial flow-control window, the default of HTTP/2.
 const WINDOW: i64 = 65_535;
-/// So much is taken in before the client is told that it may send as much again.
-const CREDIT: u32 = 32_768;
+/// After this many received bytes the client gets a WINDOW_UPDATE.
+const WINDOW_UPDATE_AFTER: u32 = 32_768;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// How much the client takes of a new stream, and of all of them.
     initial: i64,
     window: i64,
-    /// What was taken in since the client was last told.
+    /// Bytes received since the last WINDOW_UPDATE.
     taken: u32,
     streams: Vec<Stream>,
 }
@@ -67,7 +67,7 @@ impl Frame<'_> {
     fn read(input: &[u8]) -> Result<Option<Frame<'_>>, Malformed> {
         let Some((head, rest)) = input.split_at_checked(HEAD_BYTES) else { return Ok(None) };
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        if length > LONGEST {
+        if length > MAX_FRAME_LEN {
             return Err(Malformed);
         }
         let stream = number(&head[5..])? & 0x7fff_ffff;
@@ -172,14 +172,14 @@ impl Session {
     ) -> Result<(), Malformed> {
         let length = frame.payload.len() as u32;
         self.taken += length;
-        if self.taken >= CREDIT {
+        if self.taken >= WINDOW_UPDATE_AFTER {
             write_credit(out, 0, std::mem::take(&mut self.taken));
         }
         let last = frame.flags & END_STREAM != 0;
         if let Some(place) = self.place(frame.stream) {
             let stream = &mut self.streams[place];
             stream.taken += length;
-            if stream.taken >= CREDIT && !last {
+            if stream.taken >= WINDOW_UPDATE_AFTER && !last {
                 write_credit(out, stream.id, std::mem::take(&mut stream.taken));
             }
         }
@@ -266,7 +266,7 @@ impl Stream {
         };
         while sent < parts.body.len() {
             let room = usize::try_from(self.window.min(*all)).unwrap_or(0);
-            let piece = (parts.body.len() - sent).min(LONGEST).min(room);
+            let piece = (parts.body.len() - sent).min(MAX_FRAME_LEN).min(room);
             if piece == 0 {
                 self.sent = Some(sent);
                 return false;
@@ -286,7 +286,7 @@ impl Stream {
     }
 }
 
-/// Appends a field of a head, told in full: not by what was told before, and not to be remembered.
+/// Appends a field of a head as a literal without indexing.
 pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.push(0);
     write_text(out, &name.to_ascii_lowercase());
@@ -393,8 +393,8 @@ mod tests {
         };
         assert_eq!(of(b""), [(HEADERS, END_HEADERS | END_STREAM, 5, 0)]);
         assert_eq!(of(b"x"), [(HEADERS, END_HEADERS, 5, 0), (DATA, END_STREAM, 5, 1)]);
-        let long = vec![b'x'; LONGEST + 1];
-        assert_eq!(of(&long)[1..], [(DATA, 0, 5, LONGEST), (DATA, END_STREAM, 5, 1)]);
+        let long = vec![b'x'; MAX_FRAME_LEN + 1];
+        assert_eq!(of(&long)[1..], [(DATA, 0, 5, MAX_FRAME_LEN), (DATA, END_STREAM, 5, 1)]);
     }
 
     #[test]

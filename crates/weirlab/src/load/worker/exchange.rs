@@ -156,7 +156,7 @@ impl Worker<'_> {
         }
     }
 
-    /// An answer is complete, perhaps with bytes after it that nobody asked for.
+    /// A response is complete; unexpected bytes may follow it.
     pub(super) fn complete(&mut self, index: usize, surplus: bool) {
         let now = self.shared.now();
         if self.observe() == Phase::Done {
