@@ -148,10 +148,10 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// How much longer than the warm-up opening all connections may take, because a target that refuses some is measured as
+/// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
 /// it is: so long, and so much more for each connection.
-const OPENING: Duration = Duration::from_secs(1);
-const OPENING_PER_CONNECTION: Duration = Duration::from_millis(1);
+const FIRST_ANSWERS: Duration = Duration::from_secs(1);
+const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(1);
 
 /// How the load went, as the coordinator sees it.
 struct Course {
@@ -170,7 +170,7 @@ impl Coordinator<'_, '_> {
     fn conduct(&self, observer: &mut dyn FnMut(Edge)) -> Course {
         let started = Instant::now();
         let steady = self.warm_up(started);
-        self.wait_until_open();
+        self.wait_until_all_answered();
         let warm_up = started.elapsed();
         self.shared.begin();
         observer(Edge::Begin);
@@ -208,11 +208,14 @@ impl Coordinator<'_, '_> {
         is_steady(&counts)
     }
 
-    /// Where connections are kept, opening them is no part of the window, however slow the machine is at that moment.
-    fn wait_until_open(&self) {
+    /// If connections are kept, opening them is not part of the window, however slow the machine is at that moment. A
+    /// connection counts once it had an answer, because a listener's backlog completes handshakes before the target
+    /// accepts.
+    fn wait_until_all_answered(&self) {
         let at_once = self.plan.pace == Pace::Closed && self.plan.keep_alive;
-        let deadline = Instant::now() + OPENING + OPENING_PER_CONNECTION * self.plan.connections as u32;
-        let missing = || self.shared.opened() < self.plan.connections as u64;
+        let deadline =
+            Instant::now() + FIRST_ANSWERS + FIRST_ANSWER_PER_CONNECTION * self.plan.connections as u32;
+        let missing = || self.shared.answered() < self.plan.connections as u64;
         while at_once && missing() && Instant::now() < deadline {
             if !self.sleep_until(Instant::now() + Duration::from_millis(1)) {
                 return;
