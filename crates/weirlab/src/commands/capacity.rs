@@ -1,5 +1,5 @@
 //! `weirlab capacity`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::analysis::Sample;
 use crate::capacity::judge;
 use crate::capacity::search::{CURVE, Found, Probe, Search, Slo};
@@ -44,7 +44,7 @@ pub struct Args {
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let slo = Slo::parse(&args.slo)?;
     let assignment = assignment(&args)?;
     let places: Vec<(usize, usize)> = assignment
@@ -63,17 +63,18 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         }
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
-    run::exit_code(&run)
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::exit_code(&run)
 }
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
     let contenders = args.common.contenders(&args.targets, &args.versions)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let cases = run::expand(&args.scenarios, &run::schemes(Some(&args.scheme)), "full", &catalogue)?;
-    run::under_load(&cases)?;
-    let cases = cases.iter().flat_map(|case| run::scaled(case, &args.common.workers));
+    let cases =
+        measuring::expand(&args.scenarios, &measuring::schemes(Some(&args.scheme)), "full", &catalogue)?;
+    measuring::under_load(&cases)?;
+    let cases = cases.iter().flat_map(|case| measuring::scaled(case, &args.common.workers));
     let mut profile = Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration;
     profile.restart = false;

@@ -1,5 +1,5 @@
 //! `weirlab gate`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::analysis::{Sample, Usable, usable};
 use crate::gate::decide::{Decision, Finding, Pair, Rule, old_cost};
 use crate::result::{Cell, Run};
@@ -42,7 +42,7 @@ const USUAL_ROUNDS: u32 = 16;
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let rule = Rule { effect: args.effect, seed: args.common.seed.unwrap_or(1) };
     let mut session =
         Session::open(assignment(&args)?, USUAL_ROUNDS, &stop).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         first
     };
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
     let _ = writeln!(io::stdout(), "{}", sentence(&finding, args.effect));
     Ok(code(&finding, &run))
 }
@@ -80,7 +80,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     if contenders[BASE].label == contenders[HEAD].label {
         contenders[HEAD].label.push_str(" (in question)");
     }
-    let case = run::single(&args.scenario, &run::schemes(Some(&args.scheme)), &catalogue)?;
+    let case = measuring::single(&args.scenario, &measuring::schemes(Some(&args.scheme)), &catalogue)?;
     let profile = Profile::named("quick").ok_or("there is no profile quick")?;
     let entries = vec![Entry { case, contenders: vec![BASE, CONTROL, HEAD] }];
     args.common.assignment("gate", contenders, entries, profile)

@@ -1,5 +1,5 @@
 //! `weirlab waterfall`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::report::text::chain::text;
 use crate::result::ChainCost;
 use crate::scenario::CasePlan;
@@ -57,7 +57,7 @@ pub struct Args {
 /// # Errors
 /// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let written = args.config.as_deref().map(|file| config::scenario(file, &asked(&args))).transpose()?;
     let scenario = match (&written, &args.scenario) {
         (Some(written), _) => written.path.display().to_string(),
@@ -76,8 +76,8 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     show(&chains);
     session.note_chains(chains).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
-    run::exit_code(&run)
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::exit_code(&run)
 }
 
 fn asked(args: &Args) -> RequestSpec<'_> {
@@ -114,7 +114,8 @@ fn show(chains: &[ChainCost]) {
 }
 
 fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), String> {
-    let case = run::single(scenario, &run::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
+    let case =
+        measuring::single(scenario, &measuring::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
     let contenders = args.common.contenders(&args.targets, &[])?;
     match contenders.iter().find(|contender| contender.target.costs().is_none()) {
         Some(silent) => {

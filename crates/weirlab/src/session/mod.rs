@@ -4,6 +4,8 @@
 //! plan (cases × targets, rounds) ─► for each block: start ─► parity (first time) ─► load + observe ─► result
 //! ```
 mod action;
+mod assignment;
+mod attempt;
 mod block;
 mod certificate;
 pub mod contenders;
@@ -20,9 +22,11 @@ mod setup;
 mod slices;
 mod target_runner;
 mod upstreams;
+mod watched;
 mod working_folder;
 
+pub use assignment::{Assignment, Entry, SessionError};
 pub use order::{BlockPosition, order};
 pub use profile::Profile;
-pub use run::{Assignment, Entry, Session, SessionError};
+pub use run::Session;
 pub use target_runner::Contender;

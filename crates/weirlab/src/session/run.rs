@@ -1,80 +1,23 @@
 //! Runs a session: rounds of blocks over cells; every result is recorded as it comes.
-use super::block::{self, Setting};
+use super::assignment::{Assignment, Entry, SessionError};
 use super::certificate;
 use super::exchange::Client;
-use super::failures;
 use super::guard::Guard;
 use super::order::{BlockPosition, order};
-use super::parity;
 use super::profile::Profile;
 use super::progress::Progress;
 use super::setup;
 use super::target_runner::{Contender, RunningTarget, TargetRunner};
 use super::working_folder::WorkingFolder;
-use crate::driver::Driver;
-use crate::load::{self, Pace};
+use crate::load::Pace;
 use crate::manifest;
 use crate::observe::Layout;
 use crate::result::store::RunFolder;
-use crate::result::{Block, Capacity, ChainCost, Flame, Run, Status};
-use crate::scenario::{CasePlan, Measure};
-use serde_json::Value;
+use crate::result::{Block, Capacity, ChainCost, Flame, Run};
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
-
-/// What a session measures.
-pub struct Assignment {
-    /// `run`, `gate`, `capacity`.
-    pub kind: &'static str,
-    /// The cases, each with the contenders that take part in it.
-    pub entries: Vec<Entry>,
-    /// The contenders; the first is the baseline.
-    pub contenders: Vec<Contender>,
-    /// How long and how often.
-    pub profile: Profile,
-    /// The seed of every random choice.
-    pub seed: u64,
-    /// Where run folders go.
-    pub out: PathBuf,
-    /// What starts targets.
-    pub driver: Box<dyn Driver>,
-    /// Workers of each target, unless the case says.
-    pub workers: usize,
-}
-
-/// A case and the contenders that take part in it.
-pub struct Entry {
-    /// The case.
-    pub case: CasePlan,
-    /// Indices of contenders.
-    pub contenders: Vec<usize>,
-}
-
-/// Why a session could not begin or go on.
-#[derive(Debug)]
-pub enum SessionError {
-    /// The run folder cannot be written.
-    Folder(String),
-    /// The working folder, the certificate or the guard process could not be made.
-    Setup(String),
-}
-
-impl fmt::Display for SessionError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SessionError::Folder(text) | SessionError::Setup(text) => formatter.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for SessionError {}
-
-/// How long a load runs before the target is observed.
-const SETTLED: Duration = Duration::from_millis(500);
 
 /// Blocks longer than this are saved at once, shorter ones after two rounds.
 const SAVE_AT_ONCE_S: f64 = 5.0;
@@ -82,25 +25,25 @@ const SAVE_AT_ONCE_S: f64 = 5.0;
 /// A running session.
 pub struct Session<'a> {
     pub(super) entries: Vec<Entry>,
-    contenders: Vec<Contender>,
+    pub(super) contenders: Vec<Contender>,
     pub(super) profile: Profile,
-    workers: usize,
+    pub(super) workers: usize,
     pub(super) layouts: Vec<Layout>,
     /// Cells that stay up between blocks, where targets are not restarted.
-    kept: HashMap<usize, RunningTarget>,
-    runner: TargetRunner,
+    pub(super) kept: HashMap<usize, RunningTarget>,
+    pub(super) runner: TargetRunner,
     _working_folder: WorkingFolder,
     /// Declared after the working folder, because that must be removed first.
     _guard: Guard,
-    folder: RunFolder,
+    pub(super) folder: RunFolder,
     pub(super) run: Run,
-    client: Client,
+    pub(super) client: Client,
     pub(super) begun: Instant,
     random: fastrand::Rng,
     pub(super) sequence: u32,
     rounds: u32,
     /// Replaces the case's pace while a capacity is searched.
-    pace: Option<Pace>,
+    pub(super) pace: Option<Pace>,
     /// How far it is.
     pub progress: Progress,
     pub(super) stop: &'a AtomicBool,
@@ -255,70 +198,6 @@ impl<'a> Session<'a> {
         block.filter(|_| !self.stopped()).map(|block| (block, self.layouts[case].clone()))
     }
 
-    /// Starts a cell, puts load on it, calls `watch` with its processes, and ends both.
-    ///
-    /// # Errors
-    /// When the cell cannot be measured, or what `watch` says.
-    pub fn under_load(
-        &mut self,
-        case: usize,
-        target: usize,
-        watched: Duration,
-        watch: &mut dyn FnMut(&[u32]) -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.loaded(case, target, watched, &mut |open| watch(&block::family(&open.pids()?)))
-    }
-
-    /// Starts a cell, puts load on it for as long as `watched` says, and asks its gateway what its plugins cost.
-    ///
-    /// # Errors
-    /// When the cell cannot be measured, or its gateway does not report costs.
-    pub fn costs(&mut self, case: usize, target: usize, watched: Duration) -> Result<Value, String> {
-        let contender = &self.contenders[self.entries[case].contenders[target]];
-        let path = contender.target.costs().unwrap_or_default().to_owned();
-        let client = Client::new();
-        let mut costs = Value::Null;
-        self.loaded(case, target, watched, &mut |open| {
-            thread::sleep(watched);
-            costs = client.json(open.listeners.admin.ok_or("it has no Admin API")?, &path)?;
-            Ok(())
-        })?;
-        Ok(costs)
-    }
-
-    fn loaded(
-        &mut self,
-        case: usize,
-        target: usize,
-        watched: Duration,
-        watch: &mut dyn FnMut(&RunningTarget) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let place = BlockPosition { round: 0, case, target };
-        let cell = self.cell(place);
-        self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
-        let open = self.start(place, cell).map_err(|status| {
-            let cell = &self.run.cells[cell];
-            format!("{}{}", setup::not_measured(cell, &status), failures::parity_hint(&cell.parity))
-        })?;
-        let plan = block::plan(&self.setting(place), &open);
-        let over = AtomicBool::new(false);
-        let (outcome, load) = thread::scope(|scope| {
-            let load = scope.spawn(|| load::run(&plan, &mut |_| (), &over));
-            thread::sleep(SETTLED);
-            let outcome = watch(&open);
-            over.store(true, Ordering::Relaxed);
-            (outcome, load.join())
-        });
-        self.end(cell, open);
-        outcome?;
-        match load {
-            Ok(Ok(load)) if load.good > 0 && load.errors.is_empty() => Ok(()),
-            Ok(Ok(load)) => Err(failures::describe(&load, &plan.requests.templates)),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the load generator panicked".to_owned()),
-        }
-    }
-
     /// Adds what chains cost to the result.
     ///
     /// # Errors
@@ -371,121 +250,5 @@ impl<'a> Session<'a> {
 
     pub(super) fn cell(&self, place: BlockPosition) -> usize {
         setup::cell_index(&self.entries, place.case, place.target)
-    }
-
-    /// One block, if its cell is still to be measured.
-    fn block(&mut self, place: BlockPosition) -> Option<Block> {
-        let cell = self.cell(place);
-        if !self.goes_on(cell) {
-            return None;
-        }
-        self.progress.say(format!("{} on {}", self.run.cells[cell].case, self.run.cells[cell].target));
-        let mut outcome = self.attempt(place, cell);
-        if matches!(&outcome, Err(Status::Failed(_))) && !self.stopped() {
-            outcome = self.attempt(place, cell);
-        }
-        self.progress.advance(setup::block_time(&self.profile, &self.entries[place.case].case));
-        match outcome {
-            Ok(block) => {
-                self.sequence += 1;
-                Some(Block { sequence: self.sequence - 1, ..block })
-            }
-            Err(status) => {
-                self.give_up(cell, status);
-                None
-            }
-        }
-    }
-
-    /// Whether a cell is still to be measured.
-    pub(super) fn goes_on(&self, cell: usize) -> bool {
-        self.run.cells[cell].status == Status::Measured && self.run.cells[cell].cut_short.is_none()
-    }
-
-    /// Stops measuring a cell, unless the user stopped the session.
-    pub(super) fn give_up(&mut self, cell: usize, status: Status) {
-        if !self.stopped() {
-            self.progress.line(&setup::not_measured(&self.run.cells[cell], &status));
-            setup::end(&mut self.run.cells[cell], status);
-        }
-    }
-
-    fn attempt(&mut self, place: BlockPosition, cell: usize) -> Result<Block, Status> {
-        let open = match self.kept.remove(&cell) {
-            Some(open) => open,
-            None => self.start(place, cell)?,
-        };
-        let at_s = self.begun.elapsed().as_secs_f64();
-        let measured = block::measure(&self.setting(place), &open);
-        // The next probe would find this target warm.
-        let probed = self.entries[place.case].case.measure != Measure::Load;
-        if self.profile.restart || probed || measured.is_err() {
-            self.end(cell, open);
-        } else {
-            self.kept.insert(cell, open);
-        }
-        match measured {
-            Ok(block) if self.cut(place, &block) => Err(Status::Failed("it was cut short".to_owned())),
-            Ok(block) => Ok(Block { round: place.round, at_s, ..block }),
-            Err(why) => Err(Status::Failed(why)),
-        }
-    }
-
-    /// Whether the user's request to stop cut the block's window short.
-    fn cut(&self, place: BlockPosition, block: &Block) -> bool {
-        let window = self.profile.window(&self.entries[place.case].case);
-        self.stopped() && block.measured_s < 0.99 * window.as_secs_f64()
-    }
-
-    /// Starts the cell's target and, the first time, checks its responses against the case.
-    pub(super) fn start(&mut self, place: BlockPosition, cell: usize) -> Result<RunningTarget, Status> {
-        let entry = &self.entries[place.case];
-        let contender = &self.contenders[entry.contenders[place.target]];
-        let workers = entry.case.gateway.workers.unwrap_or(self.workers);
-        let layout = &self.layouts[place.case];
-        // The target inherits the limit.
-        load::allow_gateway_files(entry.case.load.connections)
-            .map_err(|error| Status::Unmeasured(error.to_string()))?;
-        let open = self.runner.open(cell, &entry.case, contender, layout, workers);
-        self.runner.notes.drain(..).for_each(|note| self.progress.line(&note));
-        let open = open.map_err(Status::Failed)?;
-        if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {
-            return Ok(open);
-        }
-        setup::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
-        let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
-        let failed = parity.iter().find(|parity| !parity.agrees).cloned();
-        self.run.cells[cell].parity = parity;
-        match failed {
-            None => Ok(open),
-            Some(failed) => {
-                self.end(cell, open);
-                let why = format!("{}: expected {}, got {}", failed.request, failed.expected, failed.got);
-                Err(Status::Different(why))
-            }
-        }
-    }
-
-    fn setting(&mut self, place: BlockPosition) -> Setting<'_> {
-        Setting {
-            case: &self.entries[place.case].case,
-            profile: &self.profile,
-            layout: &self.layouts[place.case],
-            // The same requests for every target of a round.
-            seed: u64::from(place.round) + 1,
-            pace: self.pace,
-            stop: self.stop,
-        }
-    }
-
-    /// Stops a target and keeps its log.
-    pub(super) fn end(&mut self, cell: usize, open: RunningTarget) {
-        let (log, outcome) = open.close();
-        if let Err(error) = setup::append_log(self.folder.path(), &self.run.cells[cell], &log) {
-            self.progress.line(&format!("the log of {}: {error}", self.run.cells[cell].target));
-        }
-        if let Err(error) = outcome {
-            self.progress.line(&format!("{}: {error}", self.run.cells[cell].target));
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Sets a session up: its cells before anything is measured, and what is known about them without measuring.
+use super::assignment::{Assignment, Entry};
 use super::profile::Profile;
 use super::progress::Progress;
-use super::run::{Assignment, Entry};
 use super::target_runner::Contender;
 use crate::manifest;
 use crate::observe::{self, Layout};
