@@ -151,7 +151,7 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
 /// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
 /// it is: so long, and so much more for each connection.
 const FIRST_ANSWERS: Duration = Duration::from_secs(1);
-const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(1);
+const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(3);
 
 /// How the load went, as the coordinator sees it.
 struct Course {
