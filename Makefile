@@ -71,7 +71,7 @@ $(VALKEY)/usr/bin/valkey-server:
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
 	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
 
-# Says which step begins, so that nobody waits without knowing for what.
+# Says which step begins, so that a long build is not silent.
 step = @echo '==> $(1)'
 
 .PHONY: help
