@@ -73,6 +73,10 @@ $(VALKEY)/usr/bin/valkey-server:
 
 # Says which step begins, so that a long build is not silent.
 step = @echo '==> $(1)'
+# Before a long command: without a terminal, cargo shows no progress, so the time is printed every half minute.
+heartbeat = if [ ! -t 2 ]; then \
+  (while sleep 30 > /dev/null 2>&1; do echo "    building for $$SECONDS s" >&2; done) & beat=$$!; trap "kill $$beat" EXIT; \
+  fi;
 
 .PHONY: help
 help: ## List what can be made
@@ -82,7 +86,7 @@ help: ## List what can be made
 run: tools-rust ## Build quickly, start the demo, and show what to try
 	$(call need,$(BUILD_TOOLS) curl)
 	$(call step,Building the demo; two to four minutes the first time. To measure take make build instead)
-	$(CARGO) build --profile demo --locked --package weir-gateway
+	@$(heartbeat) $(CARGO) build --profile demo --locked --package weir-gateway
 	exec "$(TARGET)/demo/weir" demo
 
 .PHONY: build
@@ -90,12 +94,16 @@ build: tools-rust ## Build weir and weirlab as they are released, into target/re
 	$(call need,$(BUILD_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 
+# Tests wait more than they compute.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 .PHONY: test
 test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(MAKE) --no-print-directory lint
 	$(call step,Tests)
-	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
+	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
+	RUST_TEST_THREADS=$(TEST_THREADS) \
+	  H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: lint
@@ -103,9 +111,9 @@ lint: tools-rust ## Check formatting, lints and documentation; part of make test
 	$(call step,Formatting)
 	$(CARGO) fmt --all --check
 	$(call step,Lints)
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	@$(heartbeat) $(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(call step,Documentation)
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	@$(heartbeat) RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
 # Each target gets its share of FUZZ_SECONDS.
 FUZZ_SECONDS ?= 300
