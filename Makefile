@@ -94,16 +94,14 @@ build: tools-rust ## Build weir and weirlab as they are released, into target/re
 	$(call need,$(BUILD_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 
-# Tests wait more than they compute.
-TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 .PHONY: test
 test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(MAKE) --no-print-directory lint
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
-	RUST_TEST_THREADS=$(TEST_THREADS) \
-	  H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
+	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: lint
