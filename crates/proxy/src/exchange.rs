@@ -5,7 +5,6 @@ mod told;
 
 use crate::body_memory::{HeldBody, Room};
 use crate::costs::Watch;
-use crate::route::Captures;
 use crate::snapshot::{CompiledRoute, Consumer, Held};
 use crate::tls::ClientCertificate;
 use std::any::Any;
@@ -16,6 +15,7 @@ use std::time::Instant;
 use weir_http1::{Framing, Known, KnownSet, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
+use weir_router::Captures;
 
 pub use rare::{FailedTry, Observer};
 pub use told::{Latencies, WORKSPACE};

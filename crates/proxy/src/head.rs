@@ -2,10 +2,10 @@
 
 use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
-use crate::route::{push_encoded, upstream_path};
 use std::borrow::Cow;
 use weir_http1::{Framing, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};
+use weir_router::{push_encoded, upstream_path};
 
 /// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
 pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {

@@ -9,7 +9,6 @@ pub mod listen;
 pub mod plugin;
 pub mod plugins;
 pub mod proxy_protocol;
-pub mod route;
 pub mod tls;
 pub mod upstream;
 

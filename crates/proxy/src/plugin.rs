@@ -33,7 +33,6 @@ pub use crate::http_client::{HttpClient, HttpError, host_and_port};
 pub(crate) use crate::json_text;
 pub use crate::node_log::{Listener, NodeLog, NodeMessage};
 pub use crate::retained::{NodeId, Retained};
-pub use crate::route::Captures;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub(crate) use crate::upstream::retry_budget::RetryBudgets;
@@ -42,6 +41,7 @@ pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
 pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};
 pub use weir_model::{Document, Uuid};
+pub use weir_router::Captures;
 
 /// What the exchange does after a hook.
 pub enum Flow {

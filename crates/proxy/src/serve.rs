@@ -16,7 +16,6 @@ use crate::plugin::Flow;
 use crate::request_body;
 use crate::request_debug::{self, RequestDebug};
 use crate::respond;
-use crate::route::{HeaderLookup, Query, Scheme, normalize_path};
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::worker::Worker;
 use crate::{client_ip, own, telemetry, tunnel};
@@ -30,6 +29,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
+use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.
 pub(crate) fn begin(

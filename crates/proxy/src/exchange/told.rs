@@ -2,10 +2,10 @@
 
 use super::{Exchange, Source};
 use crate::head;
-use crate::route::push_encoded;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_router::push_encoded;
 
 /// Every entity is in the one workspace, which has this id where Kong has no database.
 pub const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
@@ -124,7 +124,7 @@ impl Exchange {
     }
 
     /// What the groups of the route's path regex captured: in order, and by name where they have one.
-    pub fn uri_captures(&self) -> Option<&crate::route::Captures> {
+    pub fn uri_captures(&self) -> Option<&weir_router::Captures> {
         self.captures.as_deref()
     }
 

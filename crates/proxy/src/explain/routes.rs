@@ -1,13 +1,13 @@
 //! Which route is found, and why the others are not.
 use super::Named;
 use crate::exchange::Exchange;
-use crate::route::{self, Criterion, Decided, Judged, Part, Router};
 use crate::serve::with_query;
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use weir_model::Document;
 use weir_model::entity::Route;
+use weir_router::{self as route, Criterion, Decided, Judged, Part, Router};
 
 /// So many of the other routes are told.
 pub(super) const MOST: usize = 20;

@@ -4,11 +4,11 @@ use super::compile::{Compilation, CompileError, Compiler};
 use super::instances::Instances;
 use super::last::Identities;
 use super::users::Users;
-use crate::route::Patterns;
 use crate::tls::{self, Certificates, Subject, TlsError, Verify};
 use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind};
 use weir_model::{Document, Entities};
+use weir_router::Patterns;
 
 impl Compiler {
     /// Whether an entity can be compiled among these others. What passes here alone passes in every document.

@@ -10,7 +10,6 @@ use crate::chain::Instance;
 use crate::plugin::{Build, Shared};
 use crate::plugins::PLUGINS;
 use crate::retained::Retained;
-use crate::route::{Calculation, Patterns, RouteError, Router};
 use crate::tls::{Asked, Certificates, CertifiedKey, Subject, TlsError};
 use crate::upstream::health::AllVitals;
 use crate::upstream::retry_budget::RetryBudgets;
@@ -19,6 +18,7 @@ use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
+use weir_router::{Calculation, Patterns, RouteError, Router};
 
 /// What cannot be put in force, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]

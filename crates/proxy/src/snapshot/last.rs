@@ -6,13 +6,13 @@ use super::scopes::Scopes;
 use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
-use crate::route::{Patterns, Router, are_alike};
 use crate::stream::{StreamRoute, StreamRouter, Streams};
 use crate::tls::{Asked, Certificates};
 use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;
+use weir_router::{Patterns, Router, are_alike};
 
 /// Retained from one compilation to the next.
 #[derive(Default)]

@@ -19,7 +19,6 @@ use crate::body_memory::{BodyMemory, Share};
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
 use crate::exchange::{GroupIndex, WORKSPACE};
-use crate::route::Router;
 use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
@@ -31,6 +30,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use weir_model::entity::{self, Protocol};
 use weir_model::schema::{Json, Record};
+use weir_router::Router;
 
 pub use compile::{CompileError, Compiler};
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::chain::Own;
 use crate::plugin::{Hooks, Json};
-use crate::route::{Query, Scheme};
 use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use crate::tls::default_certificate;
@@ -12,6 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
+use weir_router::{Query, Scheme};
 
 fn compiler() -> Compiler {
     static CERTIFICATE: LazyLock<Arc<crate::tls::CertifiedKey>> =
@@ -176,7 +176,7 @@ fn described(snapshot: &Snapshot) -> String {
         format!("{:?} {service:?} {:?}\n", route.entity, chain(&route.chain))
     });
     let found = (0..6).map(|n| {
-        let header: &crate::route::HeaderLookup<'_> = &|_, _| false;
+        let header: &weir_router::HeaderLookup<'_> = &|_, _| false;
         let query = Query {
             method: "GET",
             host: "h.test",

@@ -6,11 +6,11 @@
 //! the others; then what the sources are given by, then the destinations: an address before a port before a range.
 
 use crate::options::Network;
-use crate::route::{NamePattern, parse_sni};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use weir_model::entity::{IpPort, Protocol, Route};
+use weir_router::{NamePattern, parse_sni};
 
 /// How a client speaks to a stream listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

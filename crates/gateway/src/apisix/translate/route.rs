@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use weir_model::Uuid;
 use weir_model::entity::EntityKind;
-use weir_proxy::route::normalize_path;
+use weir_router::normalize_path;
 
 /// From here on a `regex_priority` counts more than how many criteria a route has. There is room for as many as below,
 /// before one would count more than everything.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::Route;
 use weir_model::schema::Choice;
-use weir_proxy::route::{Query, Router, Scheme};
+use weir_router::{Query, Router, Scheme};
 
 /// Objects by key.
 struct Others(HashMap<String, Json>);

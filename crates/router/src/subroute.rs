@@ -31,7 +31,7 @@ pub(super) struct Subroute<'a> {
 }
 
 /// Whether two routes match the same requests, with the same priority.
-pub(crate) fn are_alike(a: &Route, b: &Route) -> bool {
+pub fn are_alike(a: &Route, b: &Route) -> bool {
     (a.id, is_stream(a), a.regex_priority) == (b.id, is_stream(b), b.regex_priority)
         && (&a.hosts, &a.paths, &a.methods, &a.headers) == (&b.hosts, &b.paths, &b.methods, &b.headers)
         && (&a.snis, &a.sources, &a.destinations) == (&b.snis, &b.sources, &b.destinations)

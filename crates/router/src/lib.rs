@@ -1,4 +1,4 @@
-//! The router: an index over the routes, in the order of Kong's `traditional_compatible` flavor.
+//! The router: which route a request takes. An index over the routes, in the order of Kong's `traditional_compatible` flavor.
 //!
 //! A route matches when every criterion that it has (hosts, paths, methods, headers, SNIs) is met by one
 //! of its values. Among the routes that match, the highest priority wins ([`Calculation`]), then the highest UUID.
@@ -24,15 +24,15 @@ mod subroute;
 mod tests;
 mod uri;
 
-pub(crate) use entry::{header_name, parse_sni};
-pub(crate) use hosts::NamePattern;
-pub(crate) use judge::{Criterion, Decided, Judged};
+pub use entry::{header_name, parse_sni};
+pub use hosts::NamePattern;
+pub use judge::{Criterion, Decided, Judged, Standing};
 pub use pattern::Captures;
-pub(crate) use pattern::Patterns;
+pub use pattern::Patterns;
 pub use priority::Calculation;
-pub(crate) use priority::Part;
-pub(crate) use subroute::are_alike;
-pub(crate) use uri::push_encoded;
+pub use priority::{Part, Share};
+pub use subroute::are_alike;
+pub use uri::push_encoded;
 pub use uri::{normalize_path, upstream_path};
 
 use entry::{Compiler, Entry};
@@ -124,7 +124,7 @@ impl Router {
     }
 
     /// As [`build_with`](Self::build_with), but compiles no regex that the router before had too.
-    pub(crate) fn rebuild(
+    pub fn rebuild(
         routes: &[&Route],
         calculation: Calculation,
         patterns: &mut Patterns,

@@ -159,7 +159,7 @@ impl Captures {
 
 /// Compiles regexes; what several have in common is compiled once, and so is what the router before had too.
 #[derive(Debug, Default)]
-pub(crate) struct Patterns {
+pub struct Patterns {
     paths: Kept<(Pattern, Literals)>,
     headers: Kept<Regex>,
     automata: Automata,

@@ -69,7 +69,7 @@ impl Calculation {
 
 /// A part of a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// How many criteria the route has.
     Criteria,
     /// Whether it has hosts, none with a wildcard.
@@ -86,12 +86,13 @@ pub(crate) enum Part {
 
 /// One part's share in a priority.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Share {
-    pub(crate) part: Part,
+pub struct Share {
+    /// Which part.
+    pub part: Part,
     /// The number that it stands for.
-    pub(crate) value: i64,
+    pub value: i64,
     /// What it puts into the priority.
-    pub(crate) bits: u64,
+    pub bits: u64,
 }
 
 /// How many criteria the route has.

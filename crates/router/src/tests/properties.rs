@@ -2,7 +2,7 @@
 //! collisions, nested prefixes, wildcards and ties are common.
 use super::reference::{Expected, Reference};
 use super::{Request, route};
-use crate::route::{Calculation, Decided, Router, normalize_path, upstream_path};
+use crate::{Calculation, Decided, Router, normalize_path, upstream_path};
 use proptest::collection::{btree_map, vec};
 use proptest::option::{of, weighted};
 use proptest::prelude::*;

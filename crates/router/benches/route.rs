@@ -1,11 +1,11 @@
 #![allow(clippy::print_stdout, clippy::panic)]
 //! What it costs to find a route among 1, 100, 10,000 and 100,000: nanoseconds per request, and
-//! milliseconds to build the index, once. `cargo bench -p weir-proxy --bench route [shape]`.
+//! milliseconds to build the index, once. `cargo bench -p weir-router --bench route [shape]`.
 use std::hint::black_box;
 use std::time::Instant;
 use weir_model::Uuid;
 use weir_model::entity::{PathHandling, Protocol, Route};
-use weir_proxy::route::{Match, Query, Router, Scheme};
+use weir_router::{Match, Query, Router, Scheme};
 
 const COUNTS: [usize; 4] = [1, 100, 10_000, 100_000];
 /// Regexes are slow to compile; what is measured is finding them.

@@ -8,39 +8,46 @@ use weir_model::entity::Route;
 
 /// Something that a route asks of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Criterion {
+pub enum Criterion {
+    /// Its methods.
     Method,
+    /// Its hosts.
     Host,
     /// The header of this name.
     Header(String),
+    /// Its paths.
     Path,
+    /// Its SNIs.
     Sni,
 }
 
 /// A route, or the part of one whose paths share a priority, before one request.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub struct Judged {
     /// The route's position in the slice that the router was built of.
-    pub(crate) index: u32,
+    pub index: u32,
     /// What the request meets.
-    pub(crate) met: Vec<Criterion>,
+    pub met: Vec<Criterion>,
     /// What it does not.
-    pub(crate) failed: Vec<Criterion>,
+    pub failed: Vec<Criterion>,
     /// The path of the route that the request's path matches.
-    pub(crate) path: Option<String>,
-    pub(crate) standing: Standing,
+    pub path: Option<String>,
+    /// What decides between it and others that match.
+    pub standing: Standing,
 }
 
 /// What decides among routes that match.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
-    pub(crate) priority: u64,
-    pub(crate) shares: [Share; 6],
+pub struct Standing {
+    /// The whole priority.
+    pub priority: u64,
+    /// What it is composed of.
+    pub shares: [Share; 6],
 }
 
 /// Why one standing is above another.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Decided {
+pub enum Decided {
     /// By this part of the priority: the better value, and the other.
     Priority(Part, i64, i64),
     /// By the id alone.
@@ -49,7 +56,7 @@ pub(crate) enum Decided {
 
 impl Router {
     /// Judges every route, best first. `routes` are those that the router was built of.
-    pub(crate) fn judge(&self, routes: &[&Route], query: &Query<'_>) -> Vec<Judged> {
+    pub fn judge(&self, routes: &[&Route], query: &Query<'_>) -> Vec<Judged> {
         let mut name = Name::default();
         let host = name.parse(query.host, query.dst_port);
         let subroutes = subroute::ranked(routes, self.calculation);
@@ -101,7 +108,7 @@ fn matching_path<'a>(subroute: &Subroute<'a>, entry: &Entry, path: &str) -> Opti
 
 impl Standing {
     /// Why this standing is above a lower one: by what puts the highest bit that differs into the priority.
-    pub(crate) fn above(&self, lower: &Standing) -> Decided {
+    pub fn above(&self, lower: &Standing) -> Decided {
         let difference = self.priority & !lower.priority;
         let Some(bit) = difference.checked_ilog2() else { return Decided::Id };
         let decides = |(better, other): &(&Share, &Share)| (better.bits & !other.bits) >> bit & 1 == 1;

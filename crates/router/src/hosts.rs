@@ -63,9 +63,12 @@ pub(super) struct HostPattern {
 
 /// A name, perhaps with a wildcard at one end. Also serves SNIs.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NamePattern {
+pub enum NamePattern {
+    /// This name.
     Exact(Box<str>),
+    /// `*` and what the name ends in.
     Suffix(Box<str>),
+    /// What the name begins with, and `*`.
     Prefix(Box<str>),
 }
 
@@ -103,7 +106,7 @@ impl NamePattern {
     }
 
     /// `name` is in lower case.
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         match self {
             NamePattern::Exact(exact) => name == &**exact,
             NamePattern::Suffix(suffix) => !name.is_empty() && name.ends_with(&**suffix),

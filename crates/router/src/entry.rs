@@ -124,7 +124,7 @@ pub(super) fn lower_case<T>(value: &[u8], f: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 /// A header's name as requests have it: Kong takes an underscore for a dash.
-pub(crate) fn header_name(name: &str) -> String {
+pub fn header_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 
@@ -207,6 +207,6 @@ fn unindexed_hosts(hosts: &[String]) -> Box<[HostPattern]> {
 }
 
 /// The dot that ends a fully qualified name is not sent in a handshake.
-pub(crate) fn parse_sni(sni: &str) -> NamePattern {
+pub fn parse_sni(sni: &str) -> NamePattern {
     NamePattern::parse(if sni.len() > 1 { sni.strip_suffix('.').unwrap_or(sni) } else { sni })
 }

@@ -1,6 +1,6 @@
 //! Kong's rules, one route after the other.
 use super::Request;
-use crate::route::Calculation;
+use crate::Calculation;
 use regex::Regex;
 use weir_model::Uuid;
 use weir_model::entity::{Protocol, Route};

@@ -1,14 +1,14 @@
-//! Cases kept as data, under `tests/cases/route`.
+//! Cases kept as data, under `tests/cases`.
 use super::reference::Reference;
 use super::{Request, route};
-use crate::route::{Calculation, Router, normalize_path, upstream_path};
+use crate::{Calculation, Router, normalize_path, upstream_path};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use weir_model::entity::{Protocol, Route};
 
 fn read<T: DeserializeOwned>(file: &str) -> T {
-    let path = format!("{}/tests/cases/route/{file}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/cases/{file}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     toml::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

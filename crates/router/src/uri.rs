@@ -148,7 +148,7 @@ fn without_dots(rest: &[u8]) -> &[u8] {
 }
 
 /// Appends a normal path as it may be sent: what cannot stand in a request line, or could end it, is escaped.
-pub(crate) fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
+pub fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
     let mut path = path.as_ref();
     if path.is_empty() {
         return;
