@@ -1,7 +1,7 @@
 //! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
 
-use crate::exchange::{Exchange, Source};
 use crate::grpc;
+use crate::plugin::exchange::{Exchange, Source};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The plugins that a route's requests meet, in order, compiled with the snapshot.
 
 use crate::costs::{self, Phase};
-use crate::exchange::{ConsumerIndex, Exchange, GroupIndex};
+use crate::plugin::exchange::{ConsumerIndex, Exchange, GroupIndex};
 use crate::plugin::{Admission, Flow, Hooks, WantsBody};
 use crate::stream::Session;
 use std::collections::HashMap;

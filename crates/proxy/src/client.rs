@@ -2,8 +2,8 @@
 
 use crate::answer::Failure;
 use crate::deadline::Deadline;
-use crate::exchange::Exchange;
 use crate::http2::PREFACE;
+use crate::plugin::exchange::Exchange;
 use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};

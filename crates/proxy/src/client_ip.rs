@@ -1,8 +1,8 @@
 //! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
 
-use crate::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use crate::head::REWRITTEN;
 use crate::options::{Options, RealIp};
+use crate::plugin::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Headers, Known, KnownSet};
 

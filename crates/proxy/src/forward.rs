@@ -6,9 +6,9 @@ mod retry;
 
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::exchange::{Exchange, FailedTry};
 use crate::grpc;
 use crate::head;
+use crate::plugin::exchange::{Exchange, FailedTry};
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};

@@ -1,7 +1,7 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
 use crate::answer::Answer;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::relay::Broken;
 use crate::snapshot::CompiledRoute;
 use h2::Reason;

@@ -1,7 +1,7 @@
 //! The request's head as the upstream gets it.
 
-use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
+use crate::plugin::exchange::{Connection, Exchange};
 use std::borrow::Cow;
 use weir_http1::{Framing, Known, KnownSet, Version, encode};
 use weir_model::entity::{Route, Service};

@@ -2,13 +2,13 @@
 //! or a plugin adds can be told from what the machine does.
 
 use crate::access_log::{AccessLog, Format, Target};
-use crate::body_memory::BodyMemory;
 use crate::client::Http1;
 use crate::connection;
 use crate::costs::Costs;
-use crate::exchange::Connection;
 use crate::io::{Duplex, Io};
 use crate::options::Options;
+use crate::plugin::body_memory::BodyMemory;
+use crate::plugin::exchange::Connection;
 use crate::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::tls::ServerTls;

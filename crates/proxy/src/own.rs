@@ -2,8 +2,8 @@
 
 use crate::answer::{Answer, Failure};
 use crate::client::Client;
-use crate::exchange::Exchange;
 use crate::plugin::WantsBody;
+use crate::plugin::exchange::Exchange;
 use crate::request_body;
 use crate::serve::unless_gone;
 use crate::worker::Worker;

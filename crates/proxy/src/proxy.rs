@@ -1,13 +1,13 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::body_memory::{BodyMemory, HeldBodies};
 use crate::costs::Costs;
 use crate::dialer::NodeResolver;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
-use crate::retained::Retained;
+use crate::plugin::body_memory::{BodyMemory, HeldBodies};
+use crate::plugin::retained::Retained;
 use crate::snapshot::Snapshot;
 use crate::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use crate::upstream::health::{Watched, monitor};

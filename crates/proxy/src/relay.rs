@@ -2,10 +2,10 @@
 //! faster than its receiver, neither held whole.
 
 use crate::answer::Failure;
-use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
-use crate::exchange::Exchange;
 use crate::http2::reset_reason;
+use crate::plugin::body_memory::{HeldBody, NoRoom};
+use crate::plugin::exchange::Exchange;
 use crate::upstream::Upstream;
 use h2::Reason as Reset;
 use std::io;

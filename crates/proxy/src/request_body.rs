@@ -1,10 +1,10 @@
 //! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
 
 use crate::answer::Failure;
-use crate::body_memory::HeldBody;
 use crate::client::Client;
-use crate::exchange::Exchange;
 use crate::plugin::WantsBody;
+use crate::plugin::body_memory::HeldBody;
+use crate::plugin::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use std::future::poll_fn;

@@ -2,8 +2,8 @@
 
 use crate::answer::Answer;
 use crate::costs;
-use crate::exchange::Exchange;
 use crate::grpc;
+use crate::plugin::exchange::Exchange;
 use crate::request_debug;
 use crate::snapshot::CompiledRoute;
 use crate::worker::Worker;

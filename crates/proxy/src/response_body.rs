@@ -1,10 +1,10 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
 use crate::answer::Failure;
-use crate::body_memory::{HeldBody, Room};
 use crate::chain::Chain;
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::plugin::body_memory::{HeldBody, Room};
+use crate::plugin::exchange::Exchange;
 use crate::relay::{Broken, Relay};
 use crate::upstream::Upstream;
 use bytes::Bytes;

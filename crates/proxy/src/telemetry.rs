@@ -2,8 +2,8 @@
 
 use crate::access_log::{self, Record};
 use crate::answer::Failure;
-use crate::exchange::{Exchange, Source};
 use crate::head;
+use crate::plugin::exchange::{Exchange, Source};
 use crate::relay::Broken;
 use crate::snapshot::CompiledService;
 use crate::upstream::endpoint::Endpoint;

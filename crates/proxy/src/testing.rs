@@ -1,9 +1,9 @@
 //! A gateway in memory, for the plugins' tests: one configuration, requests as text, no sockets.
 
-use crate::exchange::{Connection, ConsumerIndex, Exchange, Source};
+use crate::plugin::exchange::{Connection, ConsumerIndex, Exchange, Source};
+use crate::plugin::retained::Retained;
 use crate::plugin::{Build, Flow, Hooks, Json, Shared, Uuid};
 use crate::plugins::PLUGINS;
-use crate::retained::Retained;
 use crate::snapshot::{Compiler, Held, Snapshot};
 use crate::tls::{CertifiedKey, default_certificate};
 use serde_json::json;

@@ -2,8 +2,8 @@
 //! nothing moved for too long.
 
 use crate::client::Client;
-use crate::exchange::{ConsumerIndex, Exchange};
 use crate::forward::Ask;
+use crate::plugin::exchange::{ConsumerIndex, Exchange};
 use crate::relay::Timeouts;
 use crate::snapshot::Held;
 use crate::upstream::pool::UpstreamConnection;

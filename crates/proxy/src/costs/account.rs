@@ -2,7 +2,7 @@
 
 use super::Phase;
 use super::durations::Durations;
-use crate::count::Count;
+use crate::plugin::count::Count;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,6 @@
 //! How long the runs of a hook took.
 
-use crate::count::Count;
+use crate::plugin::count::Count;
 use std::time::Duration;
 
 /// Ten bounds to a power of ten.

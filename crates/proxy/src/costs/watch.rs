@@ -4,7 +4,7 @@ use super::Phase;
 use super::account::{Account, Key};
 use crate::answer::Answer;
 use crate::chain::Instance;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::plugin::{Flow, Hooks, Resume};
 use crate::snapshot::Held;
 use std::future::Future;

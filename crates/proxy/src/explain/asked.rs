@@ -1,8 +1,8 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
-use crate::exchange::{Connection, Exchange, Tls};
 use crate::grpc;
 use crate::head::without_port;
+use crate::plugin::exchange::{Connection, Exchange, Tls};
 use crate::snapshot::{Held, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;

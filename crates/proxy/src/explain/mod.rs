@@ -16,7 +16,7 @@ pub use routes::{Lost, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
 use crate::answer::{Answer, Failure};
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Which plugins run, with which of their configurations.
 use super::{Answered, Named};
-use crate::exchange::Exchange;
 use crate::plugin::Flow;
+use crate::plugin::exchange::Exchange;
 use crate::plugins::PLUGINS;
 use crate::snapshot::CompiledRoute;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Which route is found, and why the others are not.
 use super::Named;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::serve::with_query;
 use crate::snapshot::Snapshot;
 use serde::Serialize;

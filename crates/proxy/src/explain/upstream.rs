@@ -1,8 +1,8 @@
 //! Where a request would go.
 use super::Named;
 use crate::Retained;
-use crate::exchange::Exchange;
 use crate::head;
+use crate::plugin::exchange::Exchange;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use crate::upstream::endpoint::authority;
 use crate::upstream::health;

@@ -3,7 +3,7 @@
 use super::{Ask, Failed, Reached};
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::relay::Upload;
 use crate::request_body;
 use crate::upstream::balance::Pick;

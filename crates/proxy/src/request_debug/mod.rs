@@ -3,9 +3,9 @@
 mod tree;
 
 use crate::costs::Phase;
-use crate::exchange::{Exchange, Source, WORKSPACE};
-use crate::json_text::Object;
 use crate::own::is_forwarded;
+use crate::plugin::exchange::{Exchange, Source, WORKSPACE};
+use crate::plugin::json_text::Object;
 use crate::upstream::connect::Resolved;
 use std::fmt;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::chain::Chain;
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::worker::Worker;
 use crate::{grpc, respond, response_body};
 use std::future::poll_fn;

@@ -3,7 +3,7 @@
 use super::{begin, one};
 use crate::answer::Failure;
 use crate::client::{Client, Http1};
-use crate::exchange::Connection;
+use crate::plugin::exchange::Connection;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 use super::answer::{answer, send_whole};
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::exchange::{Exchange, Source};
 use crate::forward::{Ask, Reached};
+use crate::plugin::exchange::{Exchange, Source};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};

@@ -15,10 +15,10 @@ mod tests;
 mod users;
 mod watched;
 
-use crate::body_memory::{BodyMemory, Share};
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
-use crate::exchange::{GroupIndex, WORKSPACE};
+use crate::plugin::body_memory::{BodyMemory, Share};
+use crate::plugin::exchange::{GroupIndex, WORKSPACE};
 use crate::stream::Streams;
 use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;

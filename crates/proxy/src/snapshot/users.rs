@@ -4,7 +4,7 @@ use super::compile::text;
 use super::groups::Groups;
 use super::last::same;
 use super::{Consumer, EntityJson};
-use crate::exchange::ConsumerIndex;
+use crate::plugin::exchange::ConsumerIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};

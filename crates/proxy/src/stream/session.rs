@@ -2,7 +2,7 @@
 
 use super::{StreamRoute, Transport};
 use crate::access_log::SessionRecord;
-use crate::exchange::Source;
+use crate::plugin::exchange::Source;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
+use crate::plugin::exchange::{ConsumerIndex, Credential};
 use crate::plugin::{Headers, Json, Uuid};
 use crate::testing::{Gateway, entity, id};
 use proptest::collection::vec;

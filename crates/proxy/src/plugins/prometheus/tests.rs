@@ -1,7 +1,7 @@
 //! prometheus over exchanges in memory, and the text of its scrapes.
 
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
+use crate::plugin::exchange::{ConsumerIndex, Credential};
 use crate::plugin::{BOUNDS, Cost, Exchange, HeldBodies, Hooks, Json, Phase, PhaseCost, Spread};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
@@ -117,7 +117,7 @@ fn a_scrape_is_as_the_golden_file() {
     log(&gateway, &plugin, 200, 400, |_| {});
     log(&gateway, &plugin, 200, 48_000, |_| {});
     log(&gateway, &plugin, 401, 20, |exchange| {
-        exchange.source = crate::exchange::Source::Kong;
+        exchange.source = crate::plugin::exchange::Source::Kong;
         (exchange.timing.upstream_start, exchange.timing.upstream_head) = (None, None);
     });
     let text = scrape(&gateway);
@@ -157,7 +157,7 @@ fn apisixs_names_are_for_the_same_counts() {
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 4_000, |_| {});
     log(&gateway, &plugin, 503, 2_000, |_| {});
-    log(&gateway, &plugin, 503, 2_000, |exchange| exchange.source = crate::exchange::Source::Kong);
+    log(&gateway, &plugin, 503, 2_000, |exchange| exchange.source = crate::plugin::exchange::Source::Kong);
     let names = || [(id(0x61), "1".to_owned()), (id(0x51), String::new())].into();
     let text = scrape_as(&gateway, &|node| apisix_exposition(&gateway.retained, node, "here", names()));
     let of = "route=\"1\",service=\"\",consumer=\"\",node=\"\"";

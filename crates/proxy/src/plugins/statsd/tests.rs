@@ -1,6 +1,6 @@
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
 use crate::plugin::Uuid;
+use crate::plugin::exchange::{ConsumerIndex, Credential};
 use crate::testing::Gateway;
 use serde_json::json;
 

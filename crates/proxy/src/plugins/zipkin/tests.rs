@@ -1,6 +1,6 @@
 use super::*;
-use crate::exchange::{FailedTry, Source};
 use crate::plugin::Json;
+use crate::plugin::exchange::{FailedTry, Source};
 use crate::testing::Gateway;
 use serde_json::json;
 use std::time::Duration;

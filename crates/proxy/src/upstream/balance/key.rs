@@ -1,7 +1,7 @@
 //! What of a request is hashed: `hash_on`, else `hash_fallback`.
 
 use super::ring::hash;
-use crate::exchange::Exchange;
+use crate::plugin::exchange::Exchange;
 use crate::plugins::form;
 use std::net::IpAddr;
 use uuid::Uuid;

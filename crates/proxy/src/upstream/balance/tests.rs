@@ -1,5 +1,5 @@
 use super::*;
-use crate::retained::Retained;
+use crate::plugin::retained::Retained;
 use crate::testing::{entity, id};
 use crate::upstream::endpoint::{EndpointIds, Speaks};
 use crate::upstream::health::{Watches, mark};

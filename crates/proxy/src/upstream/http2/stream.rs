@@ -2,10 +2,10 @@
 
 use super::connection::Place;
 use crate::answer::Failure;
-use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head;
 use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_request_fields};
+use crate::plugin::exchange::Exchange;
 use crate::upstream::balance::Lease;
 use crate::upstream::{Progress, Upstream};
 use bytes::Bytes;

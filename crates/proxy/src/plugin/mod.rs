@@ -6,6 +6,18 @@
 //! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
 //! only such a plugin pays for waiting.
 
+pub(crate) mod background;
+pub(crate) mod body_memory;
+pub(crate) mod count;
+pub(crate) mod exchange;
+pub(crate) mod fingerprint;
+pub(crate) mod grpc_client;
+pub(crate) mod http_client;
+pub(crate) mod json_text;
+pub(crate) mod node_log;
+pub(crate) mod retained;
+pub(crate) mod whole_lines;
+
 use crate::tls::{self, Subject, TlsError};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
@@ -17,26 +29,25 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::schema::PluginSchema;
 
 pub use crate::answer::Answer;
-pub use crate::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
-pub(crate) use crate::background::{Dropped, Sender};
-pub use crate::body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use crate::costs::{BOUNDS, Cost, Phase, PhaseCost, Spread};
-pub(crate) use crate::count::Count;
 pub use crate::dialer::Dialer;
-pub use crate::exchange::{
+pub(crate) use crate::head::{host_end, without_port};
+pub use crate::plugin::background::{Background, Delivered, Failed, Lines, Queue, QueueConfig, Undelivered};
+pub(crate) use crate::plugin::background::{Dropped, Sender};
+pub use crate::plugin::body_memory::{HeldBodies, HeldBody, NoRoom};
+pub(crate) use crate::plugin::count::Count;
+pub use crate::plugin::exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, WORKSPACE,
 };
-pub(crate) use crate::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
-pub use crate::grpc_client::{CallError, GrpcClient};
-pub(crate) use crate::head::{host_end, without_port};
-pub use crate::http_client::{HttpClient, HttpError, host_and_port};
-pub(crate) use crate::json_text;
-pub use crate::node_log::{Listener, NodeLog, NodeMessage};
-pub use crate::retained::{NodeId, Retained};
+pub(crate) use crate::plugin::fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use crate::plugin::grpc_client::{CallError, GrpcClient};
+pub use crate::plugin::http_client::{HttpClient, HttpError, host_and_port};
+pub use crate::plugin::node_log::{Listener, NodeLog, NodeMessage};
+pub use crate::plugin::retained::{NodeId, Retained};
+pub(crate) use crate::plugin::whole_lines::append;
 pub use crate::stream::Session;
 pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub(crate) use crate::upstream::retry_budget::RetryBudgets;
-pub(crate) use crate::whole_lines::append;
 pub use bytes::Bytes;
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
 pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};

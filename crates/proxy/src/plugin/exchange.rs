@@ -3,8 +3,8 @@
 mod rare;
 mod told;
 
-use crate::body_memory::{HeldBody, Room};
 use crate::costs::Watch;
+use crate::plugin::body_memory::{HeldBody, Room};
 use crate::snapshot::{CompiledRoute, Consumer, Held};
 use crate::tls::ClientCertificate;
 use std::any::Any;

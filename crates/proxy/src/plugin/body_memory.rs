@@ -1,7 +1,7 @@
 //! How much memory the bodies that plugins read may take, all those of a node together. Workers take it in pieces, so that
 //! none waits for another, and a request whose body nobody reads takes nothing.
 
-use crate::count::Count;
+use crate::plugin::count::Count;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;

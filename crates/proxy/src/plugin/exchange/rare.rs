@@ -2,7 +2,7 @@
 
 use super::{ConsumerIndex, Exchange};
 use crate::answer::{Answer, Failure};
-use crate::body_memory::HeldBody;
+use crate::plugin::body_memory::HeldBody;
 use crate::request_debug::Times;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

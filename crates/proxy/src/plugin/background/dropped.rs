@@ -1,6 +1,6 @@
 //! What could not be delivered, by whose it was.
 
-use crate::background::Background;
+use crate::plugin::background::Background;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
