@@ -22,10 +22,13 @@ use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
-use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+use weir_proxy::plugins::prometheus::{
+    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
+};
 use weir_proxy::tls::CertifiedKey;
 use weir_proxy::upstream::health::{self, TargetVitals};
 use weir_proxy::upstream::resolve::{Addresses, ResolveError};
+use weir_proxy::upstream::retry_budget::{RetryBudgets, RetryCounts};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
@@ -260,12 +263,21 @@ impl Control {
             datastore_reachable: self.registry.is_reachable(),
             document,
             costs: &costs,
+            retries: &self.retries(),
             worker_cpu: self.worker_cpu(),
             held_bodies: self.plane.proxy.held_bodies(),
             lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// Requests that were sent again, by upstream.
+    fn retries(&self) -> Vec<UpstreamRetries> {
+        let counts = self.plane.compiler.retained.get::<RetryBudgets>().counts();
+        let told =
+            |RetryCounts { upstream, retries, exhausted }| UpstreamRetries { upstream, retries, exhausted };
+        counts.into_iter().map(told).collect()
     }
 
     /// The CPU time that all workers have used.

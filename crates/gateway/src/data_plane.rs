@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
+use weir_proxy::plugins::PLUGINS;
 use weir_proxy::plugins::limits::ClusterStore;
 use weir_proxy::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
@@ -85,6 +86,7 @@ pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
         client_certificate,
         trusted_certificates,
         log_tls_verify: settings.log_tls_verify,
+        plugins: PLUGINS.into(),
         retained,
     })
 }
@@ -137,6 +139,7 @@ pub(crate) fn compiled(
         client_certificate,
         trusted_certificates,
         log_tls_verify: true,
+        plugins: PLUGINS.into(),
         retained,
     };
     match compiler.compile(&configuration.document) {

@@ -2,8 +2,8 @@
 
 use crate::answer::Failure;
 use crate::deadline::Deadline;
+use crate::exchange::Exchange;
 use crate::http2::PREFACE;
-use crate::plugin::exchange::Exchange;
 use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};
@@ -249,7 +249,7 @@ impl Client for Http1 {
         let before = out.len();
         encode::status_line(out, exchange.response.status);
         encode::headers_except(out, &exchange.response.headers, FRAMING);
-        encode::upgrade(out, exchange.upgrade.as_deref().unwrap_or_default());
+        encode::upgrade(out, exchange.engine.upgrade.as_deref().unwrap_or_default());
         encode::end(out);
         let head = out.len() - before;
         self.wire.begin_tunnel();

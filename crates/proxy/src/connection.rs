@@ -2,11 +2,11 @@
 
 use crate::answer::PLAIN_TO_TLS;
 use crate::client::{Http1, Preface};
+use crate::exchange::{Connection, Tls};
 use crate::http2;
 use crate::io::Io;
 use crate::listen::Accepted;
 use crate::options::RealIp;
-use crate::plugin::exchange::{Connection, Tls};
 use crate::proxy_protocol;
 use crate::serve;
 use crate::socket::Socket;

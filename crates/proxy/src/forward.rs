@@ -6,9 +6,10 @@ mod retry;
 
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::grpc;
+use crate::exchange::{Exchange, FailedTry};
 use crate::head;
-use crate::plugin::exchange::{Exchange, FailedTry};
+use crate::plugin::engine::grpc_status;
+use crate::plugin::without_port;
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
@@ -154,16 +155,16 @@ impl<'a> Ask<'a> {
         }
         if let Some(start) = asked {
             // What is left there is the address of the attempt that decides.
-            let address = exchange.asked.take();
+            let address = exchange.engine.upstream_addr.take();
             let port = address.map_or(endpoint.port, |address| address.port());
-            exchange.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
+            exchange.engine.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
         }
         Ok(pick)
     }
 
     /// Counts a request that a kept connection took with it when it ended.
     fn kept_connection_ended(&self, exchange: &mut Exchange) {
-        exchange.asked = None;
+        exchange.engine.upstream_addr = None;
         self.service.retry_budget.spend(Reason::Kept, Instant::now());
     }
 
@@ -229,7 +230,7 @@ impl<'a> Ask<'a> {
     /// The name that a TLS upstream is asked for: the host that the request names there.
     fn server_name(&self, endpoint: &Endpoint, exchange: &Exchange) -> Option<Rc<str>> {
         endpoint.tls.as_ref()?;
-        Some(head::without_port(head::authority(exchange, self, &endpoint.authority)).into())
+        Some(without_port(head::authority(exchange, self, &endpoint.authority)).into())
     }
 
     /// Opens a connection within the timeout, unless the client leaves meanwhile.
@@ -262,7 +263,7 @@ impl<'a> Ask<'a> {
         };
         let (address, port) = (trying.get(), endpoint.port);
         let (end, code) = (Instant::now(), code(&failure));
-        exchange.try_failed(FailedTry { address, port, start, end, code });
+        exchange.engine.try_failed(FailedTry { address, port, start, end, code });
         let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
         Err(Failed { failure, retry: (!is_over).then_some(Reason::Connect), asked: None })
     }
@@ -280,7 +281,7 @@ impl<'a> Ask<'a> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<Upload, Failed> {
-        exchange.asked = upstream.address();
+        exchange.engine.upstream_addr = upstream.address();
         let now = Instant::now();
         exchange.timing.upstream_start.get_or_insert(now);
         upstream.begin(exchange, self, &endpoint.authority);
@@ -331,7 +332,7 @@ impl<'a> Ask<'a> {
             Failure::UpstreamTimeout => Some(Outcome::Timeout),
             // Servers end calls so whose time is over, or that were cancelled.
             Failure::UpstreamReset(Reset::CANCEL | Reset::NO_ERROR)
-                if self.service.is_grpc() || grpc::is_call(exchange) =>
+                if self.service.is_grpc() || grpc_status::is_call(exchange) =>
             {
                 None
             }

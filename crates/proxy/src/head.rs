@@ -1,11 +1,12 @@
 //! The request's head as the upstream gets it.
 
+use crate::exchange::{Connection, Exchange};
 use crate::forward::Ask;
-use crate::plugin::exchange::{Connection, Exchange};
+use crate::plugin::engine::write_target;
+use crate::plugin::without_port;
 use std::borrow::Cow;
 use weir_http1::{Framing, Known, KnownSet, Version, encode};
-use weir_model::entity::{Route, Service};
-use weir_router::{push_encoded, upstream_path};
+use weir_router::push_encoded;
 
 /// Appends the request's head: Kong's forwarded headers in, hop-by-hop fields out.
 pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>, authority: &str) {
@@ -17,7 +18,7 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
     out.extend_from_slice(b"\r\n");
     encode::headers_except(out, &exchange.request.headers, REWRITTEN);
     write_forwarded(out, exchange, ask);
-    if let Some(protocol) = &exchange.upgrade {
+    if let Some(protocol) = &exchange.engine.upgrade {
         encode::upgrade(out, protocol);
     }
     match ask.framing {
@@ -32,19 +33,6 @@ pub(crate) fn write_request(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_
 pub(crate) fn authority<'a>(exchange: &'a Exchange, ask: &Ask<'_>, endpoint: &'a str) -> &'a str {
     let preserved = || if ask.route.entity.preserve_host { exchange.request.host() } else { None };
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
-}
-
-/// Appends the target as the upstream gets it.
-pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
-    let matched = exchange.matched_path as usize;
-    match exchange.upstream_path() {
-        Some(path) => push_encoded(out, path),
-        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path()),
-    }
-    if let Some(query) = exchange.query() {
-        out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
-    }
 }
 
 /// Fields that `write_request` writes itself, or that end at this hop, whoever has added them.
@@ -73,7 +61,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
 
 /// Appends the forwarded headers, each as its line.
 pub(crate) fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, ask: &Ask<'_>) {
-    let connection = &*exchange.connection;
+    let connection = &*exchange.engine.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {
         write_forwarded_on(out, exchange, connection);
@@ -113,7 +101,7 @@ fn write_host(out: &mut Vec<u8>, host: &str) {
 
 /// What `strip_path` took away, encoded again: the normal form is decoded and could end the line.
 fn write_prefix(out: &mut Vec<u8>, exchange: &Exchange, trusted: Option<&[u8]>, strip: bool) {
-    let matched = &exchange.path()[..exchange.matched_path as usize];
+    let matched = &exchange.path()[..exchange.engine.matched_path as usize];
     if let Some(prefix) = trusted {
         encode::header(out, b"X-Forwarded-Prefix", prefix);
     } else if strip && !matched.is_empty() && matched != "/" {
@@ -144,30 +132,4 @@ fn write_forwarded_on(out: &mut Vec<u8>, exchange: &Exchange, connection: &Conne
     let port = digits.format(connection.local_port).as_bytes();
     encode::header(out, b"X-Forwarded-Port", trusted(Known::XForwardedPort).unwrap_or(port));
     encode::header(out, b"X-Real-IP", client_ip.as_bytes());
-}
-
-/// An authority without its port; IPv6 addresses keep their brackets.
-pub(crate) fn without_port(authority: &str) -> &str {
-    &authority[..host_end(authority.as_bytes())]
-}
-
-/// Where an authority's port begins, or its end.
-pub(crate) fn host_end(authority: &[u8]) -> usize {
-    match authority.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at] == b':' => at,
-        _ => authority.len(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_port;
-
-    #[test]
-    fn ports_are_cut_and_brackets_kept() {
-        let cases = [("a:80", "a"), ("a", "a"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("", "")];
-        for (authority, host) in cases {
-            assert_eq!(without_port(authority), host);
-        }
-    }
 }

@@ -3,9 +3,9 @@
 
 use crate::answer::Failure;
 use crate::client::Client;
+use crate::exchange::Exchange;
 use crate::http2::reset_reason;
-use crate::plugin::body_memory::{HeldBody, NoRoom};
-use crate::plugin::exchange::Exchange;
+use crate::plugin::{HeldBody, NoRoom};
 use crate::upstream::Upstream;
 use h2::Reason as Reset;
 use std::io;
@@ -201,7 +201,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
         let upstream = &mut *self.upstream;
-        if let Some(collected) = &self.exchange.body
+        if let Some(collected) = &self.exchange.engine.body
             && self.upload.collected < collected.len()
         {
             let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
@@ -224,7 +224,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Ready(n) => {
                     let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
                     let new = &data[n.min(seen as usize)..n];
-                    self.exchange.request_passes(new)?;
+                    self.exchange.engine.request_passes(new)?;
                     self.upload.seen += new.len() as u64;
                     self.exchange.bytes_in += new.len() as u64;
                     self.passed(n)
@@ -253,7 +253,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             self.client.consume(n);
             self.upload.streamed += n as u64;
         }
-        let held = self.exchange.body.as_ref().map_or(0, |body| body.len()) as u64;
+        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
         if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
             return Err(Failure::BodyTooLarge);
         }
@@ -318,7 +318,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             let data = self.upstream.body().map_err(Broken::Garbage)?;
             let n = data.len();
             held.push(data, length).map_err(|NoRoom| Broken::NoRoom)?;
-            self.exchange.upstream_passes(data);
+            self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
                 return Poll::Ready(Ok(self.upstream.body_is_done()));
@@ -352,7 +352,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 ready!(self.client.deadline().poll(cx));
                 return Poll::Ready(Err(self.timed_out()));
             };
-            self.exchange.response_passes(&left[..n]);
+            self.exchange.engine.response_passes(&left[..n]);
             self.exchange.bytes_out += n as u64;
             *sent += n;
         }
@@ -378,8 +378,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Ready(sent) => sent,
                 Poll::Pending => return self.read_ahead(cx),
             };
-            self.exchange.response_passes(&data[..sent]);
-            self.exchange.upstream_passes(&data[..sent]);
+            self.exchange.engine.response_passes(&data[..sent]);
+            self.exchange.engine.upstream_passes(&data[..sent]);
             // The client takes the response: it may pause anew.
             self.await_now(Awaited::Response, false);
             self.upstream.consume_body(sent);

@@ -7,7 +7,7 @@ use crate::http3::{self, Arriving, Quic};
 use crate::io::Duplex;
 use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
-use crate::plugin::body_memory::{BodyMemory, Share};
+use crate::plugin::engine::{BodyMemory, Share};
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
 use crate::tls::ServerTls;

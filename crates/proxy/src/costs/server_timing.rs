@@ -1,8 +1,8 @@
 //! `Server-Timing` (W3C): a client that may ask is told where its request's time went.
 
+use crate::exchange::Exchange;
 use crate::options::Network;
 use crate::own::is_forwarded;
-use crate::plugin::exchange::Exchange;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl ServerTiming {
     #[cold]
     fn is_asked(&self, exchange: &Exchange) -> bool {
         exchange.request.headers.get(ASKED) == Some(b"1")
-            && (exchange.connection.trusted || !is_forwarded(exchange))
+            && (exchange.engine.connection.trusted || !is_forwarded(exchange))
             && self.networks.iter().any(|network| network.contains(exchange.client_ip))
     }
 }

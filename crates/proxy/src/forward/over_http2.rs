@@ -3,7 +3,7 @@
 use super::{Ask, Failed, Reached};
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::plugin::exchange::Exchange;
+use crate::exchange::Exchange;
 use crate::relay::Upload;
 use crate::request_body;
 use crate::upstream::balance::Pick;
@@ -25,10 +25,10 @@ impl Ask<'_> {
         exchange: &mut Exchange,
     ) -> Result<(Reached, Upload), Failed> {
         let (worker, endpoint) = (self.worker, pick.endpoint);
-        if exchange.upgrade.is_some() && endpoint.speaks == Speaks::Http2 {
+        if exchange.engine.upgrade.is_some() && endpoint.speaks == Speaks::Http2 {
             return Err(Failure::NoTunnel.into());
         }
-        if exchange.upgrade.is_some() || worker.http2.chose_http1(endpoint) {
+        if exchange.engine.upgrade.is_some() || worker.http2.chose_http1(endpoint) {
             return Box::pin(self.over_http1(pick, client, exchange)).await;
         }
         request_body::gather(worker, client, exchange).await?;

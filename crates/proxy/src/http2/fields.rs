@@ -2,10 +2,10 @@
 
 use super::body::Incoming;
 use crate::buffer;
+use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
 use crate::multiplex::{self, Arrived, Fields, read_fields};
-use crate::plugin::exchange::Exchange;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::RecvStream;

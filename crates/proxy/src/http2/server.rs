@@ -8,8 +8,8 @@ use crate::answer::Failure;
 use crate::buffer;
 use crate::client::Client;
 use crate::deadline::Deadline;
+use crate::exchange::Connection;
 use crate::multiplex::{Books, LINGER, Standing, UnderWay, is_misdirected, size};
-use crate::plugin::exchange::Connection;
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -238,7 +238,8 @@ async fn exchange(
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
-    worker.keep_heads(exchange.request, exchange.response);
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
     under_way.leave_head();
     if client.taken_back {
         under_way.books.resets.given_up(start.elapsed());

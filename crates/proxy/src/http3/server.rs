@@ -9,8 +9,8 @@ use crate::answer::Failure;
 use crate::buffer;
 use crate::connection::Leave;
 use crate::deadline::Deadline;
+use crate::exchange::{Connection, Tls};
 use crate::multiplex::{Books, Standing, UnderWay, is_misdirected};
-use crate::plugin::exchange::{Connection, Tls};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -217,7 +217,8 @@ async fn exchange(worker: Rc<Worker>, mut under_way: UnderWay, resolver: Resolve
     });
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
-    worker.keep_heads(exchange.request, exchange.response);
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
     under_way.leave_head();
     if client.taken_back {
         under_way.books.resets.given_up(start.elapsed());

@@ -1,8 +1,8 @@
 //! No request past the name that its connection was made for (RFC 9113, 9.1.1). A client may reuse a connection for
 //! every host that the certificate it was shown is good for; routes and certificates may tell those hosts apart.
 
-use crate::head::without_port;
-use crate::plugin::exchange::Exchange;
+use crate::exchange::Exchange;
+use crate::plugin::without_port;
 use crate::serve;
 use crate::snapshot::Snapshot;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! What the requests of one connection count together.
 
 use super::resets::Resets;
-use crate::plugin::exchange::Connection;
+use crate::exchange::Connection;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};

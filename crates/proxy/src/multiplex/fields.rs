@@ -1,7 +1,7 @@
 //! Heads and fields between the form of the crates `h2` and `h3` and the engine's.
 
 use super::names::{self, Name};
-use crate::plugin::exchange::Exchange;
+use crate::exchange::Exchange;
 use bytes::BytesMut;
 use http::header::{CONTENT_LENGTH, COOKIE, EXPECT, HOST};
 use http::request::Parts;

@@ -1,47 +1,26 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
-mod rare;
+pub(super) mod rare;
 mod told;
 
-use crate::costs::Watch;
-use crate::plugin::body_memory::{HeldBody, Room};
-use crate::snapshot::{CompiledRoute, Consumer, Held};
+use super::body_memory::HeldBody;
+use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
+use super::views::{Consumer, Route};
 use crate::tls::ClientCertificate;
 use std::any::Any;
-use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
-use weir_http1::{Framing, Known, KnownSet, RequestHead, ResponseHead};
+use weir_http1::{Framing, Known, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
-use weir_router::Captures;
 
 pub use rare::{FailedTry, Observer};
 pub use told::{Latencies, WORKSPACE};
 
-/// Headers by which the gateway names the consumer to the upstream. A client's own would be a forgery.
-pub(crate) const IDENTITY: KnownSet = KnownSet::of(&[
-    Known::XConsumerId,
-    Known::XConsumerCustomId,
-    Known::XConsumerUsername,
-    Known::XConsumerGroups,
-    Known::XAuthenticatedGroups,
-    Known::XCredentialIdentifier,
-    Known::XAnonymousConsumer,
-]);
-
-/// Headers by which a gateway tells of the client's certificate. They are believed where they come from a trusted peer.
-pub(crate) const CERTIFICATE: KnownSet =
-    KnownSet::of(&[Known::XClientCertDn, Known::XClientCertSan, Known::ClientCert, Known::ClientCertChain]);
-
 /// Where a consumer stands in the snapshot's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerIndex(pub u32);
-
-/// Where a consumer group stands in the snapshot: in the order of their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GroupIndex(pub(crate) u32);
 
 /// What proved a consumer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,91 +53,6 @@ pub struct Timing {
     pub end: Option<Instant>,
 }
 
-/// What all requests of one connection share.
-pub(crate) struct Connection {
-    pub(crate) peer: SocketAddr,
-    /// The client's address, unless a request says otherwise: the peer's, or what a trusted one said by PROXY protocol.
-    pub(crate) client_ip: IpAddr,
-    /// The forwarded headers of a request that came with none, which is most: lines ready to be sent.
-    pub(crate) forwarded: Box<str>,
-    /// The peer's address as text, for the forwarded headers.
-    pub(crate) peer_text: Box<str>,
-    /// The address that the client connected to.
-    pub(crate) local_ip: IpAddr,
-    /// The port that the client connected to.
-    pub(crate) local_port: u16,
-    /// Its number among all connections of this process.
-    pub(crate) number: u64,
-    /// How many requests it has carried, the current one included.
-    pub(crate) requests: Cell<u64>,
-    /// Over TLS: what the handshake agreed on.
-    pub(crate) tls: Option<Tls>,
-    /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
-    pub(crate) trusted: bool,
-    /// Whether a proxy connected, whoever it speaks for.
-    pub(crate) announced: bool,
-}
-
-/// What a TLS handshake agreed on.
-pub(crate) struct Tls {
-    pub(crate) sni: Option<Rc<str>>,
-    /// `TLSv1.3`
-    pub(crate) version: &'static str,
-    /// The cipher suite's IANA name.
-    pub(crate) cipher: String,
-    /// Whether the client was asked for a certificate.
-    pub(crate) asked: bool,
-    /// The one that it presented.
-    pub(crate) client: Option<Rc<ClientCertificate>>,
-}
-
-impl Connection {
-    pub(crate) fn new(
-        peer: SocketAddr,
-        local: SocketAddr,
-        number: u64,
-        tls: Option<Tls>,
-        trusted: bool,
-    ) -> Self {
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let (ip, port) = (peer.ip(), local.port());
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        Self {
-            forwarded: format!(
-                "X-Forwarded-For: {ip}\r\nX-Forwarded-Proto: {scheme}\r\nX-Forwarded-Port: {port}\r\nX-Real-IP: {ip}\r\n"
-            )
-            .into(),
-            peer,
-            client_ip: ip,
-            peer_text: ip.to_string().into(),
-            local_ip: local.ip().to_canonical(),
-            local_port: port,
-            number,
-            requests: Cell::new(0),
-            tls,
-            trusted,
-            announced: false,
-        }
-    }
-
-    /// The same, begun by a header of the PROXY protocol; it may name the client.
-    pub(crate) fn on_behalf_of(mut self, client: Option<SocketAddr>) -> Self {
-        self.announced = true;
-        if let Some(client) = client {
-            self.client_ip = client.ip().to_canonical();
-        }
-        self
-    }
-}
-
-/// The request's path in its one normal form, used for routing, by plugins and towards the upstream alike.
-pub(crate) enum NormalPath {
-    /// As sent.
-    AsSent,
-    /// Rewritten.
-    Rewritten(String),
-}
-
 /// One request and its response.
 pub struct Exchange {
     /// The request's head. What plugins change here goes to the upstream.
@@ -185,87 +79,15 @@ pub struct Exchange {
     pub bytes_in: u64,
     /// Bytes of the response as sent, head and body.
     pub bytes_out: u64,
-    pub(crate) connection: Rc<Connection>,
-    /// What was collected of the request's body; the rest streams behind it.
-    pub(crate) body: Option<HeldBody>,
-    pub(crate) body_is_whole: bool,
-    /// The protocol that the client asks to change to.
-    pub(crate) upgrade: Option<Box<str>>,
-    pub(crate) path: NormalPath,
-    pub(crate) matched_path: u32,
-    /// What the groups of the path's regex captured.
-    pub(crate) captures: Option<Box<Captures>>,
-    pub(crate) query: Option<String>,
-    pub(crate) snapshot: Rc<Held>,
-    pub(crate) route: Option<u32>,
-    pub(crate) consumer: Option<ConsumerIndex>,
-    /// The priority of the plugin that named the consumer: plugins of a lower one know who calls.
-    pub(crate) named_at: i32,
-    /// The priority of the plugin whose access hook runs, or ran last.
-    pub(crate) running: i32,
-    pub(crate) credential: Option<Uuid>,
-    pub(crate) anonymous: bool,
-    pub(crate) kept: Vec<Box<dyn Any>>,
-    /// The response says that something failed.
-    pub(crate) failed: bool,
-    /// The upstream's address that was asked last.
-    pub(crate) asked: Option<SocketAddr>,
-    /// Whether its hooks are measured.
-    pub(crate) watch: Watch,
-    /// The hook that ran last is none of its plugin.
-    pub(crate) absent: Cell<bool>,
-    /// What plugins ask of few exchanges.
-    rare: Option<Box<rare::Rare>>,
+    /// What the engine alone touches.
+    #[doc(hidden)]
+    pub engine: ExchangeState,
 }
 
 impl Exchange {
-    /// A request whose head has arrived, on its way from here.
-    pub(crate) fn new(
-        connection: &Rc<Connection>,
-        snapshot: Rc<Held>,
-        (worker, id): (usize, [u8; 32]),
-        (request, response): (RequestHead, ResponseHead),
-    ) -> Exchange {
-        Exchange {
-            source: Source::Kong,
-            peer: connection.peer,
-            client_ip: connection.client_ip,
-            tls: connection.tls.is_some(),
-            sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
-            id,
-            worker,
-            timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
-            bytes_in: 0,
-            bytes_out: 0,
-            connection: connection.clone(),
-            body: None,
-            body_is_whole: false,
-            upgrade: None,
-            path: NormalPath::AsSent,
-            matched_path: 0,
-            captures: None,
-            query: None,
-            snapshot,
-            route: None,
-            consumer: None,
-            named_at: i32::MAX,
-            running: i32::MAX,
-            credential: None,
-            anonymous: false,
-            kept: Vec::new(),
-            failed: false,
-            asked: None,
-            watch: Watch::default(),
-            absent: Cell::new(false),
-            rare: None,
-            request,
-            response,
-        }
-    }
-
     /// The route that the request matched.
-    pub fn route(&self) -> Option<&CompiledRoute> {
-        self.route.map(|index| &*self.snapshot.routes[index as usize])
+    pub fn route(&self) -> Option<&Route> {
+        self.engine.configuration.route(self.engine.route?)
     }
 
     /// The service that the route leads to.
@@ -275,52 +97,35 @@ impl Exchange {
 
     /// Who calls, once an authentication plugin has said so.
     pub fn consumer(&self) -> Option<&Consumer> {
-        self.consumer.map(|ConsumerIndex(index)| &self.snapshot.consumers[index as usize])
-    }
-
-    /// The groups that a consumer is in, in the order of their names.
-    pub(crate) fn groups_of(&self, ConsumerIndex(index): ConsumerIndex) -> &[GroupIndex] {
-        &self.snapshot.consumers[index as usize].groups
-    }
-
-    /// The consumer that was known when it was the turn of the access hooks of this priority.
-    pub(crate) fn consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
-        if priority < self.named_at { self.consumer } else { self.earlier_consumer_at(priority) }
-    }
-
-    /// The plugin that runs says who calls. Several may, one after another.
-    pub(crate) fn identify(&mut self, consumer: ConsumerIndex) {
-        if let Some(before) = self.consumer.replace(consumer) {
-            self.keep_earlier_consumer(before);
-        }
-        self.named_at = self.running;
+        self.engine.configuration.consumer(self.engine.consumer?)
     }
 
     /// The id of the credential that proved the consumer's identity. None for an anonymous one.
     pub fn credential(&self) -> Option<Uuid> {
-        self.credential
+        self.engine.credential
     }
 
     /// Names the consumer, and tells the upstream by Kong's headers.
     pub fn authenticate(&mut self, consumer: ConsumerIndex, credential: Credential<'_>) {
-        self.identify(consumer);
-        self.credential = Some(credential.id);
-        self.anonymous = false;
+        self.engine.identify(consumer);
+        self.engine.credential = Some(credential.id);
+        self.engine.anonymous = false;
         self.name_consumer(Some(credential));
     }
 
     /// Lets the request pass as the anonymous consumer.
     pub fn authenticate_anonymous(&mut self, consumer: ConsumerIndex) {
-        self.identify(consumer);
-        self.credential = None;
-        self.anonymous = true;
+        self.engine.identify(consumer);
+        self.engine.credential = None;
+        self.engine.anonymous = true;
         self.name_consumer(None);
     }
 
     fn name_consumer(&mut self, credential: Option<Credential<'_>>) {
-        let snapshot = self.snapshot.clone();
-        let Some(ConsumerIndex(index)) = self.consumer else { return };
-        let consumer = &snapshot.consumers[index as usize];
+        let configuration = &*self.engine.configuration;
+        let Some(consumer) = self.engine.consumer.and_then(|index| configuration.consumer(index)) else {
+            return;
+        };
         let identifier = credential.and_then(|c| c.identifier);
         let headers = &mut self.request.headers;
         headers.remove_all_known(IDENTITY);
@@ -339,12 +144,12 @@ impl Exchange {
     /// The certificate that the client presented in its TLS handshake. It holds the key; who vouches for it, the caller
     /// has to ask.
     pub fn client_certificate(&self) -> Option<Rc<ClientCertificate>> {
-        self.connection.tls.as_ref()?.client.clone()
+        self.engine.connection.tls.as_ref()?.client.clone()
     }
 
     /// Whether the client was asked for a certificate in its TLS handshake.
     pub fn is_asked_for_certificate(&self) -> bool {
-        self.connection.tls.as_ref().is_some_and(|tls| tls.asked)
+        self.engine.connection.tls.as_ref().is_some_and(|tls| tls.asked)
     }
 
     /// Removes what the request's headers say of a certificate.
@@ -354,32 +159,32 @@ impl Exchange {
 
     /// Keeps a value from one hook of a plugin to the next, by its type.
     pub fn keep<T: Any>(&mut self, value: T) {
-        self.kept.push(Box::new(value));
+        self.engine.kept.push(Box::new(value));
     }
 
     /// The value of this type that an earlier hook kept.
     pub fn kept<T: Any>(&self) -> Option<&T> {
-        self.kept.iter().find_map(|value| value.downcast_ref())
+        self.engine.kept.iter().find_map(|value| value.downcast_ref())
     }
 
     /// The address and port that the client connected to.
     pub fn local(&self) -> SocketAddr {
-        SocketAddr::new(self.connection.local_ip, self.connection.local_port)
+        SocketAddr::new(self.engine.connection.local_ip, self.engine.connection.local_port)
     }
 
     /// The number of the connection among all of this process.
     pub fn connection_number(&self) -> u64 {
-        self.connection.number
+        self.engine.connection.number
     }
 
     /// How many requests the connection has carried, this one included.
     pub fn request_number(&self) -> u64 {
-        self.connection.requests.get()
+        self.engine.connection.requests.get()
     }
 
     /// The query string as the upstream will get it, without `?`.
     pub fn query(&self) -> Option<&str> {
-        match &self.query {
+        match &self.engine.query {
             Some(query) => (!query.is_empty()).then_some(query),
             None => self.request.query(),
         }
@@ -389,7 +194,7 @@ impl Exchange {
     /// is escaped.
     pub fn set_query(&mut self, query: String) {
         let sendable = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
-        self.query = Some(if query.bytes().all(sendable) {
+        self.engine.query = Some(if query.bytes().all(sendable) {
             query
         } else {
             let escaped =
@@ -400,29 +205,18 @@ impl Exchange {
 
     /// The request's body, if a plugin of the chain asked for it and it is short enough to be held.
     pub fn body(&self) -> Option<&[u8]> {
-        self.body.as_deref().filter(|_| self.body_is_whole)
-    }
-
-    /// There is no body to be collected.
-    pub(crate) fn has_empty_body(&mut self) {
-        self.body.get_or_insert_default();
-        self.body_is_whole = true;
-    }
-
-    /// Memory for a body, which a plugin can do without or not.
-    pub(crate) fn room(&self, is_spare: bool) -> Room {
-        Room::new(self.snapshot.bodies.clone(), is_spare)
+        self.engine.body.as_deref().filter(|_| self.engine.body_is_whole)
     }
 
     /// Where a plugin may copy a body that passes, as long as the node has room for it.
     pub fn spare_body(&self) -> HeldBody {
-        HeldBody::within(self.room(true))
+        HeldBody::within(self.engine.room(true))
     }
 
     /// A plugin has no such hook: nothing is measured of it.
     #[inline]
-    pub(crate) fn has_no_hook(&self) {
-        self.absent.set(true);
+    pub(super) fn has_no_hook(&self) {
+        self.engine.absent.set(true);
     }
 
     /// Whether the request has a body, which is not empty as far as its head says.
@@ -432,7 +226,7 @@ impl Exchange {
 
     /// The request's path, normalised, without query.
     pub fn path(&self) -> &str {
-        match &self.path {
+        match &self.engine.path {
             NormalPath::AsSent => self.request.path(),
             NormalPath::Rewritten(path) => path,
         }
@@ -446,6 +240,11 @@ impl Exchange {
     /// `http` or `https`, as the client came.
     pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
+    }
+
+    /// Whether `trusted_ips` holds the peer, so that what it says of the client by forwarded headers is believed.
+    pub fn is_from_trusted_proxy(&self) -> bool {
+        self.engine.connection.trusted
     }
 
     /// The value of a request header.

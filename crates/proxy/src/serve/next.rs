@@ -3,7 +3,7 @@
 use super::{begin, one};
 use crate::answer::Failure;
 use crate::client::{Client, Http1};
-use crate::plugin::exchange::Connection;
+use crate::exchange::Connection;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -35,8 +35,10 @@ pub(crate) async fn next(
     }
     let mut exchange = begin(worker, connection, (request, response));
     one(worker, client, &mut exchange, read).await;
-    worker.keep_heads(exchange.request, exchange.response);
-    exchange.timing.end.filter(|_| client.keep_alive && client.body_is_done())
+    let end = exchange.timing.end;
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
+    end.filter(|_| client.keep_alive && client.body_is_done())
 }
 
 /// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.

@@ -1,7 +1,7 @@
 //! Consumer groups, and who is in them.
 
 use super::last::same;
-use crate::plugin::exchange::GroupIndex;
+use crate::exchange::GroupIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{ConsumerGroup, ConsumerGroupConsumer};

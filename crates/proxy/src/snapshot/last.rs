@@ -154,7 +154,7 @@ pub(super) trait Leading {
 
 impl Leading for CompiledRoute {
     fn entity(&self) -> &Arc<entity::Route> {
-        &self.entity
+        &self.view.entity
     }
 
     fn service(&self) -> Option<&Arc<CompiledService>> {
@@ -164,7 +164,7 @@ impl Leading for CompiledRoute {
 
 impl Leading for StreamRoute {
     fn entity(&self) -> &Arc<entity::Route> {
-        &self.entity
+        &self.view.entity
     }
 
     fn service(&self) -> Option<&Arc<CompiledService>> {

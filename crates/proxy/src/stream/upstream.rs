@@ -3,8 +3,8 @@
 use super::StreamRoute;
 use super::session::Session;
 use crate::answer::Failure;
-use crate::head::without_port;
 use crate::io::Io;
+use crate::plugin::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
 use crate::socket::Socket;
@@ -84,7 +84,7 @@ pub(super) fn pick<'s>(
 }
 
 fn passed_over(service: &CompiledService, endpoint: &Endpoint, failure: &Failure) {
-    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    let name = service.label();
     tracing::warn!(service = name, target = endpoint.name(), "{failure}; it is tried again or passed over");
 }
 

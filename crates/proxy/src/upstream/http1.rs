@@ -4,9 +4,9 @@ use super::balance::Lease;
 use super::pool::UpstreamConnection;
 use super::{Progress, Upstream};
 use crate::answer::Failure;
+use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head;
-use crate::plugin::exchange::Exchange;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -113,6 +113,7 @@ impl UpstreamConnection {
 
     /// Parses the head if it is complete, passing over interim responses.
     fn parse_head(&mut self, exchange: &mut Exchange, limits: &Limits) -> Result<bool, Failure> {
+        let exchange = &mut exchange.public;
         let method = exchange.request.method;
         let response = &mut exchange.response;
         loop {
@@ -126,7 +127,7 @@ impl UpstreamConnection {
                 return Ok(true);
             }
             let changes = response.status == 101;
-            if changes && self.wire.outbox.is_empty() && is_agreed(&exchange.upgrade, response) {
+            if changes && self.wire.outbox.is_empty() && is_agreed(&exchange.engine.upgrade, response) {
                 return Ok(true);
             }
             // A change of protocol that nobody asked for is none, and a stream of interim responses has no end of its own.

@@ -8,11 +8,11 @@ pub(crate) mod http1;
 pub mod http2;
 pub mod pool;
 pub mod resolve;
-pub(crate) mod retry_budget;
+pub mod retry_budget;
 
 use crate::answer::Failure;
+use crate::exchange::Exchange;
 use crate::forward::Ask;
-use crate::plugin::exchange::Exchange;
 use balance::Lease;
 use std::io;
 use std::net::SocketAddr;

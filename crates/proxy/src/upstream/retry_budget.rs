@@ -177,12 +177,13 @@ impl RetryBudget {
 }
 
 /// What became of an upstream's retries since the start.
-pub(crate) struct RetryCounts {
-    pub(crate) upstream: Box<str>,
+pub struct RetryCounts {
+    /// The upstream's name, or the host and port of a service.
+    pub upstream: Box<str>,
     /// By why they were made.
-    pub(crate) retries: Vec<(&'static str, u64)>,
+    pub retries: Vec<(&'static str, u64)>,
     /// Those that the budget did not allow.
-    pub(crate) exhausted: u64,
+    pub exhausted: u64,
 }
 
 impl RetryCounts {
@@ -198,7 +199,7 @@ impl RetryCounts {
 
 /// The budgets of all upstreams that are in use, by name. Retained, so that they outlive reloads.
 #[derive(Default)]
-pub(crate) struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
+pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
 
 impl RetryBudgets {
     /// The one of an upstream, for so many workers.
@@ -219,7 +220,7 @@ impl RetryBudgets {
     }
 
     /// What became of retries, by upstream.
-    pub(crate) fn counts(&self) -> Vec<RetryCounts> {
+    pub fn counts(&self) -> Vec<RetryCounts> {
         let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let in_use: Vec<_> = budgets.values().filter_map(Weak::upgrade).collect();
         drop(budgets);

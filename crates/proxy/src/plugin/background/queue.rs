@@ -67,7 +67,7 @@ impl QueueConfig {
     }
 
     /// What is told by a `retry_count` that stands beside the queue, and has no effect.
-    pub(crate) fn unheeded(config: &Json) -> Vec<Violation> {
+    pub fn unheeded(config: &Json) -> Vec<Violation> {
         let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
         let message = "use queue.max_retry_time";
         is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
@@ -117,7 +117,7 @@ struct Waiting<T> {
 }
 
 impl<T: Send + Sync + 'static> Queue<T> {
-    pub(crate) fn new<F, E: Into<Failed>>(
+    pub fn new<F, E: Into<Failed>>(
         sender: Sender,
         config: QueueConfig,
         deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,

@@ -3,7 +3,7 @@
 
 use super::exposition::{Text, escaped};
 use crate::plugin::HeldBodies;
-use crate::plugin::retained::Retained;
+use crate::plugin::Retained;
 use crate::plugins::proxy_cache;
 use std::time::Duration;
 

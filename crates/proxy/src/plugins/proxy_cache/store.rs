@@ -2,7 +2,7 @@
 //! without a lock.
 
 use super::rules::Term;
-use crate::plugin::retained::Retained;
+use crate::plugin::Retained;
 use crate::plugin::{Bytes, Exchange, Fingerprint, FingerprintMap, FingerprintState, Fingerprinter, Headers};
 use indexmap::IndexMap;
 use serde_json::{Value, json};

@@ -57,8 +57,8 @@ mod operations;
 mod parser;
 mod template;
 
-use super::form;
 use super::transformer::{named_header, not_in_force, renamed_header, split, valued, valued_header};
+use crate::plugin::form;
 use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, WantsBody};
 use arguments::Arguments;
 use body::Form;

@@ -1,8 +1,8 @@
 //! What of a request is hashed: `hash_on`, else `hash_fallback`.
 
 use super::ring::hash;
-use crate::plugin::exchange::Exchange;
-use crate::plugins::form;
+use crate::exchange::Exchange;
+use crate::plugin::form;
 use std::net::IpAddr;
 use uuid::Uuid;
 use weir_http1::Headers;
@@ -81,7 +81,7 @@ impl Input {
             Input::Path => hash(exchange.path().as_bytes()),
             Input::Header(name) => together(headers.get_all(name), b", ")?,
             Input::QueryArg(name) => query_arg(exchange.query()?, name)?,
-            Input::UriCapture(name) => hash(exchange.captures.as_ref()?.name(name)?.as_bytes()),
+            Input::UriCapture(name) => hash(exchange.engine.captures.as_ref()?.name(name)?.as_bytes()),
             Input::Cookie { name, path } => match cookie(headers, name) {
                 Some(value) => hash(value),
                 None => return Some(new_cookie(name, path)),

@@ -11,7 +11,7 @@ pub(crate) use turns::Cursors;
 
 use super::endpoint::Endpoint;
 use super::health::Vitals;
-use crate::plugin::exchange::Exchange;
+use crate::exchange::Exchange;
 use key::Inputs;
 use ring::Ring;
 use std::net::IpAddr;

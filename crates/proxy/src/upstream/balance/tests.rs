@@ -1,5 +1,5 @@
 use super::*;
-use crate::plugin::retained::Retained;
+use crate::plugin::Retained;
 use crate::testing::{entity, id};
 use crate::upstream::endpoint::{EndpointIds, Speaks};
 use crate::upstream::health::{Watches, mark};

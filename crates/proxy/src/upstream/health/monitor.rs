@@ -5,7 +5,7 @@
 use super::probe::Probe;
 use super::under_way::UnderWay;
 use super::vitals::{Watch, Watches};
-use crate::plugin::retained::Retained;
+use crate::plugin::Retained;
 use crate::tls::CertifiedKey;
 use crate::worker::Node;
 use rustls::pki_types::CertificateDer;

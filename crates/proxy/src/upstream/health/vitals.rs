@@ -2,7 +2,7 @@
 
 use super::checks::{Checks, Limits, Outcome};
 use super::tally::{Counter, Tally};
-use crate::plugin::retained::Retained;
+use crate::plugin::Retained;
 use crate::upstream::balance::latency::Latency;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};

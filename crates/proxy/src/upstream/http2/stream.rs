@@ -2,10 +2,11 @@
 
 use super::connection::Place;
 use crate::answer::Failure;
+use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head;
 use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_request_fields};
-use crate::plugin::exchange::Exchange;
+use crate::plugin::engine;
 use crate::upstream::balance::Lease;
 use crate::upstream::{Progress, Upstream};
 use bytes::Bytes;
@@ -78,7 +79,7 @@ impl Http2Stream {
 /// The request's head as the upstream gets it.
 fn request(exchange: &Exchange, ask: &Ask<'_>, authority: &str) -> Option<Request<()>> {
     let mut target = Vec::new();
-    head::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
+    engine::write_target(&mut target, exchange, &ask.route.entity, &ask.service.entity);
     let mut parts = Parts::default();
     parts.scheme = Some(if ask.service.is_tls() { Scheme::HTTPS } else { Scheme::HTTP });
     parts.authority = Some(head::authority(exchange, ask, authority).parse().ok()?);

@@ -1,0 +1,147 @@
+//! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
+
+use crate::costs::{Call, Watch};
+use crate::plugin;
+use crate::plugin::engine;
+use crate::plugin::engine::grpc_status;
+use crate::request_debug::Times;
+use crate::snapshot::{CompiledRoute, Held};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::time::Duration;
+use weir_http1::{RequestHead, ResponseHead};
+
+pub(crate) use crate::plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
+pub(crate) use crate::plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
+
+/// One request and its response.
+pub(crate) struct Exchange {
+    /// What plugins see.
+    pub(crate) public: plugin::Exchange,
+    /// The configuration that was in force when it began.
+    pub(crate) snapshot: Rc<Held>,
+    /// Whether its hooks are measured.
+    pub(crate) watch: Watch,
+    measured: Option<Box<Measured>>,
+}
+
+/// What few exchanges have: those that are measured.
+#[derive(Default)]
+struct Measured {
+    took: Vec<Took>,
+    times: Option<Times>,
+    /// The hook that waits.
+    waiting: Option<Call>,
+}
+
+/// What a plugin's hooks have taken, for a client that is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    pub(crate) plugin: &'static str,
+    pub(crate) spent: Duration,
+    pub(crate) waited: Option<Duration>,
+}
+
+impl Exchange {
+    /// A request whose head has arrived, on its way from here.
+    pub(crate) fn new(
+        connection: &Rc<Connection>,
+        snapshot: Rc<Held>,
+        origin: (usize, [u8; 32]),
+        heads: (RequestHead, ResponseHead),
+    ) -> Exchange {
+        let public = engine::begin(connection, snapshot.configuration.clone(), origin, heads);
+        Exchange { public, snapshot, watch: Watch::default(), measured: None }
+    }
+
+    /// The route that the request matched.
+    pub(crate) fn route(&self) -> Option<&CompiledRoute> {
+        self.engine.route.map(|index| &*self.snapshot.routes[index as usize])
+    }
+
+    /// The groups that a consumer is in, in the order of their names.
+    pub(crate) fn groups_of(&self, ConsumerIndex(index): ConsumerIndex) -> &[GroupIndex] {
+        self.snapshot.consumers[index as usize].groups()
+    }
+
+    /// Has it see another configuration from now on.
+    pub(crate) fn set_snapshot(&mut self, snapshot: Rc<Held>) {
+        self.engine.configuration = snapshot.configuration.clone();
+        self.snapshot = snapshot;
+    }
+
+    /// Whether the response's body is to be held, which those of calls are not: their messages are for their client one
+    /// by one.
+    pub(crate) fn holds_response(&mut self) -> bool {
+        self.engine.take_hold_response() && !grpc_status::is_call(self)
+    }
+
+    /// Whether the response's body is to be left out.
+    pub(crate) fn drops_response(&self) -> bool {
+        self.engine.drop_response() && !grpc_status::is_call(self)
+    }
+
+    // ---- what is measured of few ----
+
+    fn measured(&mut self) -> &mut Measured {
+        self.measured.get_or_insert_default()
+    }
+
+    /// A plugin's hook has taken so long, which is added to what others of its name have.
+    pub(crate) fn took(&mut self, plugin: &'static str, spent: Duration, waited: Option<Duration>) {
+        let took = &mut self.measured().took;
+        match took.iter_mut().find(|took| took.plugin == plugin) {
+            Some(took) => {
+                took.spent += spent;
+                if let Some(waited) = waited {
+                    *took.waited.get_or_insert_default() += waited;
+                }
+            }
+            None => took.push(Took { plugin, spent, waited }),
+        }
+    }
+
+    /// What plugins have taken, in the order in which they ran.
+    pub(crate) fn took_by_plugin(&self) -> &[Took] {
+        self.measured.as_ref().map_or(&[], |measured| &measured.took)
+    }
+
+    /// The times that are written down, where the client has asked for them.
+    #[inline]
+    pub(crate) fn times(&mut self) -> Option<&mut Times> {
+        self.measured.as_mut()?.times.as_mut()
+    }
+
+    pub(crate) fn set_times(&mut self, times: Times) {
+        self.measured().times = Some(times);
+    }
+
+    pub(crate) fn take_times(&mut self) -> Option<Times> {
+        self.measured.as_mut()?.times.take()
+    }
+
+    /// A hook that is measured waits.
+    pub(crate) fn set_waiting(&mut self, call: Call) {
+        self.measured().waiting = Some(call);
+    }
+
+    pub(crate) fn take_waiting(&mut self) -> Option<Call> {
+        self.measured.as_mut()?.waiting.take()
+    }
+}
+
+impl Deref for Exchange {
+    type Target = plugin::Exchange;
+
+    #[inline]
+    fn deref(&self) -> &plugin::Exchange {
+        &self.public
+    }
+}
+
+impl DerefMut for Exchange {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut plugin::Exchange {
+        &mut self.public
+    }
+}
