@@ -4,11 +4,13 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What rustls' cryptography is built with, and what the tests and the demo run.
 BUILD_TOOLS := cc cmake
 TEST_TOOLS := curl openssl git nginx haproxy caddy wrk h2load chromium perf dockerd pg_ctlcluster prometheus \
 	redis-server redis-cli
 BENCH_TOOLS := nginx haproxy
+COUNT_TOOLS := valgrind nginx haproxy openssl
 # The Debian packages that bring the tools whose names differ.
 PACKAGE_cc := gcc libc6-dev make
 PACKAGE_nginx := nginx-light
@@ -42,14 +44,14 @@ define need
 endef
 
 # The conformance tests of HTTP/2, as the versions in go.mod make them.
-H2SPEC := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/h2spec)
+H2SPEC := $(abspath $(TARGET)/tools/h2spec)
 $(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
 	$(call need,go)
 	cd $(dir $<) && GOBIN=$(dir $@) go install github.com/summerwind/h2spec/cmd/h2spec
 	touch $@
 
 # The client of HTTP/3, as the versions in requirements.txt make it.
-AIOQUIC := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/aioquic)
+AIOQUIC := $(abspath $(TARGET)/tools/aioquic)
 $(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
 	$(call need,ensurepip)
 	/usr/bin/python3 -m venv --clear $(AIOQUIC)
@@ -57,7 +59,7 @@ $(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
 	touch $@
 
 # Valkey, from the backports of Debian 12, without adding them to the system's sources. Later Debians have it themselves.
-VALKEY := $(abspath $(or $(CARGO_TARGET_DIR),target)/tools/valkey)
+VALKEY := $(abspath $(TARGET)/tools/valkey)
 VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o Dir::Etc::sourceparts=- \
   -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
 $(VALKEY)/usr/bin/valkey-server:
@@ -69,46 +71,91 @@ $(VALKEY)/usr/bin/valkey-server:
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
 	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
 
+# Says which step begins, so that nobody waits without knowing for what.
+step = @echo '==> $(1)'
+
 .PHONY: help
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: run
-run: tools-rust ## Build in release mode, start the demo, and show what to try
+run: tools-rust ## Build quickly, start the demo, and show what to try
 	$(call need,$(BUILD_TOOLS) curl)
-	$(CARGO) build --release --locked --package weir-gateway
-	exec "$${CARGO_TARGET_DIR:-target}/release/weir" demo
+	$(call step,Building the demo; two to four minutes the first time. To measure take make build instead)
+	$(CARGO) build --profile demo --locked --package weir-gateway
+	exec "$(TARGET)/demo/weir" demo
+
+.PHONY: build
+build: tools-rust ## Build weir and weirlab as they are released, into target/release
+	$(call need,$(BUILD_TOOLS))
+	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 
 .PHONY: test
 test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+	$(MAKE) --no-print-directory lint
+	$(call step,Tests)
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
+
+.PHONY: lint
+lint: tools-rust ## Check formatting, lints and documentation; part of make test
+	$(call step,Formatting)
+	$(CARGO) fmt --all --check
+	$(call step,Lints)
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	$(call step,Documentation)
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
+
+# Each target gets its share of FUZZ_SECONDS.
+FUZZ_SECONDS ?= 300
+FUZZ_CRATES := $(wildcard crates/*/fuzz)
+.PHONY: fuzz
+fuzz: tools-rust ## Run every fuzz target, five minutes in all (FUZZ_SECONDS=300); needs nightly and cargo-fuzz
+	@command -v cargo-fuzz >/dev/null || { echo "missing: cargo-fuzz. Install it with: cargo install cargo-fuzz; rustup toolchain install nightly" >&2; exit 1; }
+	@count=$$(ls $(addsuffix /fuzz_targets/*.rs,$(FUZZ_CRATES)) | wc -l); \
+	for crate in $(FUZZ_CRATES); do for target in $$(cd $$crate/.. && $(CARGO) +nightly fuzz list); do \
+	  echo "==> $$crate: $$target"; \
+	  (cd $$crate/.. && $(CARGO) +nightly fuzz run $$target -- -max_total_time=$$(($(FUZZ_SECONDS) / count)) -verbosity=1); \
+	done; done
 
 .PHONY: bench
 bench: tools-rust ## Put Weir, nginx, HAProxy and the floor through short cases, in 4 minutes; prints the report's path
 	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
-	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite bench --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
+	exec "$(TARGET)/release/weirlab" run --suite bench --weir "$(TARGET)/release/weir" --out output
 
 .PHONY: bench-figures
 bench-figures: tools-rust ## Measure every figure that this project states, in 20 minutes
 	$(call need,$(BUILD_TOOLS) $(BENCH_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
-	exec "$${CARGO_TARGET_DIR:-target}/release/weirlab" run --suite figures --rounds 16 --weir "$${CARGO_TARGET_DIR:-target}/release/weir" --out output
+	exec "$(TARGET)/release/weirlab" run --suite figures --rounds 16 --weir "$(TARGET)/release/weir" --out output
 
 .PHONY: bench-plugins
 bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop without sockets; prints the table's path
 	$(call need,$(BUILD_TOOLS))
 	bench/plugins.py
 
+.PHONY: instructions
+instructions: tools-rust ## Count the instructions of a request in Weir, nginx and HAProxy, in 3 minutes after the build
+	$(call need,$(BUILD_TOOLS) $(COUNT_TOOLS))
+	$(CARGO) build --release --locked --package weir-gateway
+	bench/instructions.py --weir "$${CARGO_TARGET_DIR:-target}/release/weir"
+
 .PHONY: docs
 docs: tools-rust ## Write the documents that derive from the code
 	$(CARGO) run --quiet --locked --package weir-gateway -- settings > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+
+# What a release publishes: one archive for this machine's architecture, with its checksum.
+.PHONY: dist
+dist: build ## Pack the release build and its checksum into target/dist
+	@rm -rf "$(TARGET)/dist" && mkdir -p "$(TARGET)/dist"
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1); name="weir-$$version-$$(uname -m)-linux"; \
+	folder="$(TARGET)/dist/$$name"; mkdir "$$folder"; \
+	cp "$(TARGET)/release/weir" "$(TARGET)/release/weirlab" README.md CHANGELOG.md LICENSE "$$folder"; cp -r examples grafana "$$folder"; \
+	tar -C "$(TARGET)/dist" -czf "$$folder.tar.gz" "$$name"; rm -r "$$folder"; \
+	cd "$(TARGET)/dist" && sha256sum "$$name.tar.gz" | tee "$$name.tar.gz.sha256"
 
 .PHONY: clean
 clean: ## Remove what was built

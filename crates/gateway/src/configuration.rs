@@ -1,5 +1,6 @@
 //! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
 use crate::apisix::standalone;
+use crate::plugins::Definitions;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -11,10 +12,8 @@ use weir_model::declarative::parse;
 use weir_model::entity::EntityKind;
 use weir_model::node::{Node, Position};
 use weir_model::schema::printable;
-use weir_model::{Document, Format, Place, Places, PluginSchema, Problem, Uuid};
+use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
-use weir_proxy::plugin::Definition;
-use weir_proxy::plugins::PLUGINS;
 
 /// The hash where nothing is declared, as Kong's.
 pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
@@ -28,7 +27,9 @@ pub(crate) struct Source {
     pub(crate) origin: Origin,
     /// What `${NAME}` stands for in it.
     pub(crate) environment: Environment,
-    /// The plugins it may use.
+    /// The plugins of this program.
+    pub(crate) definitions: Definitions,
+    /// What it may say of each of them.
     pub(crate) plugins: Vec<PluginSchema>,
 }
 
@@ -89,34 +90,17 @@ pub(crate) struct Configuration {
     /// What is probably a mistake all the same, each as `file:line:column: message`.
     pub(crate) warnings: Vec<String>,
     /// What is accepted but has no effect.
-    pub(crate) not_in_force: Vec<Problem>,
+    pub(crate) ignored_fields: Vec<ConfigError>,
     /// Where the entities stand that the data plane may refuse.
-    places: Places,
+    places: EntityLocations,
 }
 
 /// Where each entity stands.
-type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p Place>;
+type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p EntityLocation>;
 
 /// Looks names up in the environment of this process.
 pub(crate) fn process_environment() -> Environment {
     Box::new(|name| std::env::var(name).ok())
-}
-
-/// The plugins, switched off unless the setting `plugins` allows them, and a warning for each that does not exist.
-pub(crate) fn plugins(names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
-    let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
-    let schema = |plugin: &Definition| match allowed(plugin.name) {
-        true => plugin.schema,
-        false => plugin.schema.switched_off(),
-    };
-    let unknown = names.iter().filter(|name| {
-        !matches!(name.as_str(), "bundled" | "off")
-            && PLUGINS.iter().all(|plugin| plugin.name != name.as_str())
-    });
-    (
-        PLUGINS.iter().map(schema).collect(),
-        unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
-    )
 }
 
 /// Reads a declarative configuration; fails with every error in it, each as `file:line:column: message`.
@@ -139,7 +123,7 @@ pub(crate) fn read(source: &Source) -> Result<Configuration, Vec<String>> {
             _ => hash(&text),
         },
         warnings,
-        not_in_force: read.not_in_force,
+        ignored_fields: read.ignored_fields,
         places: read.places,
     })
 }
@@ -177,7 +161,7 @@ impl Configuration {
         places: &ByEntity<'_>,
         root: Option<&Node<'_>>,
     ) -> (Position, String) {
-        let Some(Place { at, path }) = error.of.and_then(|of| places.get(&of)) else {
+        let Some(EntityLocation { at, path }) = error.of.and_then(|of| places.get(&of)) else {
             return (Position::default(), format!("{origin}: {error}"));
         };
         let (field, message) = error.field();
@@ -187,8 +171,9 @@ impl Configuration {
     }
 
     /// The fields that have no effect and are not among those `known`, at most [`MOST_LISTED`] of them.
-    pub(crate) fn not_in_force_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
-        let new: Vec<_> = self.not_in_force.iter().filter(|it| !known.contains(&without_place(it))).collect();
+    pub(crate) fn ignored_fields_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
+        let new: Vec<_> =
+            self.ignored_fields.iter().filter(|it| !known.contains(&without_place(it))).collect();
         let mut lines = located(origin, &new[..new.len().min(MOST_LISTED)]);
         let file = match origin.path() {
             Some(path) if path != Path::new("-") => path.display().to_string(),
@@ -198,9 +183,9 @@ impl Configuration {
         lines
     }
 
-    /// What [`not_in_force_beside`](Self::not_in_force_beside) knows of them again, wherever they stand.
-    pub(crate) fn not_in_force(&self) -> BTreeSet<String> {
-        self.not_in_force.iter().map(without_place).collect()
+    /// What [`ignored_fields_beside`](Self::ignored_fields_beside) knows of them again, wherever they stand.
+    pub(crate) fn ignored_fields(&self) -> BTreeSet<String> {
+        self.ignored_fields.iter().map(without_place).collect()
     }
 }
 
@@ -213,7 +198,7 @@ pub(crate) fn further(more: usize, advice: &str) -> Option<String> {
 }
 
 /// A problem of the same field, whatever stands before it in the file.
-fn without_place(problem: &Problem) -> String {
+fn without_place(problem: &ConfigError) -> String {
     format!("{}: {}", without_indices(&problem.path), problem.message)
 }
 
@@ -252,13 +237,5 @@ mod tests {
     fn messages_steer_no_terminal() {
         let said = located(&Origin::Nowhere, &["the key `\u{1b}[31m\u{202e}ä`\nhere"]);
         assert_eq!(said, ["configuration:the key `\\u{1b}[31m\\u{202e}ä`\\nhere"]);
-    }
-
-    #[test]
-    fn a_plugin_that_does_not_exist_is_named() {
-        let (schemas, warnings) = plugins(&["bundled".to_owned(), "teleport".to_owned()]);
-        assert_eq!(schemas.len(), PLUGINS.len());
-        assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
-        assert!(plugins(&["off".to_owned()]).0.iter().all(|plugin| !plugin.available));
     }
 }

@@ -1,6 +1,7 @@
 //! The status listener: what monitoring reads.
-use crate::aside::aside;
 use crate::control::Control;
+use crate::listener::{json_response, message};
+use crate::low_priority::aside;
 use crate::registry::NotInForce;
 use axum::Router;
 use axum::extract::State;
@@ -69,14 +70,4 @@ async fn metrics(State(control): State<Arc<Control>>) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; charset=UTF-8")], text).into_response(),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
     }
-}
-
-/// An answer that is a message alone.
-pub(crate) fn message(status: StatusCode, text: &str) -> Response {
-    json_response(status, &json!({ "message": text }))
-}
-
-/// An answer in JSON.
-pub(crate) fn json_response(status: StatusCode, body: &Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body.to_string()).into_response()
 }

@@ -1,8 +1,7 @@
 //! Every request leaves its line, and says where it went.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Upstream, document, eventually, nobody, one_route, service};
+use crate::harness::{Gateway, Upstream, document, eventually, nobody, one_route, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;

@@ -1,8 +1,7 @@
 //! What the Admin API tells of the node: its schemas, its tags, its targets' health, its whole configuration.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Message, Peer};
+use crate::harness::{Gateway, Message, Peer};
 use serde_json::{Value, json};
 
 const SAMPLE: &str = r#"

@@ -1,8 +1,7 @@
 //! Who may use the Admin API, and what is kept of who did.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Identity, Message, Peer, eventually, weir};
+use crate::harness::{Gateway, Identity, Message, Peer, eventually, weir};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! The gateway's own answers, as clients of Kong know them, and what it adds to those of upstreams.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Message, Upstream, document, service};
+use crate::harness::{Gateway, Message, Upstream, document, service};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: mine\r\n\r\nhi";
 const NO_ROUTE: &str = "no Route matched with those values";

@@ -1,8 +1,7 @@
 //! APISIX's Admin API and its traffic, as its clients meet them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Identity, Message, Peer, Upstream, eventually, handshake, weir};
+use crate::harness::{Builder, Gateway, Identity, Message, Peer, Upstream, eventually, handshake, weir};
 use rustix::process::Signal;
 use serde_json::Value as Json;
 use std::net::SocketAddr;

@@ -1,8 +1,7 @@
 //! Which target a request goes to, by the algorithm of its upstream.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Message, PATIENCE, Upstream, document};
+use crate::harness::{Gateway, Message, PATIENCE, Upstream, document};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;

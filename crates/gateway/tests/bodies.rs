@@ -1,9 +1,8 @@
 //! Bodies through the gateway, both ways: every size, framing and pace arrives whole, and is held no longer than it
 //! must be.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Head, PATIENCE, Peer, Upstream, document, service, unescape};
+use crate::harness::{Gateway, Head, PATIENCE, Peer, Upstream, document, service, unescape};
 use serde::Deserialize;
 use std::io::{Read, Write};
 use std::sync::Mutex;

@@ -1,10 +1,9 @@
 //! Responses that break off: the client has all of them that arrived and an end that cannot be taken for the message's,
 //! or an answer in their place; and logs say which.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::http2::{block_on, connect, start};
-use harness::{Gateway, Peer, Upstream, document, eventually, service, unescape};
+use crate::harness::http2::{block_on, connect, start};
+use crate::harness::{Gateway, Peer, Upstream, document, eventually, service, unescape};
 use http::Request;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,8 +1,7 @@
 //! Kept responses where one request is not enough to tell: herds, reloads, the Admin API, and what is too much.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
+use crate::harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;

@@ -1,8 +1,7 @@
 //! Many connections: spread over the workers, cheap while idle, and taken again once there are descriptors for them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Peer, Upstream, eventually, one_route};
+use crate::harness::{Gateway, Peer, Upstream, eventually, one_route};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::net::TcpStream;

@@ -1,8 +1,7 @@
 //! Consumer groups: which of a plugin's configurations a request meets, from files and over the Admin API.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Upstream};
+use crate::harness::{Gateway, Upstream};
 use serde_json::json;
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";

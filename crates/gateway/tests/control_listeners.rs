@@ -1,8 +1,7 @@
 //! The listeners of the node's own APIs: slow clients, many clients, and clients that speak plainly where TLS is spoken.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Identity, Peer, Upstream, eventually, one_route};
+use crate::harness::{Builder, Gateway, Identity, Peer, Upstream, eventually, one_route};
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;

@@ -1,8 +1,7 @@
 //! What plugins cost: counted, told by the Admin API, in the metrics and to clients that ask.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Upstream, document, service};
+use crate::harness::{Gateway, Upstream, document, service};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::thread;

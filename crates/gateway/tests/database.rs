@@ -1,8 +1,7 @@
 //! The commands on what is kept in a database: `weir migrations` and `weir config`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, PostgresServer, weir};
+use crate::harness::{Gateway, PostgresServer, weir};
 use std::fs;
 use std::process::Output;
 use tempfile::TempDir;

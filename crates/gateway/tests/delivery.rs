@@ -1,8 +1,7 @@
 //! How plugins reach other servers: by which addresses, with which certificates, and until when.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{
+use crate::harness::{
     Gateway, Identity, NameServer, NginxOverTls, PATIENCE, TlsUpstream, Upstream, document, eventually,
     nobody, service,
 };

@@ -1,8 +1,7 @@
 //! The examples are good, and `weir demo` makes the requests it suggests and shows what came of them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{PATIENCE, weir};
+use crate::harness::{PATIENCE, weir};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc;

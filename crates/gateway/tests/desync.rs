@@ -1,8 +1,7 @@
 //! What a client leaves unfinished must never be taken for a part of another request.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Peer, Upstream, document, eventually, one_route, service};
+use crate::harness::{Gateway, Peer, Upstream, document, eventually, one_route, service};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,7 @@
 //! What the Admin API has acknowledged is kept, however the process ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-mod harness;
 
-use harness::{Gateway, Message, PATIENCE, Peer, eventually, weir};
+use crate::harness::{Gateway, Message, PATIENCE, Peer, eventually, weir};
 use rustix::process::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions, Connection};

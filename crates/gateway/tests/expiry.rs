@@ -1,8 +1,7 @@
 //! Keys that last for a time: what has expired is nowhere to be seen, and in nobody's way.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, weir};
+use crate::harness::{Gateway, weir};
 
 const EXPIRED: &str = r#"{"key": "spent", "ttl": 60, "created_at": 1700000000}"#;
 

@@ -1,8 +1,7 @@
 //! `weir explain` and `POST /explain`: what is told of a request before anybody sends it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Peer, Upstream, document, service, weir};
+use crate::harness::{Gateway, Peer, Upstream, document, service, weir};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::process::Output;

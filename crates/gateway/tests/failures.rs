@@ -1,9 +1,8 @@
 //! Upstreams that fail, each in its own way: clients get Kong's answer, or an end that cannot be taken for a whole
 //! message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, PATIENCE, Upstream, document, eventually, service, unescape};
+use crate::harness::{Gateway, PATIENCE, Upstream, document, eventually, service, unescape};
 use serde::Deserialize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

@@ -1,10 +1,9 @@
 //! What an upstream is told of a request, and what a client of a response: paths, hosts, who asked, and none of what
 //! ends at a hop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::http2::{ask, block_on, connect};
-use harness::{Builder, Gateway, Head, PATIENCE, Upstream, document, service};
+use crate::harness::http2::{ask, block_on, connect};
+use crate::harness::{Builder, Gateway, Head, PATIENCE, Upstream, document, service};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver};
 

@@ -1,9 +1,8 @@
 //! Every case of h2spec, in strict mode, on both kinds of listener. `make test` installs it from the versions that
 //! `h2spec/go.mod` names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Upstream, one_route};
+use crate::harness::{Gateway, Upstream, one_route};
 use std::net::SocketAddr;
 use std::process::Command;
 

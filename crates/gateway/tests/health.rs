@@ -1,8 +1,7 @@
 //! The health of targets: what requests and probes say of them, what operators say, and what becomes of requests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, nobody, service};
+use crate::harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, nobody, service};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -18,7 +17,7 @@ struct Switch {
     status: Arc<AtomicU16>,
     asked: Arc<AtomicUsize>,
     probed: Arc<AtomicUsize>,
-    last_probe: Arc<Mutex<Option<harness::Message>>>,
+    last_probe: Arc<Mutex<Option<crate::harness::Message>>>,
 }
 
 fn switch(status: u16) -> Switch {
@@ -55,7 +54,7 @@ fn configuration(targets: &[SocketAddr], healthchecks: &str, fields: &str) -> St
     document(&[service("/", "some", fields, "")], &upstreams)
 }
 
-fn send(gateway: &Gateway, method: &str, path: &str) -> harness::Message {
+fn send(gateway: &Gateway, method: &str, path: &str) -> crate::harness::Message {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     Peer::connect(gateway.admin_addresses()[0]).send(request).response()
 }

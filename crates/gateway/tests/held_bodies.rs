@@ -1,11 +1,10 @@
 //! What the bodies that plugins read take of a node's memory: never more than `mem_bodies_size`, whoever sends them, and
 //! nothing once their exchanges have ended, however they end.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
+use crate::harness::http2::{block_on, connect, start};
+use crate::harness::{Gateway, Message, Peer, Upstream, document, eventually, service};
 use bytes::Bytes;
-use harness::http2::{block_on, connect, start};
-use harness::{Gateway, Message, Peer, Upstream, document, eventually, service};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,12 +1,11 @@
 //! HTTP/2 towards clients: by curl, by the `h2` crate, and byte by byte.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
+use crate::harness::http2::{Frames, ask, block_on, connect, get, read, start};
+use crate::harness::{Gateway, Identity, Upstream, document, eventually, one_route, service};
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::SendRequest;
-use harness::http2::{Frames, ask, block_on, connect, get, read, start};
-use harness::{Gateway, Identity, Upstream, document, eventually, one_route, service};
 use http::{HeaderMap, HeaderName, Request};
 use rustix::process::Signal;
 use std::process::Command;
@@ -17,7 +16,7 @@ use std::time::Duration;
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const BOTH: &str = "127.0.0.1:0 http2, 127.0.0.1:0 ssl http2";
 
-fn gateway(configuration: &str) -> harness::Builder {
+fn gateway(configuration: &str) -> crate::harness::Builder {
     Gateway::builder(configuration).set("proxy_listen", BOTH)
 }
 
@@ -325,7 +324,7 @@ fn a_client_that_answers_no_ping_is_dropped() {
     let gateway = gateway(&one_route(upstream.address)).set("http2_ping_interval", "1s").start();
     let mut silent = Frames::connect(gateway.proxy());
     assert!(silent.send(&Frames::get(1)));
-    ended.recv_timeout(harness::PATIENCE).unwrap();
+    ended.recv_timeout(crate::harness::PATIENCE).unwrap();
     assert_eq!(silent.goaway(), None);
 }
 

@@ -1,9 +1,8 @@
 //! What hostile clients do over HTTP/2 costs them their connection, and nobody else anything.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::http2::{Frames, ask, block_on, connect, get, start};
-use harness::{Gateway, Upstream, document, eventually, one_route, service};
+use crate::harness::http2::{Frames, ask, block_on, connect, get, start};
+use crate::harness::{Gateway, Upstream, document, eventually, one_route, service};
 use http::Request;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -21,7 +20,7 @@ type OnStream = fn(u32) -> Vec<u8>;
 /// How much the node may grow.
 const ROOM: u64 = 32 << 20;
 
-fn gateway(upstream: &Upstream) -> harness::Builder {
+fn gateway(upstream: &Upstream) -> crate::harness::Builder {
     Gateway::builder(&one_route(upstream.address)).set("proxy_listen", "127.0.0.1:0 http2")
 }
 

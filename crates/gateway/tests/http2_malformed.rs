@@ -1,9 +1,8 @@
 //! A malformed request over HTTP/2 is that request's end, and no other's (RFC 9113, 8.1.1).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::http2::Frames;
-use harness::{Gateway, Upstream, one_route};
+use crate::harness::http2::Frames;
+use crate::harness::{Gateway, Upstream, one_route};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 

@@ -1,10 +1,9 @@
 //! Requests that an upstream over HTTP/2 does not answer, and that are sent to the next target.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::http2::Frames;
-use harness::http2_upstream::Http2Upstream;
-use harness::{Gateway, Upstream, eventually};
+use crate::harness::http2::Frames;
+use crate::harness::http2_upstream::Http2Upstream;
+use crate::harness::{Gateway, Upstream, eventually};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;

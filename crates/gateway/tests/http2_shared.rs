@@ -1,13 +1,12 @@
 //! Connections to upstreams over HTTP/2 are shared: what one client does with its requests is nobody else's loss.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
+use crate::harness::http2::{Frames, ask, block_on, connect, get, start};
+use crate::harness::http2_upstream::Http2Upstream;
+use crate::harness::{Gateway, Identity, Peer, Upstream, document, service};
 use bytes::Bytes;
 use h2::Reason;
 use h2::server::Builder;
-use harness::http2::{Frames, ask, block_on, connect, get, start};
-use harness::http2_upstream::Http2Upstream;
-use harness::{Gateway, Identity, Peer, Upstream, document, service};
 use http::{Request, Response, StatusCode};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -123,7 +122,8 @@ fn clients_that_take_nothing_of_many_small_messages_stop_nobody_else() {
         let (response, _) = start(&waiting, post("/"), true).await.unwrap();
         taken_up(&waiting).await;
         let mut builder = h2::client::Builder::new();
-        let (slow, _) = harness::http2::connect_with(gateway.proxy(), builder.initial_window_size(0)).await;
+        let (slow, _) =
+            crate::harness::http2::connect_with(gateway.proxy(), builder.initial_window_size(0)).await;
         let mut held = Vec::new();
         for _ in 0..SLOW {
             held.push(start(&slow, get("/"), true).await.unwrap());

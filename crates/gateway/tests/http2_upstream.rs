@@ -1,13 +1,12 @@
 //! HTTP/2 towards upstreams, from clients of either version.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
+use crate::harness::http2::{Frames, block_on, connect, get, read, start};
+use crate::harness::http2_upstream::{Http2Upstream, all};
+use crate::harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, service};
 use bytes::Bytes;
 use h2::Reason;
 use h2::server::Builder;
-use harness::http2::{Frames, block_on, connect, get, read, start};
-use harness::http2_upstream::{Http2Upstream, all};
-use harness::{Gateway, Identity, Peer, TlsUpstream, Upstream, document, eventually, service};
 use http::{HeaderMap, Request, Response};
 use std::io::Read;
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ fn configuration(scheme: &str, upstream: SocketAddr) -> String {
     )
 }
 
-fn builder(upstream: SocketAddr) -> harness::Builder {
+fn builder(upstream: SocketAddr) -> crate::harness::Builder {
     Gateway::builder(&configuration("http", upstream)).set("proxy_listen", "127.0.0.1:0 http2")
 }
 

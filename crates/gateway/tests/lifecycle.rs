@@ -1,8 +1,7 @@
 //! A node from its start to its end: the start line, reloads, drains, and who may take its folder.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, PATIENCE, Peer, Upstream, eventually, one_route, weir};
+use crate::harness::{Gateway, PATIENCE, Peer, Upstream, eventually, one_route, weir};
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpStream;

@@ -1,8 +1,7 @@
 //! Log plugins, and who gets what they tell.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, Identity, Upstream, document, eventually, service};
+use crate::harness::{Gateway, Identity, Upstream, document, eventually, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;

@@ -1,8 +1,7 @@
 //! Certificates of clients: who is asked, whose are good, and what the upstream is told.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Identity, Message, TlsPeer, Upstream, document, handshake, service};
+use crate::harness::{Gateway, Identity, Message, TlsPeer, Upstream, document, handshake, service};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};

@@ -1,8 +1,7 @@
 //! Several nodes on one database, and a database that is not always there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, PostgresServer, Upstream, eventually};
+use crate::harness::{Gateway, PostgresServer, Upstream, eventually};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 

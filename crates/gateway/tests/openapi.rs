@@ -1,8 +1,7 @@
 //! `/openapi.json`: sound in itself, and true of what the Admin API answers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::Gateway;
+use crate::harness::Gateway;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 

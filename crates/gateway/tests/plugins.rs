@@ -1,8 +1,7 @@
 //! Plugins as clients and upstreams meet them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Upstream, document, eventually, service};
+use crate::harness::{Gateway, Upstream, document, eventually, service};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -1,8 +1,7 @@
 //! The PROXY protocol: who the client is said to be, by clients and proxies that are not ours.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Haproxy, Peer, Upstream, curl, one_route};
+use crate::harness::{Builder, Gateway, Haproxy, Peer, Upstream, curl, one_route};
 use std::net::SocketAddr;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -1,8 +1,7 @@
 //! Reloads and drains while clients are there: nothing in flight is touched, nothing is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service, weir};
+use crate::harness::{Gateway, PATIENCE, Peer, Upstream, document, eventually, service, weir};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};

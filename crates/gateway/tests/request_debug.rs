@@ -1,8 +1,7 @@
 //! `X-Kong-Request-Debug`: where the time of a request went.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Upstream, eventually, one_route};
+use crate::harness::{Builder, Gateway, Upstream, eventually, one_route};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,9 +1,8 @@
 //! Which target is asked, and how often: connections that fail are passed over, and no request is asked twice that
 //! must not be.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Upstream, document, nobody, service};
+use crate::harness::{Gateway, Upstream, document, nobody, service};
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};

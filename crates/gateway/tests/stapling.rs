@@ -1,8 +1,7 @@
 //! OCSP stapling, with OpenSSL as the responder and as the client.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Identity, Upstream, eventually, handshake};
+use crate::harness::{Gateway, Identity, Upstream, eventually, handshake};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +12,28 @@ use std::sync::{Arc, OnceLock};
 enum Says {
     Good,
     Revoked,
+    /// Good, signed by a responder to which the authority has given a certificate for that.
+    Delegated,
+    /// Good, signed with a certificate that the authority has given for something else.
+    Misused,
     /// Good, signed by somebody else.
     Forged,
     /// A part of what is good.
     Part,
+}
+
+impl Says {
+    /// Who signs the answers, unless the authority does.
+    fn signer(self, authority: &Identity) -> Option<Identity> {
+        let issued =
+            |usage| Identity::signed_with("responder.test", authority, &format!("extendedKeyUsage={usage}"));
+        match self {
+            Says::Forged => Some(Identity::new("authority")),
+            Says::Delegated => Some(issued("OCSPSigning")),
+            Says::Misused => Some(issued("serverAuth")),
+            Says::Good | Says::Revoked | Says::Part => None,
+        }
+    }
 }
 
 /// A certificate, its authority and its responder.
@@ -29,7 +46,8 @@ struct Stand {
 
 impl Stand {
     fn new(says: Says) -> Stand {
-        let (authority, stranger) = (Arc::new(Identity::new("authority")), Identity::new("authority"));
+        let authority = Arc::new(Identity::new("authority"));
+        let other = says.signer(&authority);
         let asked = Arc::new(AtomicUsize::new(0));
         let index = Arc::new(OnceLock::<String>::new());
         let (by, counted, known) = (authority.clone(), asked.clone(), index.clone());
@@ -37,7 +55,7 @@ impl Stand {
             while let Some(request) = peer.request() {
                 assert_eq!(request.header("content-type"), Some("application/ocsp-request"));
                 counted.fetch_add(1, Ordering::SeqCst);
-                let signer = if says == Says::Forged { &stranger } else { &by };
+                let signer = other.as_ref().unwrap_or(&by);
                 let mut answer = answer(&request.body, &by, signer, known.wait());
                 if says == Says::Part {
                     answer.truncate(answer.len() - 40);
@@ -106,8 +124,15 @@ fn a_proof_is_fetched_shown_and_kept_over_reloads() {
 }
 
 #[test]
+fn a_proof_is_shown_that_a_delegated_responder_signed() {
+    let stand = Stand::new(Says::Delegated);
+    let gateway = Gateway::builder(&stand.configuration("")).set("ssl_stapling", "on").start();
+    eventually("the proof is shown", || stapled(&gateway).contains("CertStatus:good"));
+}
+
+#[test]
 fn what_proves_nothing_is_not_shown() {
-    for says in [Says::Revoked, Says::Forged, Says::Part] {
+    for says in [Says::Revoked, Says::Misused, Says::Forged, Says::Part] {
         let stand = Stand::new(says);
         let gateway = Gateway::builder(&stand.configuration("")).set("ssl_stapling", "on").start();
         eventually("the answer is refused", || gateway.log().contains("does not say that it stands"));

@@ -1,8 +1,7 @@
 //! What a start refuses, what it warns of, and what `weir check` says of the same files.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Peer, eventually, weir};
+use crate::harness::{Gateway, Peer, eventually, weir};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::Stdio;

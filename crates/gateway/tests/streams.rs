@@ -1,8 +1,7 @@
 //! Streams: connections and datagrams that are passed on as they are.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Haproxy, Peer, Upstream, eventually, nobody};
+use crate::harness::{Builder, Gateway, Haproxy, Peer, Upstream, eventually, nobody};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -425,7 +424,7 @@ fn datagrams_are_answered_by_session() {
     let ports: Vec<_> = clients
         .iter()
         .map(|client| {
-            client.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+            client.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
             let first = ask(client, "one");
             let second = ask(client, "two");
             assert_eq!(first.replace("one", "two"), second, "one client has one session");

@@ -1,8 +1,7 @@
 //! TLS of streams: ended here, begun here, or passed through by the name in the client's hello.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Builder, Gateway, Identity, Peer, TlsUpstream, Upstream, eventually, handshake};
+use crate::harness::{Builder, Gateway, Identity, Peer, TlsUpstream, Upstream, eventually, handshake};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};

@@ -1,8 +1,7 @@
 //! What clients may send, and what becomes of what they may not: refused, closed, and never seen by an upstream.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Message, PATIENCE, Peer, Upstream, document, service, unescape};
+use crate::harness::{Gateway, Message, PATIENCE, Peer, Upstream, document, service, unescape};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::thread;

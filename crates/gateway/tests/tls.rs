@@ -1,8 +1,7 @@
 //! TLS towards clients, seen by OpenSSL.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, handshake, service};
+use crate::harness::{Gateway, Identity, Peer, TlsPeer, Upstream, document, handshake, service};
 use serde_json::json;
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,8 +1,7 @@
 //! Unix sockets: clients and operators come by them, and upstreams are behind them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod harness;
 
-use harness::{Gateway, NginxOnSocket, Peer, Upstream, curl, eventually, one_route};
+use crate::harness::{Gateway, NginxOnSocket, Peer, Upstream, curl, eventually, one_route};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};

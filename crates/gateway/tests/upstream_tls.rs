@@ -1,9 +1,8 @@
 //! TLS towards upstreams, seen by OpenSSL, nginx and rustls: whom the gateway trusts, whom it asks for, and who it says
 //! it is.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod harness;
 
-use harness::{Gateway, Identity, NginxOverTls, TlsUpstream, Upstream, document, eventually, service};
+use crate::harness::{Gateway, Identity, NginxOverTls, TlsUpstream, Upstream, document, eventually, service};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use crate::fields::Headers;
 use crate::framing::Framing;
-use crate::reject::Reject;
-use crate::syntax::{is_token_byte, refusal};
-use crate::trailers::{MOST_BYTES, MOST_BYTES_OF_RESPONSE, MOST_FIELDS};
+use crate::parse_error::ParseError;
+use crate::syntax::{field_error, is_token_byte};
+use crate::trailers::{MAX_RESPONSE_TRAILER_BYTES, MAX_TRAILER_BYTES, MAX_TRAILER_FIELDS};
 
 /// The most bytes of one chunk's extensions.
-const MOST_EXTENSION_BYTES: u64 = 256;
+const MAX_EXTENSION_BYTES: u64 = 256;
 /// How many bytes of extensions a body may carry beyond the bytes of its data.
-const MOST_OVERHEAD_BYTES: u64 = 16 * 1024;
+const MAX_OVERHEAD_BYTES: u64 = 16 * 1024;
 
 /// Takes a body apart as its bytes arrive. It holds no payload: [`Decoded::data`] points into the caller's bytes.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ enum State {
     DataLf,
     Trailers,
     Done,
-    Failed(Reject),
+    Failed(ParseError),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ impl BodyDecoder {
     /// While `input` has more bytes than were consumed and the body is not done, call again with the rest.
     ///
     /// All of `input` is consumed unless more payload or the next message follows. What is wrong behind a piece of payload
-    /// is the answer to the next call. After a [`Reject`] every call answers the same.
-    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
+    /// is the answer to the next call. After a [`ParseError`] every call answers the same.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
         let mut at = 0;
         let mut data = 0..0;
         while at < input.len() {
@@ -126,16 +126,16 @@ impl BodyDecoder {
                 State::Failed(_) => break,
                 State::Trailers => match self.trailer_bytes(&input[at..]) {
                     Ok(taken) => at += taken,
-                    Err(reject) => self.state = State::Failed(reject),
+                    Err(error) => self.state = State::Failed(error),
                 },
                 _ => match self.framing_byte(input[at]) {
                     Ok(state) => (self.state, at) = (state, at + 1),
-                    Err(reject) => self.state = State::Failed(reject),
+                    Err(error) => self.state = State::Failed(error),
                 },
             }
         }
         match self.state {
-            State::Failed(reject) if data.is_empty() => Err(reject),
+            State::Failed(error) if data.is_empty() => Err(error),
             _ => Ok(Decoded { consumed: at, data, done: self.is_done() }),
         }
     }
@@ -146,11 +146,11 @@ impl BodyDecoder {
     }
 
     /// To be asked when the connection has ended: whether the body is complete.
-    pub fn finish(&self) -> Result<(), Reject> {
+    pub fn finish(&self) -> Result<(), ParseError> {
         match self.state {
             State::Done | State::UntilClose => Ok(()),
-            State::Failed(reject) => Err(reject),
-            _ => Err(Reject::BodyTruncated),
+            State::Failed(error) => Err(error),
+            _ => Err(ParseError::BodyTruncated),
         }
     }
 
@@ -173,7 +173,7 @@ impl BodyDecoder {
     }
 
     /// The state after one byte of a chunk's frame.
-    fn framing_byte(&mut self, byte: u8) -> Result<State, Reject> {
+    fn framing_byte(&mut self, byte: u8) -> Result<State, ParseError> {
         match (self.state, byte) {
             (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeLf { size }),
             (State::Size { digits: 1.., size }, b';') => {
@@ -187,47 +187,48 @@ impl BodyDecoder {
                 Ok(State::SizeLf { size })
             }
             (State::Extension { size, length, part }, _) => {
-                let wrong = if part == Part::Padding { Reject::ChunkSize } else { Reject::ChunkExtension };
+                let wrong =
+                    if part == Part::Padding { ParseError::ChunkSize } else { ParseError::ChunkExtension };
                 // RFC 9112 7.1.1 has recipients remove spaces, as some servers send them.
                 let is_space = self.is_response && part.may_be_padded() && matches!(byte, b' ' | b'\t');
                 let part = if is_space { part } else { part.next(byte).ok_or(wrong)? };
-                if length == MOST_EXTENSION_BYTES {
-                    return Err(Reject::ChunkExtensionTooLong);
+                if length == MAX_EXTENSION_BYTES {
+                    return Err(ParseError::ChunkExtensionTooLong);
                 }
                 Ok(State::Extension { size, length: length + 1, part })
             }
             (State::SizeLf { size: 0 }, b'\n') => Ok(State::Trailers),
             (State::SizeLf { size }, b'\n') => Ok(State::Data { remaining: size, then: After::ChunkEnd }),
-            (State::SizeLf { .. }, _) => Err(Reject::BareCr),
+            (State::SizeLf { .. }, _) => Err(ParseError::BareCr),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(NEXT_SIZE),
-            (State::Failed(reject), _) => Err(reject),
-            _ => Err(Reject::ChunkEnd),
+            (State::Failed(error), _) => Err(error),
+            _ => Err(ParseError::ChunkEnd),
         }
     }
 
     /// What does not belong to a size may be a space behind one, in a response.
     #[cold]
-    fn padding(&self, size: u64, digits: u8, byte: u8) -> Result<State, Reject> {
+    fn padding(&self, size: u64, digits: u8, byte: u8) -> Result<State, ParseError> {
         if self.is_response && digits > 0 && matches!(byte, b' ' | b'\t') {
             return Ok(State::Extension { size, length: 1, part: Part::Padding });
         }
-        Err(Reject::ChunkSize)
+        Err(ParseError::ChunkSize)
     }
 
     /// Bounds what extensions cost, so that a body cannot be made of little else.
-    fn weigh(&mut self, extension: u64, size: u64) -> Result<(), Reject> {
+    fn weigh(&mut self, extension: u64, size: u64) -> Result<(), ParseError> {
         self.overhead = (self.overhead + extension).saturating_sub(size);
-        if self.overhead > MOST_OVERHEAD_BYTES { Err(Reject::ChunkOverhead) } else { Ok(()) }
+        if self.overhead > MAX_OVERHEAD_BYTES { Err(ParseError::ChunkOverhead) } else { Ok(()) }
     }
 
     /// Takes the bytes of one line of the trailer section, or what has arrived of it.
-    fn trailer_bytes(&mut self, input: &[u8]) -> Result<usize, Reject> {
+    fn trailer_bytes(&mut self, input: &[u8]) -> Result<usize, ParseError> {
         let end = memchr::memchr(b'\n', input);
         let taken = end.map_or(input.len(), |end| end + 1);
-        let most = if self.is_response { MOST_BYTES_OF_RESPONSE } else { MOST_BYTES };
+        let most = if self.is_response { MAX_RESPONSE_TRAILER_BYTES } else { MAX_TRAILER_BYTES };
         if self.trailer_lines.len() + taken > most {
-            return Err(Reject::TrailersTooLarge);
+            return Err(ParseError::TrailersTooLarge);
         }
         if self.trailer_lines.is_empty() && input.starts_with(b"\r\n") {
             self.state = State::Done;
@@ -240,7 +241,7 @@ impl BodyDecoder {
         Ok(taken)
     }
 
-    fn trailer_line_end(&mut self) -> Result<(), Reject> {
+    fn trailer_line_end(&mut self) -> Result<(), ParseError> {
         match self.trailer_lines[..] {
             [b'\r', b'\n'] => self.state = State::Done,
             [.., b'\n', b'\r', b'\n'] => {
@@ -248,22 +249,22 @@ impl BodyDecoder {
                 self.state = State::Done;
             }
             [.., b'\r', b'\n'] => {}
-            _ => return Err(Reject::BareLf),
+            _ => return Err(ParseError::BareLf),
         }
         Ok(())
     }
 
-    fn read_trailers(&mut self) -> Result<(), Reject> {
+    fn read_trailers(&mut self) -> Result<(), ParseError> {
         if self.is_response {
             self.leave_out_trailers_beyond_limit();
         }
         let lines = &self.trailer_lines;
-        let mut slots = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
         let parsed = match httparse::parse_headers(lines, &mut slots) {
             Ok(httparse::Status::Complete((length, parsed))) if length == lines.len() => parsed,
-            Ok(_) => return Err(Reject::FieldName),
-            Err(httparse::Error::TooManyHeaders) => return Err(Reject::TrailersTooLarge),
-            Err(error) => return Err(refusal(lines, error).unwrap_or(Reject::FieldName)),
+            Ok(_) => return Err(ParseError::FieldName),
+            Err(httparse::Error::TooManyHeaders) => return Err(ParseError::TrailersTooLarge),
+            Err(error) => return Err(field_error(lines, error).unwrap_or(ParseError::FieldName)),
         };
         let fields = parsed.iter().map(|field| (field.name.as_bytes(), field.value));
         self.trailers = if self.is_response {
@@ -277,7 +278,7 @@ impl BodyDecoder {
     /// Ends the trailer section behind its last line that may pass.
     fn leave_out_trailers_beyond_limit(&mut self) {
         let mut ends = memchr::memchr_iter(b'\n', &self.trailer_lines);
-        if let Some(last) = ends.nth(MOST_FIELDS - 1)
+        if let Some(last) = ends.nth(MAX_TRAILER_FIELDS - 1)
             && ends.nth(1).is_some()
         {
             self.trailer_lines.truncate(last + 1);

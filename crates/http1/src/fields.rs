@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::known::{HOP_BY_HOP, Known, KnownSet};
+use crate::marks::Marks;
 use crate::message::Limits;
-use crate::reject::Reject;
-use crate::syntax::{defuse, is_token, list, write_line};
+use crate::parse_error::ParseError;
+use crate::syntax::{is_token, list, replace_control_bytes, write_line};
 
 /// Capacity kept between messages; what one large head took beyond it is given back.
-pub(crate) const KEPT_BYTES: usize = 16 * 1024;
-const KEPT_FIELDS: usize = 256;
+pub(crate) const MAX_RETAINED_BYTES: usize = 16 * 1024;
+const MAX_RETAINED_FIELDS: usize = 256;
 
 /// The fields of a message in their order. Cleared and filled again, it allocates nothing.
 ///
@@ -97,9 +98,9 @@ impl Headers {
     /// Removes all fields and keeps the memory for the next message.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
+        self.bytes.shrink_to(MAX_RETAINED_BYTES);
         self.fields.clear();
-        self.fields.shrink_to(KEPT_FIELDS);
+        self.fields.shrink_to(MAX_RETAINED_FIELDS);
         self.live = 0;
         (self.present, self.repeated) = (0, 0);
     }
@@ -294,18 +295,56 @@ impl Headers {
         }
     }
 
+    /// Fills an empty table with the fields of a plain head, which begin at `start`; false if the other parser has to read
+    /// them, because they are malformed or unusual.
+    #[inline]
+    pub(crate) fn load_plain(&mut self, head: &[u8], start: usize, marks: &Marks, limits: &Limits) -> bool {
+        if head.len() > limits.max_field_bytes {
+            return false;
+        }
+        let most = limits.max_fields.min(Limits::FEW_FIELDS);
+        let (mut at, mut colons) = (start, marks.colons());
+        let (mut present, mut repeated) = (0, 0);
+        for end in marks.ends() {
+            if end < start {
+                continue;
+            }
+            if end == at {
+                (self.present, self.repeated, self.live) = (present, repeated, self.fields.len());
+                if self.live > 0 {
+                    self.bytes.extend_from_slice(&head[start..]);
+                }
+                return true;
+            }
+            let Some(field) = colons.next_from(at).and_then(|colon| plain_field(head, start, at, colon, end))
+            else {
+                break;
+            };
+            let bit = field.known.bit();
+            repeated |= present & bit;
+            present |= bit;
+            self.fields.push(field);
+            at = end + 2;
+            if self.fields.len() > most {
+                break;
+            }
+        }
+        self.fields.clear();
+        false
+    }
+
     /// Fills an empty table with what was parsed from `head`, whose bytes are copied once.
     pub(crate) fn load(
         &mut self,
         head: &[u8],
         parsed: &[httparse::Header<'_>],
         limits: &Limits,
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         // Only a long head can hold a field that is too long.
         if head.len() > limits.max_field_bytes
             && !parsed.iter().all(|field| limits.allows_field(field.name.as_bytes(), field.value))
         {
-            return Err(Reject::FieldTooLarge);
+            return Err(ParseError::FieldTooLarge);
         }
         let Some(first) = parsed.first() else { return Ok(()) };
         let base = first.name.as_ptr() as usize;
@@ -327,7 +366,7 @@ impl Headers {
     }
 
     /// Whether every parsed field of a name has at most one space before its value, and nothing after it.
-    pub(crate) fn is_tight(&self, known: Known) -> bool {
+    pub(crate) fn has_plain_whitespace(&self, known: Known) -> bool {
         self.candidates(known).all(|field| {
             let before = &self.bytes[field.name.end() + 1..field.value.start as usize];
             matches!(before, b"" | b" ") && self.bytes[field.value.end()..].starts_with(b"\r\n")
@@ -365,7 +404,7 @@ impl Headers {
     fn push_value(&mut self, value: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        defuse(&mut self.bytes[start..]);
+        replace_control_bytes(&mut self.bytes[start..]);
         Span::new(start, value.len())
     }
 
@@ -451,6 +490,27 @@ impl<'a> Query<'a> {
             && field.known == self.known
             && (self.known != Known::Other || field.name.of(bytes).eq_ignore_ascii_case(self.name))
     }
+}
+
+/// The field of the line from `at` to `end`, which offsets count from `start`; none if it is unusual.
+#[inline]
+fn plain_field(head: &[u8], start: usize, at: usize, colon: usize, end: usize) -> Option<Field> {
+    let (name, mut value) = (head.get(at..colon)?, head.get(colon + 1..end)?);
+    let known = Known::of(name);
+    if known == Known::Other && !is_token(name) {
+        return None;
+    }
+    if let [b' ', rest @ ..] = value {
+        value = rest;
+    }
+    if value.first() == Some(&b' ') || value.last() == Some(&b' ') {
+        return None;
+    }
+    let name = Span::new(at - start, name.len());
+    let from = end - start - value.len();
+    let line = from == name.end() + 2 && !value.is_empty();
+    let value = Span::new(if value.is_empty() { name.end() } else { from }, value.len());
+    Some(Field { name, value, known, live: true, line })
 }
 
 fn kill(fields: &mut [Field], bytes: &[u8], query: &Query<'_>) -> usize {

@@ -1,9 +1,9 @@
-//! Where a message ends, and whether its connection goes on (RFC 9112, 6 and 9).
+//! Where a message ends, and whether its connection is kept alive (RFC 9112, 6 and 9).
 
 use crate::fields::Headers;
 use crate::known::Known;
 use crate::message::Version;
-use crate::reject::Reject;
+use crate::parse_error::ParseError;
 use crate::syntax::{is_token, list};
 
 /// How a message's body is delimited.
@@ -20,8 +20,8 @@ pub enum Framing {
     UntilClose,
 }
 
-/// What the fields say of framing, before the kind of message decides.
-pub(crate) struct Facts {
+/// The fields that decide framing, as they are in requests and responses alike.
+pub(crate) struct FramingFields {
     pub(crate) length: Option<u64>,
     pub(crate) chunked: bool,
     pub(crate) keep_alive: bool,
@@ -29,15 +29,15 @@ pub(crate) struct Facts {
     pub(crate) upgrade: bool,
 }
 
-impl Facts {
-    pub(crate) fn gather(headers: &Headers, version: Version) -> Result<Self, Reject> {
-        let length = one(headers, Known::ContentLength, Reject::ContentLengthRepeated)?;
-        let coding = one(headers, Known::TransferEncoding, Reject::TransferEncodingRepeated)?;
+impl FramingFields {
+    pub(crate) fn read(headers: &Headers, version: Version) -> Result<Self, ParseError> {
+        let length = single_value(headers, Known::ContentLength, ParseError::ContentLengthRepeated)?;
+        let coding = single_value(headers, Known::TransferEncoding, ParseError::TransferEncodingRepeated)?;
         let length = length.map(content_length).transpose()?;
         if let Some(coding) = coding {
             transfer_encoding(coding, headers, version)?;
             if length.is_some() {
-                return Err(Reject::LengthAndEncoding);
+                return Err(ParseError::LengthAndEncoding);
             }
         }
         let connection = Connection::read(headers);
@@ -50,45 +50,53 @@ impl Facts {
     }
 }
 
-/// The only value of a name that may be given once.
+/// The value of a field that may be present once.
 #[inline]
-pub(crate) fn one(headers: &Headers, known: Known, repeated: Reject) -> Result<Option<&[u8]>, Reject> {
+pub(crate) fn single_value(
+    headers: &Headers,
+    known: Known,
+    repeated: ParseError,
+) -> Result<Option<&[u8]>, ParseError> {
     let repeats = headers.may_repeat(known) && headers.get_all_known(known).nth(1).is_some();
     if repeats { Err(repeated) } else { Ok(headers.get_known(known)) }
 }
 
-/// Bounded to what a signed 64-bit reader further on can hold.
-fn content_length(value: &[u8]) -> Result<u64, Reject> {
+/// Bounded to a signed 64-bit number, because programs behind the gateway may read it as one.
+fn content_length(value: &[u8]) -> Result<u64, ParseError> {
     if value.is_empty() {
-        return Err(Reject::ContentLength);
+        return Err(ParseError::ContentLength);
     }
     let mut length = 0i64;
     for byte in value {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            return Err(Reject::ContentLength);
+            return Err(ParseError::ContentLength);
         }
         length = length
             .checked_mul(10)
             .and_then(|length| length.checked_add(i64::from(digit)))
-            .ok_or(Reject::ContentLength)?;
+            .ok_or(ParseError::ContentLength)?;
     }
     Ok(length.unsigned_abs())
 }
 
 /// Accepts `chunked` alone, written without spare whitespace.
-fn transfer_encoding(value: &[u8], headers: &Headers, version: Version) -> Result<(), Reject> {
+fn transfer_encoding(value: &[u8], headers: &Headers, version: Version) -> Result<(), ParseError> {
     if version == Version::Http10 {
-        return Err(Reject::TransferEncodingVersion);
+        return Err(ParseError::TransferEncodingVersion);
     }
     if value.eq_ignore_ascii_case(b"chunked") {
-        return if headers.is_tight(Known::TransferEncoding) {
+        return if headers.has_plain_whitespace(Known::TransferEncoding) {
             Ok(())
         } else {
-            Err(Reject::TransferEncoding)
+            Err(ParseError::TransferEncoding)
         };
     }
-    Err(if names_other_coding(value) { Reject::TransferEncodingUnknown } else { Reject::TransferEncoding })
+    Err(if names_other_coding(value) {
+        ParseError::TransferEncodingUnknown
+    } else {
+        ParseError::TransferEncoding
+    })
 }
 
 /// Whether a value honestly names a coding that is not supported, rather than hiding `chunked`.
@@ -114,7 +122,7 @@ impl Connection {
         let mut connection = Self::default();
         match headers.get_known(Known::Connection) {
             None => return connection,
-            // As nearly everybody writes it.
+            // The common form.
             Some(b"keep-alive") if !headers.may_repeat(Known::Connection) => {
                 connection.keep_alive = true;
                 return connection;

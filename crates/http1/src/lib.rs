@@ -21,9 +21,9 @@
 //!
 //! # Invariants
 //!
-//! - **One reading or none.** A message that two parsers could delimit differently is a [`Reject`], never a guess:
+//! - **One reading or none.** A message that two parsers could delimit differently is a [`ParseError`], never a guess:
 //!   one `Content-Length` or one `Transfer-Encoding: chunked`, each once; lines end in CRLF; no folded lines, no
-//!   control characters. Whatever follows a `Reject` on the connection cannot be trusted: answer and close.
+//!   control characters. Whatever follows a `ParseError` on the connection cannot be trusted: answer and close.
 //! - **Splits do not matter.** However the bytes are cut into reads, the outcome is the same, and the work is linear
 //!   in their number.
 //! - **What is parsed can be sent on.** Field values never hold CR, LF or NUL, whether parsed or added later, so no
@@ -37,8 +37,9 @@ pub mod encode;
 mod fields;
 mod framing;
 mod known;
+mod marks;
 mod message;
-mod reject;
+mod parse_error;
 mod request;
 mod response;
 mod scan;
@@ -51,6 +52,6 @@ pub use fields::{FieldRef, Headers};
 pub use framing::Framing;
 pub use known::{Known, KnownSet};
 pub use message::{Limits, Method, Version};
-pub use reject::Reject;
+pub use parse_error::ParseError;
 pub use request::RequestHead;
 pub use response::ResponseHead;

@@ -55,7 +55,7 @@ impl Method {
 pub struct Limits {
     /// Bytes of a head from its first line to its empty line; more answers 431 (414 within the first line).
     pub max_head_bytes: usize,
-    /// Fields of a head, at most [`Limits::MOST_FIELDS`]; more answers 431.
+    /// Fields of a head, at most [`Limits::MAX_FIELDS`]; more answers 431.
     pub max_fields: usize,
     /// Bytes of a request target; more answers 414.
     pub max_target_bytes: usize,
@@ -65,7 +65,7 @@ pub struct Limits {
 
 impl Limits {
     /// The most that `max_fields` can ask for.
-    pub const MOST_FIELDS: usize = 1000;
+    pub const MAX_FIELDS: usize = 1000;
     /// Parsing fewer fields than this needs no memory beyond the stack.
     pub(crate) const FEW_FIELDS: usize = 100;
 
@@ -79,7 +79,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_head_bytes: 64 * 1024,
-            max_fields: Self::MOST_FIELDS,
+            max_fields: Self::MAX_FIELDS,
             max_target_bytes: 8 * 1024,
             max_field_bytes: usize::MAX,
         }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::fields::{Headers, KEPT_BYTES};
-use crate::framing::{Facts, Framing, one};
+use crate::fields::{Headers, MAX_RETAINED_BYTES};
+use crate::framing::{Framing, FramingFields, single_value};
 use crate::known::Known;
+use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
-use crate::reject::Reject;
+use crate::parse_error::ParseError;
 use crate::scan::Scan;
-use crate::syntax::{parse_fields, refusal};
+use crate::syntax::{field_error, parse_fields};
 use crate::target::{Target, is_authority};
 
 /// The head of a request. Keep it and parse into it again: each [`RequestHead::parse`] replaces what it holds.
@@ -48,9 +49,14 @@ impl RequestHead {
     /// Reads a head from the start of `input`: `Some(n)` when it is complete and took `n` bytes, `None` when more
     /// bytes are needed.
     ///
-    /// After `None`, call again with the same bytes and more behind them; what was looked at is not looked at again.
+    /// After `None`, call again with the same bytes followed by more; bytes already scanned are not scanned again.
     /// To begin with other bytes instead, [`RequestHead::clear`] first.
-    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+    pub fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
+        if self.scan.is_fresh()
+            && let Some(end) = self.read_plain(input, limits)?
+        {
+            return Ok(Some(end));
+        }
         let Some((start, end)) = self.scan.request(input, limits)? else { return Ok(None) };
         self.clear();
         self.read(&input[start..end], limits)?;
@@ -66,18 +72,18 @@ impl RequestHead {
         (method, target): (&str, &str),
         authority: &str,
         limits: &Limits,
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         self.clear();
         if target.len() > limits.max_target_bytes {
-            return Err(Reject::TargetTooLong);
+            return Err(ParseError::TargetTooLong);
         }
         self.method = Method::of(method);
         let split = Target::split(self.method, target)?;
         if self.method != Method::Connect && split.authority.is_some() {
-            return Err(Reject::Target);
+            return Err(ParseError::Target);
         }
         if !is_authority(authority.as_bytes()) {
-            return Err(Reject::Authority);
+            return Err(ParseError::Authority);
         }
         self.headers.append_known(Known::Host, "Host", authority.as_bytes());
         self.line.fill(method, target, split);
@@ -86,7 +92,7 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Empties the head and forgets one that was begun; the memory is kept.
+    /// Empties the head and discards a partial one; the memory is kept.
     pub fn clear(&mut self) {
         self.scan.reset();
         self.headers.clear();
@@ -125,7 +131,27 @@ impl RequestHead {
         self.headers.get_known(Known::Host).and_then(|host| str::from_utf8(host).ok())
     }
 
-    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
+    /// Reads a plain head. None if the other parser has to decide.
+    #[inline]
+    fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
+        let Some(marks) = Marks::of(input) else { return Ok(None) };
+        let head = &input[..marks.len()];
+        let line = marks.ends().next().unwrap_or_default();
+        let Some(line_parts) = PlainLine::read(&head[..line]) else { return Ok(None) };
+        let PlainLine { version, method, name, target, split } = line_parts;
+        let too_long = head.len() > limits.max_head_bytes || target.len() > limits.max_target_bytes;
+        self.clear();
+        if too_long || !self.headers.load_plain(head, line + 2, &marks, limits) {
+            return Ok(None);
+        }
+        (self.method, self.version) = (method, version);
+        self.read_host(None)?;
+        self.line.fill(name, target, split);
+        self.read_fields()?;
+        Ok(Some(head.len()))
+    }
+
+    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
         let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Request::new(&mut []);
@@ -134,8 +160,8 @@ impl RequestHead {
                 self.take(head, limits, &parsed, parsed.headers)
             }
             Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
-            Ok(_) => Err(Reject::RequestLine),
-            Err(error) => Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+            Ok(_) => Err(ParseError::RequestLine),
+            Err(error) => Err(field_error(head, error).unwrap_or_else(|| request_line_error(head))),
         }
     }
 
@@ -147,8 +173,8 @@ impl RequestHead {
         head: &[u8],
         limits: &Limits,
         parsed: &httparse::Request<'_, '_>,
-    ) -> Result<(), Reject> {
-        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MOST_FIELDS)];
+    ) -> Result<(), ParseError> {
+        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MAX_FIELDS)];
         let fields = parse_fields(head, &mut slots)?;
         self.take(head, limits, parsed, fields)
     }
@@ -160,12 +186,12 @@ impl RequestHead {
         limits: &Limits,
         parsed: &httparse::Request<'_, '_>,
         fields: &[httparse::Header<'_>],
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
-            return Err(Reject::RequestLine);
+            return Err(ParseError::RequestLine);
         };
         if target.len() > limits.max_target_bytes {
-            return Err(Reject::TargetTooLong);
+            return Err(ParseError::TargetTooLong);
         }
         self.method = Method::of(method);
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
@@ -177,10 +203,10 @@ impl RequestHead {
     }
 
     /// Checks Host, and puts the target's authority in its place.
-    fn read_host(&mut self, authority: Option<&str>) -> Result<(), Reject> {
-        match one(&self.headers, Known::Host, Reject::HostRepeated)? {
-            Some(host) if !is_authority(host) => return Err(Reject::HostInvalid),
-            None if self.version == Version::Http11 => return Err(Reject::HostMissing),
+    fn read_host(&mut self, authority: Option<&str>) -> Result<(), ParseError> {
+        match single_value(&self.headers, Known::Host, ParseError::HostRepeated)? {
+            Some(host) if !is_authority(host) => return Err(ParseError::HostInvalid),
+            None if self.version == Version::Http11 => return Err(ParseError::HostMissing),
             _ => {}
         }
         if let Some(authority) = authority {
@@ -189,11 +215,11 @@ impl RequestHead {
         Ok(())
     }
 
-    fn read_fields(&mut self) -> Result<(), Reject> {
-        let facts = Facts::gather(&self.headers, self.version)?;
+    fn read_fields(&mut self) -> Result<(), ParseError> {
+        let facts = FramingFields::read(&self.headers, self.version)?;
         self.framing = match facts {
-            Facts { chunked: true, .. } => Framing::Chunked,
-            Facts { length: Some(length), .. } => Framing::Length(length),
+            FramingFields { chunked: true, .. } => Framing::Chunked,
+            FramingFields { length: Some(length), .. } => Framing::Length(length),
             _ => Framing::None,
         };
         self.keep_alive = facts.keep_alive;
@@ -203,11 +229,13 @@ impl RequestHead {
     }
 
     /// Whether the client waits. An expectation without effect, on HTTP/1.0 or without a body, is removed, so that
-    /// nobody further on waits or answers for it.
-    fn read_expect(&mut self) -> Result<bool, Reject> {
-        match one(&self.headers, Known::Expect, Reject::ExpectRepeated)? {
+    /// the upstream neither waits nor responds to it.
+    fn read_expect(&mut self) -> Result<bool, ParseError> {
+        match single_value(&self.headers, Known::Expect, ParseError::ExpectRepeated)? {
             None => return Ok(false),
-            Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => return Err(Reject::ExpectUnknown),
+            Some(value) if !value.eq_ignore_ascii_case(b"100-continue") => {
+                return Err(ParseError::ExpectUnknown);
+            }
             Some(_) => {}
         }
         let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
@@ -222,7 +250,7 @@ impl RequestHead {
 impl Line {
     fn clear(&mut self) {
         self.text.clear();
-        self.text.shrink_to(KEPT_BYTES);
+        self.text.shrink_to(MAX_RETAINED_BYTES);
         (self.method_len, self.target, self.path, self.query) = (0, 0..0, 0..0, None);
     }
 
@@ -254,8 +282,38 @@ impl Line {
     }
 }
 
+/// A request line as nearly all are: a method of HTTP's own and a path, in visible ASCII and spaces.
+struct PlainLine<'a> {
+    version: Version,
+    method: Method,
+    name: &'static str,
+    target: &'a str,
+    split: Target,
+}
+
+impl<'a> PlainLine<'a> {
+    #[inline]
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let (line, version) = line.split_last_chunk::<9>()?;
+        let version = match version {
+            b" HTTP/1.1" => Version::Http11,
+            b" HTTP/1.0" => Version::Http10,
+            _ => return None,
+        };
+        let (method, name, target) = match line {
+            [b'G', b'E', b'T', b' ', target @ ..] => (Method::Get, "GET", target),
+            [b'P', b'O', b'S', b'T', b' ', target @ ..] => (Method::Post, "POST", target),
+            [b'P', b'U', b'T', b' ', target @ ..] => (Method::Put, "PUT", target),
+            [b'H', b'E', b'A', b'D', b' ', target @ ..] => (Method::Head, "HEAD", target),
+            _ => return None,
+        };
+        let split = Target::split_path(target)?;
+        Some(Self { version, method, name, target: str::from_utf8(target).ok()?, split })
+    }
+}
+
 /// Why a request line was refused that has no fault of fields.
-fn line_refusal(head: &[u8]) -> Reject {
+fn request_line_error(head: &[u8]) -> ParseError {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     match line {
         [.., b' ', b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
@@ -263,9 +321,9 @@ fn line_refusal(head: &[u8]) -> Reject {
                 && minor.is_ascii_digit()
                 && !matches!((major, minor), (b'1', b'0' | b'1')) =>
         {
-            Reject::VersionUnsupported
+            ParseError::VersionUnsupported
         }
-        _ => Reject::RequestLine,
+        _ => ParseError::RequestLine,
     }
 }
 

@@ -3,12 +3,13 @@
 use std::mem::MaybeUninit;
 
 use crate::fields::Headers;
-use crate::framing::{Facts, Framing};
+use crate::framing::{Framing, FramingFields};
 use crate::known::Known;
+use crate::marks::Marks;
 use crate::message::{Limits, Method, Version};
-use crate::reject::Reject;
+use crate::parse_error::ParseError;
 use crate::scan::Scan;
-use crate::syntax::{parse_fields, refusal};
+use crate::syntax::{field_error, parse_fields};
 
 /// The head of a response. Keep it and parse into it again: each [`ResponseHead::parse`] replaces what it holds.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,13 @@ impl ResponseHead {
         input: &[u8],
         limits: &Limits,
         request_method: Method,
-    ) -> Result<Option<usize>, Reject> {
+    ) -> Result<Option<usize>, ParseError> {
+        if self.scan.is_fresh()
+            && let Some(end) = self.read_plain(input, limits)
+        {
+            self.read_framing(request_method)?;
+            return Ok(Some(end));
+        }
         let Some(end) = self.scan.response(input, limits)? else { return Ok(None) };
         self.clear();
         self.read(&input[..end], limits)?;
@@ -44,13 +51,28 @@ impl ResponseHead {
         Ok(Some(end))
     }
 
-    /// Empties the head and forgets one that was begun; the memory is kept.
+    /// Empties the head and discards a partial one; the memory is kept.
     pub fn clear(&mut self) {
         self.scan.reset();
         self.headers.clear();
     }
 
-    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), Reject> {
+    /// Reads a plain head. None, and an empty head, if the other parser has to decide.
+    #[inline]
+    fn read_plain(&mut self, input: &[u8], limits: &Limits) -> Option<usize> {
+        self.headers.clear();
+        let marks = Marks::of(input)?;
+        let head = &input[..marks.len()];
+        if head.len() > limits.max_head_bytes {
+            return None;
+        }
+        let line = marks.ends().next()?;
+        let (version, status) = plain_status_line(&head[..line])?;
+        (self.version, self.status) = (version, status);
+        self.headers.load_plain(head, line + 2, &marks, limits).then_some(head.len())
+    }
+
+    fn read(&mut self, head: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let mut slots = [const { MaybeUninit::uninit() }; Limits::FEW_FIELDS];
         let slots = &mut slots[..limits.max_fields.min(Limits::FEW_FIELDS)];
         let mut parsed = httparse::Response::new(&mut []);
@@ -60,8 +82,8 @@ impl ResponseHead {
                 self.take(head, limits, &parsed, parsed.headers)
             }
             Err(httparse::Error::TooManyHeaders) => self.read_many(head, limits, &parsed),
-            Ok(_) => Err(Reject::StatusLine),
-            Err(error) => Err(refusal(head, error).unwrap_or_else(|| line_refusal(head))),
+            Ok(_) => Err(ParseError::StatusLine),
+            Err(error) => Err(field_error(head, error).unwrap_or_else(|| status_line_error(head))),
         }
     }
 
@@ -73,8 +95,8 @@ impl ResponseHead {
         head: &[u8],
         limits: &Limits,
         parsed: &httparse::Response<'_, '_>,
-    ) -> Result<(), Reject> {
-        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MOST_FIELDS)];
+    ) -> Result<(), ParseError> {
+        let mut slots = vec![httparse::EMPTY_HEADER; limits.max_fields.min(Limits::MAX_FIELDS)];
         let fields = parse_fields(head, &mut slots)?;
         self.take(head, limits, parsed, fields)
     }
@@ -86,9 +108,9 @@ impl ResponseHead {
         limits: &Limits,
         parsed: &httparse::Response<'_, '_>,
         fields: &[httparse::Header<'_>],
-    ) -> Result<(), Reject> {
+    ) -> Result<(), ParseError> {
         let (Some(status @ 100..), Some(minor)) = (parsed.code, parsed.version) else {
-            return Err(Reject::StatusLine);
+            return Err(ParseError::StatusLine);
         };
         self.status = status;
         self.version = if minor == 0 { Version::Http10 } else { Version::Http11 };
@@ -97,8 +119,8 @@ impl ResponseHead {
 
     /// RFC 9112, 6.3. A status without a body whose fields announce one leaves the connection in doubt: it is not
     /// used again.
-    fn read_framing(&mut self, request_method: Method) -> Result<(), Reject> {
-        let facts = Facts::gather(&self.headers, self.version)?;
+    fn read_framing(&mut self, request_method: Method) -> Result<(), ParseError> {
+        let facts = FramingFields::read(&self.headers, self.version)?;
         let tunnel = request_method == Method::Connect && (200..300).contains(&self.status);
         let bodiless = self.status < 200 || self.status == 204;
         self.upgrade = self.status == 101 || tunnel;
@@ -111,8 +133,8 @@ impl ResponseHead {
         }
         self.framing = match facts {
             _ if bodiless || tunnel || self.status == 304 || request_method == Method::Head => Framing::None,
-            Facts { chunked: true, .. } => Framing::Chunked,
-            Facts { length: Some(length), .. } => Framing::Length(length),
+            FramingFields { chunked: true, .. } => Framing::Chunked,
+            FramingFields { length: Some(length), .. } => Framing::Length(length),
             _ => Framing::UntilClose,
         };
         self.keep_alive &= self.framing != Framing::UntilClose;
@@ -120,16 +142,33 @@ impl ResponseHead {
     }
 }
 
+/// The version and status of a line as nearly all are.
+#[inline]
+fn plain_status_line(line: &[u8]) -> Option<(Version, u16)> {
+    let (version, rest) = match line {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1', b' ', rest @ ..] => (Version::Http11, rest),
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0', b' ', rest @ ..] => (Version::Http10, rest),
+        _ => return None,
+    };
+    let ([a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9']
+    | [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ', ..]) = rest
+    else {
+        return None;
+    };
+    let digit = |byte: &u8| u16::from(byte - b'0');
+    Some((version, digit(a) * 100 + digit(b) * 10 + digit(c)))
+}
+
 /// Why a status line was refused that has no fault of fields.
-fn line_refusal(head: &[u8]) -> Reject {
+fn status_line_error(head: &[u8]) -> ParseError {
     match head {
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, b' ', ..]
             if major.is_ascii_digit()
                 && minor.is_ascii_digit()
                 && !matches!((major, minor), (b'1', b'0' | b'1')) =>
         {
-            Reject::VersionUnsupported
+            ParseError::VersionUnsupported
         }
-        _ => Reject::StatusLine,
+        _ => ParseError::StatusLine,
     }
 }

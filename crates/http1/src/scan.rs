@@ -1,22 +1,27 @@
-//! Finding the end of a head while its bytes trickle in.
+//! Finds the end of a head whose bytes arrive in pieces.
 
 use crate::message::Limits;
-use crate::reject::Reject;
+use crate::parse_error::ParseError;
 use crate::syntax::is_token_byte;
 
 /// Empty lines tolerated before a request line (RFC 9112, 2.2).
-const MOST_EMPTY_LINES: usize = 4;
+const MAX_EMPTY_LINES: usize = 4;
 
-/// How far a head that is still incomplete was looked at, so that no byte is looked at twice.
+/// How far an incomplete head has been scanned, so that no byte is scanned twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     seen: usize,
 }
 
 impl Scan {
-    /// Forgets the head that was begun.
+    /// Discards the partial head.
     pub(crate) fn reset(&mut self) {
         self.seen = 0;
+    }
+
+    /// Whether no head was begun.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.seen == 0
     }
 
     /// The range of a complete request head in `input`. Forgets where it was unless the head is incomplete.
@@ -24,28 +29,28 @@ impl Scan {
         &mut self,
         input: &[u8],
         limits: &Limits,
-    ) -> Result<Option<(usize, usize)>, Reject> {
+    ) -> Result<Option<(usize, usize)>, ParseError> {
         let start = skip_empty_lines(input)?;
         match input[start..] {
             [] | [b'\r'] => return Ok(None),
-            [b'\r', ..] => return Err(Reject::BareCr),
-            [b'\n', ..] => return Err(Reject::BareLf),
-            [first, ..] if !is_token_byte(first) => return Err(Reject::RequestLine),
+            [b'\r', ..] => return Err(ParseError::BareCr),
+            [b'\n', ..] => return Err(ParseError::BareLf),
+            [first, ..] if !is_token_byte(first) => return Err(ParseError::RequestLine),
             _ => {}
         }
         self.end(input, start, limits).map(|end| end.map(|end| (start, end)))
     }
 
     /// The end of a complete response head in `input`.
-    pub(crate) fn response(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
+    pub(crate) fn response(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         let shown = input.len().min(5);
         if input[..shown] != b"HTTP/"[..shown] {
-            return Err(Reject::StatusLine);
+            return Err(ParseError::StatusLine);
         }
         self.end(input, 0, limits)
     }
 
-    fn end(&mut self, input: &[u8], start: usize, limits: &Limits) -> Result<Option<usize>, Reject> {
+    fn end(&mut self, input: &[u8], start: usize, limits: &Limits) -> Result<Option<usize>, ParseError> {
         let seen = std::mem::take(&mut self.seen);
         // Shorter than before: not the same bytes and more, but another head.
         let seen = if seen > input.len() { start } else { seen.max(start) };
@@ -53,7 +58,7 @@ impl Scan {
         if end.unwrap_or(input.len()) - start > limits.max_head_bytes {
             let allowed = &input[start..start + limits.max_head_bytes];
             let within_first_line = memchr::memchr(b'\n', allowed).is_none();
-            return Err(if within_first_line { Reject::TargetTooLong } else { Reject::HeadTooLarge });
+            return Err(if within_first_line { ParseError::TargetTooLong } else { ParseError::HeadTooLarge });
         }
         if end.is_none() {
             self.seen = input.len();
@@ -66,11 +71,11 @@ impl Scan {
 const BLOCK: usize = 32;
 
 /// The offset after the first empty line; every LF up to it must follow a CR.
-fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
+fn find_end(input: &[u8], from: usize) -> Result<Option<usize>, ParseError> {
     match find_odd(input, from) {
         None => Ok(None),
         Some(at) if at > 0 && input[at - 1] == b'\r' => Ok(Some(at + 1)),
-        Some(_) => Err(Reject::BareLf),
+        Some(_) => Err(ParseError::BareLf),
     }
 }
 
@@ -105,12 +110,12 @@ fn has_odd(block: &[u8; BLOCK + 2]) -> bool {
     odd != 0
 }
 
-fn skip_empty_lines(input: &[u8]) -> Result<usize, Reject> {
+fn skip_empty_lines(input: &[u8]) -> Result<usize, ParseError> {
     let mut start = 0;
     while input[start..].starts_with(b"\r\n") {
         start += 2;
-        if start > 2 * MOST_EMPTY_LINES {
-            return Err(Reject::EmptyLines);
+        if start > 2 * MAX_EMPTY_LINES {
+            return Err(ParseError::EmptyLines);
         }
     }
     Ok(start)
@@ -121,12 +126,12 @@ mod tests {
     use super::*;
 
     /// The same, byte by byte.
-    fn plainly(input: &[u8], from: usize) -> Result<Option<usize>, Reject> {
+    fn plainly(input: &[u8], from: usize) -> Result<Option<usize>, ParseError> {
         for at in (from..input.len()).filter(|at| input[*at] == b'\n') {
             match input[..at] {
                 [.., b'\n', b'\r'] => return Ok(Some(at + 1)),
                 [.., b'\r'] => {}
-                _ => return Err(Reject::BareLf),
+                _ => return Err(ParseError::BareLf),
             }
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! How a field is written: its name, lists in its value, its line (RFC 9110, 5).
 
-use crate::reject::Reject;
+use crate::parse_error::ParseError;
 
 /// The members of a comma-separated list, trimmed, empty ones left out.
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -17,8 +17,8 @@ fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Turns into spaces what would end a line or a string (RFC 9110, 5.5).
-pub(crate) fn defuse(value: &mut [u8]) {
+/// Replaces by spaces the bytes that would end a line or a string (RFC 9110, 5.5).
+pub(crate) fn replace_control_bytes(value: &mut [u8]) {
     let mut at = 0;
     while let Some(found) = memchr::memchr3(b'\r', b'\n', 0, &value[at..]) {
         at += found;
@@ -65,27 +65,27 @@ const fn is_allowed(byte: u8) -> bool {
 pub(crate) fn parse_fields<'s, 'h>(
     head: &'h [u8],
     slots: &'s mut [httparse::Header<'h>],
-) -> Result<&'s [httparse::Header<'h>], Reject> {
+) -> Result<&'s [httparse::Header<'h>], ParseError> {
     let lines = memchr::memchr(b'\n', head).map_or(&head[head.len()..], |end| &head[end + 1..]);
     match httparse::parse_headers(lines, slots) {
         Ok(httparse::Status::Complete((length, fields))) if length == lines.len() => Ok(fields),
-        Ok(_) => Err(Reject::FieldName),
-        Err(error) => Err(refusal(head, error).unwrap_or(Reject::FieldName)),
+        Ok(_) => Err(ParseError::FieldName),
+        Err(error) => Err(field_error(head, error).unwrap_or(ParseError::FieldName)),
     }
 }
 
-/// Why `httparse` refused the fields of `head`, whose every LF is known to follow a CR.
-pub(crate) fn refusal(head: &[u8], error: httparse::Error) -> Option<Reject> {
+/// Why `httparse` rejected the fields of `head`, whose every LF is known to follow a CR.
+pub(crate) fn field_error(head: &[u8], error: httparse::Error) -> Option<ParseError> {
     use httparse::Error;
     let bare_cr = memchr::memchr_iter(b'\r', head).any(|at| head.get(at + 1) != Some(&b'\n'));
     match error {
-        Error::TooManyHeaders => Some(Reject::TooManyFields),
-        _ if bare_cr => Some(Reject::BareCr),
+        Error::TooManyHeaders => Some(ParseError::TooManyFields),
+        _ if bare_cr => Some(ParseError::BareCr),
         Error::HeaderName if head.windows(3).any(|at| matches!(at, b"\r\n " | b"\r\n\t")) => {
-            Some(Reject::ObsFold)
+            Some(ParseError::ObsFold)
         }
-        Error::HeaderName => Some(Reject::FieldName),
-        Error::HeaderValue => Some(Reject::FieldValue),
+        Error::HeaderName => Some(ParseError::FieldName),
+        Error::HeaderValue => Some(ParseError::FieldValue),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Deserialize;
-use weir_http1::{BodyDecoder, Framing, Headers, Limits, Method, Reject, RequestHead, ResponseHead};
+use weir_http1::{BodyDecoder, Framing, Headers, Limits, Method, ParseError, RequestHead, ResponseHead};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -191,7 +191,7 @@ impl Case {
         result.unwrap_or_else(|reject| format!("{} {reject:?}", reject.status()))
     }
 
-    fn run_request(&self, input: &[u8], step: usize) -> Result<String, Reject> {
+    fn run_request(&self, input: &[u8], step: usize) -> Result<String, ParseError> {
         let mut head = RequestHead::default();
         let limits = self.limits();
         let Some(consumed) = arrive(input, step, |input| head.parse(input, &limits))? else {
@@ -222,7 +222,7 @@ impl Case {
         ))
     }
 
-    fn run_response(&self, input: &[u8], step: usize) -> Result<String, Reject> {
+    fn run_response(&self, input: &[u8], step: usize) -> Result<String, ParseError> {
         let mut head = ResponseHead::default();
         let limits = self.limits();
         let method = Method::of(&self.to);
@@ -249,7 +249,7 @@ impl Case {
         framing_of(self.framing.as_deref().unwrap_or("chunked"))
     }
 
-    fn run_body(&self, mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<String, Reject> {
+    fn run_body(&self, mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<String, ParseError> {
         let mut data = Vec::new();
         let mut at = 0;
         for arrived in arrivals(input.len(), step) {
@@ -265,7 +265,7 @@ impl Case {
                 at += decoded.consumed;
             }
         }
-        if decoder.finish() == Err(Reject::BodyTruncated) {
+        if decoder.finish() == Err(ParseError::BodyTruncated) {
             return Ok("incomplete".to_owned());
         }
         Ok(body_text(&data, &lines(decoder.trailers()), &input[at..]))
@@ -290,8 +290,8 @@ fn arrivals(length: usize, step: usize) -> impl Iterator<Item = usize> {
 fn arrive(
     input: &[u8],
     step: usize,
-    mut parse: impl FnMut(&[u8]) -> Result<Option<usize>, Reject>,
-) -> Result<Option<usize>, Reject> {
+    mut parse: impl FnMut(&[u8]) -> Result<Option<usize>, ParseError>,
+) -> Result<Option<usize>, ParseError> {
     for arrived in arrivals(input.len(), step) {
         if let Some(consumed) = parse(&input[..arrived])? {
             return Ok(Some(consumed));

@@ -1,6 +1,6 @@
 //! Headers on their own, and what is shown and written of messages.
 
-use weir_http1::{BodyDecoder, Framing, Headers, Known, Limits, Reject, RequestHead, Version, encode};
+use weir_http1::{BodyDecoder, Framing, Headers, Known, Limits, ParseError, RequestHead, Version, encode};
 
 fn headers(fields: &[(&str, &str)]) -> Headers {
     let mut headers = Headers::new();
@@ -132,9 +132,9 @@ fn debug_shows_no_values() {
 #[test]
 fn a_rejected_body_stays_rejected() {
     let mut decoder = BodyDecoder::new(Framing::Chunked);
-    assert_eq!(decoder.decode(b"x"), Err(Reject::ChunkSize));
-    assert_eq!(decoder.decode(b"0\r\n\r\n"), Err(Reject::ChunkSize));
-    assert_eq!(decoder.finish(), Err(Reject::ChunkSize));
+    assert_eq!(decoder.decode(b"x"), Err(ParseError::ChunkSize));
+    assert_eq!(decoder.decode(b"0\r\n\r\n"), Err(ParseError::ChunkSize));
+    assert_eq!(decoder.finish(), Err(ParseError::ChunkSize));
     assert!(!decoder.is_done());
 }
 
@@ -193,13 +193,13 @@ fn a_head_that_comes_in_pieces_is_checked_as_a_parsed_one() {
     assert_eq!((head.method_str(), head.path(), head.query()), ("PUT", "/a", Some("b")));
     assert_eq!((head.host(), head.version, head.framing), (Some("a:80"), Version::Http2, Framing::None));
     assert_eq!(assemble("OPTIONS", "*", "a").unwrap().path(), "*");
-    assert_eq!(assemble("GET", "/12345678", "a").unwrap_err(), Reject::TargetTooLong);
+    assert_eq!(assemble("GET", "/12345678", "a").unwrap_err(), ParseError::TargetTooLong);
     for target in ["http://b", "*", "b", "a:1"] {
-        assert_eq!(assemble("GET", target, "a").unwrap_err(), Reject::Target, "{target}");
+        assert_eq!(assemble("GET", target, "a").unwrap_err(), ParseError::Target, "{target}");
     }
-    assert_eq!(assemble("GET", "/#a", "a").unwrap_err(), Reject::TargetFragment);
+    assert_eq!(assemble("GET", "/#a", "a").unwrap_err(), ParseError::TargetFragment);
     for authority in ["", "u@a", "a b", "a:x"] {
-        assert_eq!(assemble("GET", "/", authority).unwrap_err(), Reject::Authority, "{authority}");
+        assert_eq!(assemble("GET", "/", authority).unwrap_err(), ParseError::Authority, "{authority}");
     }
 }
 

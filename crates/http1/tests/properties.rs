@@ -2,7 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weir_http1::{BodyDecoder, Framing, Headers, Limits, Method, Reject, RequestHead, ResponseHead, encode};
+use weir_http1::{
+    BodyDecoder, Framing, Headers, Limits, Method, ParseError, RequestHead, ResponseHead, encode,
+};
 
 const NAMES: [&str; 8] = ["Accept", "X-A", "x-b", "Cookie", "cookie", "X-Forwarded-For", "Keep-Alive", "Te"];
 
@@ -50,7 +52,7 @@ fn shown(headers: &Headers) -> Vec<(Vec<u8>, Vec<u8>)> {
     headers.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect()
 }
 
-type Outcome = Result<Option<(usize, Vec<(Vec<u8>, Vec<u8>)>, Framing, bool)>, Reject>;
+type Outcome = Result<Option<(usize, Vec<(Vec<u8>, Vec<u8>)>, Framing, bool)>, ParseError>;
 
 fn parse_request(head: &mut RequestHead, input: &[u8]) -> Outcome {
     let consumed = head.parse(input, &Limits::default())?;
@@ -81,11 +83,11 @@ struct Body {
     done: bool,
 }
 
-fn decode(framing: Framing, input: &[u8], ends: &[usize]) -> Result<Body, Reject> {
+fn decode(framing: Framing, input: &[u8], ends: &[usize]) -> Result<Body, ParseError> {
     decode_with(BodyDecoder::new(framing), input, ends)
 }
 
-fn decode_with(mut decoder: BodyDecoder, input: &[u8], ends: &[usize]) -> Result<Body, Reject> {
+fn decode_with(mut decoder: BodyDecoder, input: &[u8], ends: &[usize]) -> Result<Body, ParseError> {
     let (mut data, mut at) = (Vec::new(), 0);
     for end in ends.iter().copied().chain([input.len()]) {
         while at < end && !decoder.is_done() {

@@ -66,7 +66,7 @@ impl FieldAttributes {
                 let rule: Ident = meta.value()?.parse()?;
                 quote!(check: Some(::weir_model::rule::#rule))
             }
-            "check" | "key_check" | "advice" => {
+            "check" | "key_check" | "hint" => {
                 let function: Path = meta.value()?.parse()?;
                 quote!(#name: Some(#function))
             }

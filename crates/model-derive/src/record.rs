@@ -16,14 +16,14 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let reads = reads(&fields);
     let inserts = fields.iter().map(DeclaredField::insert);
     let flattened = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
-    let RecordAttributes { checks, old_names, instead } = RecordAttributes::parse(input)?;
+    let RecordAttributes { checks, old_names, hints } = RecordAttributes::parse(input)?;
     Ok(quote! {
         impl ::weir_model::schema::Record for #name {
             const SCHEMA: &'static ::weir_model::schema::RecordSchema = &::weir_model::schema::RecordSchema {
                 doc: #record_doc,
                 fields: #schemas,
                 old_names: #old_names,
-                instead: &[#(#instead),*],
+                hints: &[#(#hints),*],
             };
             fn read_fields(
                 fields: &::weir_model::schema::Fields<'_, '_>,
@@ -33,17 +33,17 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 #(let #idents = #reads;)*
                 Some(Self { #(#idents: #idents?),* })
             }
-            fn violations(&self) -> Vec<::weir_model::schema::Violation> {
+            fn check(&self) -> Vec<::weir_model::schema::FieldError> {
                 #[allow(unused_mut)]
                 let mut found = Vec::new();
-                #(found.extend(::weir_model::schema::Record::violations(&self.#flattened));)*
+                #(found.extend(::weir_model::schema::Record::check(&self.#flattened));)*
                 #(found.extend(#checks(self));)*
                 found
             }
             fn to_value(&self) -> ::weir_model::schema::Json {
                 let mut members = ::weir_model::schema::JsonMap::new();
                 #(#inserts)*
-                ::weir_model::schema::tell_old_names(<Self as ::weir_model::schema::Record>::SCHEMA, &mut members);
+                ::weir_model::schema::add_old_names(<Self as ::weir_model::schema::Record>::SCHEMA, &mut members);
                 ::weir_model::schema::Json::Object(members)
             }
         }
@@ -56,7 +56,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 _: &::weir_model::schema::FieldSchema,
                 reader: &mut ::weir_model::schema::Reader<'_>,
             ) -> Option<Self> {
-                ::weir_model::schema::read_record(node, &::weir_model::schema::Surroundings::NONE, reader)
+                ::weir_model::schema::read_record(node, &::weir_model::schema::RecordContext::NONE, reader)
             }
             fn to_json(&self) -> ::weir_model::schema::Json {
                 ::weir_model::schema::Record::to_value(self)
@@ -164,19 +164,18 @@ fn places(fields: &[DeclaredField<'_>]) -> (Vec<TokenStream>, TokenStream) {
 }
 
 /// What `#[record(…)]` says: `check = function`, `old_name("redis_host", "redis.host")` and
-/// `instead("limit", "window_size", "what to write where these are written")`, each any number of times, or
+/// `hint("limit", "window_size", "what to write where these are written")`, each any number of times, or
 /// `old_names = CONSTANT` for names that several records have.
 struct RecordAttributes {
     checks: Vec<Path>,
     /// The slice of them.
     old_names: TokenStream,
-    instead: Vec<TokenStream>,
+    hints: Vec<TokenStream>,
 }
 
 impl RecordAttributes {
     fn parse(input: &DeriveInput) -> syn::Result<Self> {
-        let (mut checks, mut shared, mut own, mut instead) =
-            (Vec::new(), None::<Path>, Vec::new(), Vec::new());
+        let (mut checks, mut shared, mut own, mut hints) = (Vec::new(), None::<Path>, Vec::new(), Vec::new());
         for attribute in input.attrs.iter().filter(|a| a.path().is_ident("record")) {
             attribute.parse_nested_meta(|meta| {
                 if meta.path.is_ident("check") {
@@ -186,13 +185,13 @@ impl RecordAttributes {
                 } else if meta.path.is_ident("old_name") {
                     let names = literals(&meta)?;
                     own.push(quote!((#(#names),*)));
-                } else if meta.path.is_ident("instead") {
+                } else if meta.path.is_ident("hint") {
                     let mut names = literals(&meta)?;
-                    let advice = names.pop();
-                    instead.push(quote!((&[#(#names),*], #advice)));
+                    let hint = names.pop();
+                    hints.push(quote!((&[#(#names),*], #hint)));
                 } else {
                     let message =
-                        "no such record attribute; there are `check`, `old_name`, `old_names` and `instead`";
+                        "no such record attribute; there are `check`, `old_name`, `old_names` and `hint`";
                     return Err(meta.error(message));
                 }
                 Ok(())
@@ -203,7 +202,7 @@ impl RecordAttributes {
             Some(names) if own.is_empty() => quote!(#names),
             Some(names) => return Err(syn::Error::new_spanned(names, "the names stand here, or one by one")),
         };
-        Ok(Self { checks, old_names, instead })
+        Ok(Self { checks, old_names, hints })
     }
 }
 

@@ -3,33 +3,37 @@ use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{Entity, Plugin, Route};
-use crate::schema::{PluginSchema, closest, did_you_mean, find_plugin, quoted};
+use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::schema::{closest, did_you_mean, quoted};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
 
-/// Something that a document says, at one of its entities.
+/// An entity of a document that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct EntityError {
     /// The entity: its kind, and its place in that kind's collection.
     pub entity: (EntityKind, usize),
     /// The field, or empty for the whole entity.
     pub path: String,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
     /// The entity that was there first.
     pub earlier: Option<(EntityKind, usize)>,
 }
 
-impl Finding {
-    /// A finding about one entity.
+impl EntityError {
+    /// An error of one entity.
     pub fn new(entity: (EntityKind, usize), path: impl Into<String>, message: impl Into<String>) -> Self {
-        Finding { entity, path: path.into(), message: message.into(), earlier: None }
+        EntityError { entity, path: path.into(), message: message.into(), earlier: None }
     }
 }
 
+/// An entity that is probably a mistake, or without effect. It has the form of an error.
+pub type EntityWarning = EntityError;
+
 /// Every violation of a rule across entities.
-pub fn check(document: &Document) -> Vec<Finding> {
+pub fn check(document: &Document) -> Vec<EntityError> {
     let mut found = Vec::new();
     ids(document, &mut found);
     names(document, &mut found);
@@ -40,26 +44,24 @@ pub fn check(document: &Document) -> Vec<Finding> {
     found
 }
 
-/// What breaks no rule, and is probably a mistake all the same.
-pub fn doubtful(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
+/// Warnings: what breaks no rule, and is probably a mistake.
+pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
     found.extend(unknown_groups(document));
-    found.extend(doubtful_alone(document, plugins));
+    found.extend(entity_warnings(document, plugins));
     found
 }
 
-/// The same of entities whatever others there are.
-pub fn doubtful_alone(document: &Document, plugins: &[PluginSchema]) -> Vec<Finding> {
+/// Warnings about entities that hold whatever other entities there are.
+pub fn entity_warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = tags(document);
     found.extend(methods(document));
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
-        found.extend(
-            (schema.doubtful)(&plugin.config)
-                .into_iter()
-                .map(|doubt| Finding::new((Plugins, index), format!("config.{}", doubt.path), doubt.message)),
-        );
+        found.extend((schema.warnings)(&plugin.config).into_iter().map(|doubt| {
+            EntityError::new((Plugins, index), format!("config.{}", doubt.path), doubt.message)
+        }));
     }
     found
 }
@@ -68,14 +70,14 @@ pub fn doubtful_alone(document: &Document, plugins: &[PluginSchema]) -> Vec<Find
 const TAGS: [&str; 3] = ["weir-upstream-http2", "weir-proxy-protocol-v1", "weir-proxy-protocol-v2"];
 
 /// Tags that look like ours and have no effect.
-fn tags(document: &Document) -> Vec<Finding> {
+fn tags(document: &Document) -> Vec<EntityError> {
     let mut found = Vec::new();
     macro_rules! tags_of {
         ($($collection:ident: $kind:ident),*) => {$(
             for (index, entity) in document.$collection.iter().enumerate() {
                 let tags = entity.tags.iter().flatten().enumerate();
                 let doubts = tags.filter_map(|(at, tag)| Some((at, doubt_of_tag(tag, $kind)?)));
-                found.extend(doubts.map(|(at, doubt)| Finding::new(($kind, index), format!("tags[{at}]"), doubt)));
+                found.extend(doubts.map(|(at, doubt)| EntityError::new(($kind, index), format!("tags[{at}]"), doubt)));
             }
         )*};
     }
@@ -106,14 +108,14 @@ const METHODS: [&str; 18] = [
 ];
 
 /// Methods of routes that are nearly those of HTTP.
-fn methods(document: &Document) -> Vec<Finding> {
+fn methods(document: &Document) -> Vec<EntityError> {
     let mut found = Vec::new();
     for (index, route) in document.routes.iter().enumerate() {
         for (at, method) in route.methods.iter().flatten().enumerate() {
             let is_misspelt = !METHODS.contains(&method.as_str()) && found.len() < 20;
             if let Some(near) = is_misspelt.then(|| closest(method, METHODS)).flatten() {
                 let message = format!("`{}` is no method of HTTP; did you mean `{near}`?", quoted(method));
-                found.push(Finding::new((Routes, index), format!("methods[{at}]"), message));
+                found.push(EntityError::new((Routes, index), format!("methods[{at}]"), message));
             }
         }
     }
@@ -133,7 +135,7 @@ fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
 }
 
 /// Plugins that let anonymous requests pass as a consumer that is none.
-fn unknown_anonymous(document: &Document) -> impl Iterator<Item = Finding> + '_ {
+fn unknown_anonymous(document: &Document) -> impl Iterator<Item = EntityError> + '_ {
     let usernames: HashSet<&str> = document.consumers.iter().filter_map(|c| c.username.as_deref()).collect();
     let ids: HashSet<Uuid> = document.consumers.iter().map(|consumer| consumer.id).collect();
     let known = move |name: &str| {
@@ -144,13 +146,13 @@ fn unknown_anonymous(document: &Document) -> impl Iterator<Item = Finding> + '_ 
     document.plugins.iter().enumerate().filter_map(move |(index, plugin)| {
         plugin.config.get("anonymous")?.as_str().filter(|name| !known(name))?;
         let message = "names no consumer; add one with this `username`, or leave `anonymous` out";
-        Some(Finding::new((Plugins, index), "config.anonymous", message))
+        Some(EntityError::new((Plugins, index), "config.anonymous", message))
     })
 }
 
 /// Groups that the plugin acl asks about and no consumer is in. They may be denied before anybody is in them, and known
 /// from certificates; if they are spelt as others nearly are, they are told of all the same.
-fn unknown_groups(document: &Document) -> Vec<Finding> {
+fn unknown_groups(document: &Document) -> Vec<EntityError> {
     let groups: HashSet<&str> = document.acls.iter().map(|acl| acl.group.as_str()).collect();
     let from_elsewhere = document.plugins.iter().any(|plugin| plugin.config["skip_consumer_lookup"] == true);
     let mut found = Vec::new();
@@ -168,7 +170,7 @@ fn unknown_groups(document: &Document) -> Vec<Finding> {
                 let mend =
                     if hint.is_empty() { "; write `acls: [{group: NAME}]` in consumers" } else { &hint };
                 let message = format!("no consumer is in the group `{}`{mend}", quoted(group));
-                found.push(Finding::new((Plugins, index), format!("config.{field}[{at}]"), message));
+                found.push(EntityError::new((Plugins, index), format!("config.{field}[{at}]"), message));
             }
         }
     }
@@ -176,7 +178,7 @@ fn unknown_groups(document: &Document) -> Vec<Finding> {
 }
 
 /// Upstreams that no service names as its host.
-fn unused(document: &Document) -> Vec<Finding> {
+fn unused(document: &Document) -> Vec<EntityError> {
     let hosts: HashSet<&str> = document.services.iter().map(|service| service.host.as_str()).collect();
     let upstreams = document.upstreams.iter().enumerate();
     let unused = upstreams.filter(|(_, upstream)| !hosts.contains(upstream.name.as_str()));
@@ -184,7 +186,7 @@ fn unused(document: &Document) -> Vec<Finding> {
         .map(|(index, upstream)| {
             let name = &upstream.name;
             let message = format!("no service uses the upstream `{name}`; write `host: {name}` in a service");
-            Finding::new((Upstreams, index), "name", message)
+            EntityError::new((Upstreams, index), "name", message)
         })
         .collect()
 }
@@ -195,15 +197,15 @@ fn unique<K: Hash + Eq>(
     field: &str,
     keys: impl Iterator<Item = Option<K>>,
     describe: impl Fn(&K) -> String,
-    found: &mut Vec<Finding>,
+    found: &mut Vec<EntityError>,
 ) {
     let mut first: HashMap<K, usize> = HashMap::with_capacity(keys.size_hint().0);
     for (index, key) in keys.enumerate() {
         let Some(key) = key else { continue };
         match first.get(&key) {
-            Some(earlier) => found.push(Finding {
+            Some(earlier) => found.push(EntityError {
                 earlier: Some((kind, *earlier)),
-                ..Finding::new((kind, index), field, describe(&key))
+                ..EntityError::new((kind, index), field, describe(&key))
             }),
             None => drop(first.insert(key, index)),
         }
@@ -214,7 +216,7 @@ fn twice<K: std::fmt::Display>(what: &str) -> impl Fn(&K) -> String + '_ {
     move |key| format!("the {what} `{}` is here twice; choose another", quoted(&key.to_string()))
 }
 
-fn ids(document: &Document, found: &mut Vec<Finding>) {
+fn ids(document: &Document, found: &mut Vec<EntityError>) {
     macro_rules! unique_ids {
         ($($collection:ident: $kind:ident),*) => {$({
             let ids = document.$collection.iter().map(|entity| Some(entity.id));
@@ -229,7 +231,7 @@ fn ids(document: &Document, found: &mut Vec<Finding>) {
     unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
 }
 
-fn names(document: &Document, found: &mut Vec<Finding>) {
+fn names(document: &Document, found: &mut Vec<EntityError>) {
     let d = document;
     unique(Services, "name", d.services.iter().map(|s| s.name.as_deref()), twice("service name"), found);
     unique(Routes, "name", d.routes.iter().map(|r| r.name.as_deref()), twice("route name"), found);
@@ -272,7 +274,7 @@ fn names(document: &Document, found: &mut Vec<Finding>) {
     unique(CaCertificates, "cert", authorities, describe, found);
 }
 
-fn credentials(document: &Document, found: &mut Vec<Finding>) {
+fn credentials(document: &Document, found: &mut Vec<EntityError>) {
     let d = document;
     let secret = |_: &&str| "the same key is here twice; choose another".to_owned();
     unique(
@@ -293,7 +295,7 @@ fn credentials(document: &Document, found: &mut Vec<Finding>) {
 }
 
 /// One configuration of a plugin for each scope.
-fn plugins(document: &Document, found: &mut Vec<Finding>) {
+fn plugins(document: &Document, found: &mut Vec<EntityError>) {
     let scopes = document.plugins.iter();
     let scopes = scopes.map(|p| Some((p.name.as_str(), p.route, p.service, p.consumer, p.consumer_group)));
     let describe = |(name, ..): &(&str, _, _, _, _)| {
@@ -303,7 +305,7 @@ fn plugins(document: &Document, found: &mut Vec<Finding>) {
 }
 
 /// Plugins that share no protocol with the routes they are for would never run.
-fn protocols(document: &Document, found: &mut Vec<Finding>) {
+fn protocols(document: &Document, found: &mut Vec<EntityError>) {
     let routes: HashMap<Uuid, &Route> = document.routes.iter().map(|route| (route.id, &**route)).collect();
     let mut of_service: HashMap<Uuid, Vec<&Route>> = HashMap::new();
     for route in &document.routes {
@@ -317,7 +319,7 @@ fn protocols(document: &Document, found: &mut Vec<Finding>) {
         found.extend(
             protocols_match(plugin, route, others)
                 .err()
-                .map(|message| Finding::new((Plugins, index), "protocols", message)),
+                .map(|message| EntityError::new((Plugins, index), "protocols", message)),
         );
     }
 }
@@ -349,14 +351,15 @@ fn group(plugin: &Plugin) -> Option<&str> {
 }
 
 /// What counts together has to be configured alike.
-fn counted_together(document: &Document, found: &mut Vec<Finding>) {
+fn counted_together(document: &Document, found: &mut Vec<EntityError>) {
     let mut first: HashMap<&str, usize> = HashMap::new();
     for (index, plugin) in document.plugins.iter().enumerate() {
         let Some(group) = group(plugin) else { continue };
         let earlier = *first.entry(group).or_insert(index);
         if let Some(message) = mismatch(plugin, &document.plugins[earlier]) {
             let earlier = Some((Plugins, earlier));
-            found.push(Finding { earlier, ..Finding::new((Plugins, index), "config.group", message) });
+            found
+                .push(EntityError { earlier, ..EntityError::new((Plugins, index), "config.group", message) });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The whole configuration as one value.
 use crate::entity::*;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Every entity, flat: parents are named by id. Built by the declarative reader, checked before use. A clone shares the
 /// entities.
@@ -25,3 +26,57 @@ pub struct Document {
     pub ca_certificates: Vec<Arc<CaCertificate>>,
     pub apisix_objects: Vec<Arc<ApisixObject>>,
 }
+
+macro_rules! collections {
+    ($($kind:ident($collection:ident: $record:ident)),* $(,)?) => {
+        impl Document {
+            /// Adds an entity to its collection.
+            pub fn push(&mut self, entity: Entity) {
+                match entity {
+                    $(Entity::$kind(entity) => self.$collection.push(entity)),*
+                }
+            }
+
+            /// Applies a change to a document whose entities stand in the order of their ids.
+            pub fn apply(&mut self, change: &Change) {
+                match change.kind {
+                    $(EntityKind::$kind => {
+                        let list = &mut self.$collection;
+                        let place = list.binary_search_by_key(&change.id, |entity| entity.id);
+                        match (&change.entity, place) {
+                            (Some(Entity::$kind(entity)), Ok(at)) => list[at] = entity.clone(),
+                            (Some(Entity::$kind(entity)), Err(at)) => list.insert(at, entity.clone()),
+                            (_, Ok(at)) => drop(list.remove(at)),
+                            (_, Err(_)) => {}
+                        }
+                    })*
+                }
+            }
+
+            /// The entity at this place of its collection.
+            pub(crate) fn at(&self, (kind, index): (EntityKind, usize)) -> Option<Entity> {
+                match kind {
+                    $(EntityKind::$kind => self.$collection.get(index).cloned().map(Entity::$kind)),*
+                }
+            }
+
+            /// The entity with this id. Searches the whole collection: for messages, not for requests.
+            pub(crate) fn search(&self, kind: EntityKind, id: Uuid) -> Option<Entity> {
+                match kind {
+                    $(EntityKind::$kind => {
+                        self.$collection.iter().find(|entity| entity.id == id).cloned().map(Entity::$kind)
+                    })*
+                }
+            }
+
+            /// Every entity, those that others name before these.
+            pub fn into_entities(self) -> Vec<Entity> {
+                let mut all = Vec::new();
+                $(all.extend(self.$collection.into_iter().map(Entity::$kind));)*
+                all
+            }
+        }
+    };
+}
+
+entity_kinds!(collections);

@@ -1,49 +1,26 @@
 //! Every entity, with its rules across entities kept at each change.
 use crate::document::Document;
-use crate::entity::{Entity, EntityKind, OnDelete, Reference, Unique};
+use crate::entity::{Change, Entity, EntityKind, OnDelete, Reference, Unique};
 use crate::schema::{Choice, References};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use uuid::Uuid;
 
-/// What a change leaves behind: the entity as it is now, or nothing of it.
+/// A change that breaks a rule across entities.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// The kind.
-    pub kind: EntityKind,
-    /// The id.
-    pub id: Uuid,
-    /// The entity; none once it is deleted.
-    pub entity: Option<Entity>,
-}
-
-impl Change {
-    /// An entity created or replaced.
-    pub fn put(entity: Entity) -> Change {
-        Change { kind: entity.kind(), id: entity.id(), entity: Some(entity) }
-    }
-
-    /// An entity deleted.
-    pub fn delete(kind: EntityKind, id: Uuid) -> Change {
-        Change { kind, id, entity: None }
-    }
-}
-
-/// Why a change is refused.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Refusal {
-    /// Another entity has the value already.
-    Taken {
+pub enum ConstraintError {
+    /// Another entity has the unique value already.
+    NotUnique {
         /// The value.
         unique: Unique,
         /// Who has it.
         by: Uuid,
     },
-    /// The entity names one that is not there.
-    Unknown(Reference),
-    /// An entity of this kind names the one to be deleted.
-    Referenced(EntityKind),
+    /// The entity references one that does not exist.
+    MissingReference(Reference),
+    /// An entity of this kind references the one to be deleted.
+    StillReferenced(EntityKind),
 }
 
 /// Every entity, found by id, by name, and by what names it.
@@ -52,7 +29,7 @@ pub struct Entities {
     by_id: BTreeMap<(EntityKind, Uuid), Entity>,
     by_value: HashMap<(EntityKind, Unique), Uuid>,
     /// Who is named, and by whom.
-    named_by: BTreeSet<(EntityKind, Uuid, OnDelete, EntityKind, Uuid)>,
+    referenced_by: BTreeSet<(EntityKind, Uuid, OnDelete, EntityKind, Uuid)>,
     /// Those that end by themselves, by when, in seconds since 1970.
     expiring: BTreeSet<(i64, EntityKind, Uuid)>,
 }
@@ -102,14 +79,14 @@ impl Entities {
     }
 
     /// Entities of a kind that name another, by id, from the one after this id.
-    pub fn naming(
+    pub fn referencing(
         &self,
         named: (EntityKind, Uuid),
         kind: EntityKind,
         after: Option<Uuid>,
     ) -> impl Iterator<Item = &Entity> {
         let mut ids: Vec<Uuid> = self
-            .naming_at_all(named)
+            .references_to(named)
             .filter(|(of, id, _)| *of == kind && after.is_none_or(|after| *id > after))
             .map(|(_, id, _)| id)
             .collect();
@@ -117,12 +94,12 @@ impl Entities {
         ids.into_iter().filter_map(move |id| self.get(kind, id))
     }
 
-    fn naming_at_all(
+    fn references_to(
         &self,
         (kind, id): (EntityKind, Uuid),
     ) -> impl Iterator<Item = (EntityKind, Uuid, OnDelete)> {
         let first = (kind, id, OnDelete::Cascade, EntityKind::ALL[0], Uuid::nil());
-        let within = self.named_by.range(first..).take_while(move |of| (of.0, of.1) == (kind, id));
+        let within = self.referenced_by.range(first..).take_while(move |of| (of.0, of.1) == (kind, id));
         within.map(|(_, _, on_delete, kind, id)| (*kind, *id, *on_delete))
     }
 
@@ -130,17 +107,17 @@ impl Entities {
     ///
     /// # Errors
     /// When it breaks a rule across entities; then nothing is changed.
-    pub fn put(&mut self, entity: Entity) -> Result<Option<Entity>, Refusal> {
+    pub fn put(&mut self, entity: Entity) -> Result<Option<Entity>, ConstraintError> {
         let (kind, id) = (entity.kind(), entity.id());
         for unique in entity.unique_values() {
             match self.by_value.get(&(kind, unique.clone())) {
-                Some(by) if *by != id => return Err(Refusal::Taken { unique, by: *by }),
+                Some(by) if *by != id => return Err(ConstraintError::NotUnique { unique, by: *by }),
                 _ => {}
             }
         }
         let unknown = entity.references().into_iter().find(|to| self.get(to.kind, to.id).is_none());
         if let Some(reference) = unknown {
-            return Err(Refusal::Unknown(reference));
+            return Err(ConstraintError::MissingReference(reference));
         }
         let before = self.remove(kind, id);
         self.insert(entity);
@@ -152,13 +129,13 @@ impl Entities {
     ///
     /// # Errors
     /// When another names it that must stay; then nothing is changed.
-    pub fn delete(&mut self, kind: EntityKind, id: Uuid) -> Result<Vec<Entity>, Refusal> {
+    pub fn delete(&mut self, kind: EntityKind, id: Uuid) -> Result<Vec<Entity>, ConstraintError> {
         let (mut doomed, mut known) = (vec![(kind, id)], HashSet::from([(kind, id)]));
         let mut next = 0;
         while let Some(named) = doomed.get(next).copied() {
-            for (kind, id, on_delete) in self.naming_at_all(named) {
+            for (kind, id, on_delete) in self.references_to(named) {
                 match on_delete {
-                    OnDelete::Restrict => return Err(Refusal::Referenced(kind)),
+                    OnDelete::Restrict => return Err(ConstraintError::StillReferenced(kind)),
                     OnDelete::Cascade => doomed.extend(known.insert((kind, id)).then_some((kind, id))),
                 }
             }
@@ -201,7 +178,7 @@ impl Entities {
             self.by_value.insert((kind, unique), id);
         }
         for to in entity.references() {
-            self.named_by.insert((to.kind, to.id, to.on_delete, kind, id));
+            self.referenced_by.insert((to.kind, to.id, to.on_delete, kind, id));
         }
         self.expiring.extend(entity.expires().map(|expires| (expires, kind, id)));
         self.by_id.insert((kind, id), entity);
@@ -218,7 +195,7 @@ impl Entities {
             }
         }
         for to in entity.references() {
-            self.named_by.remove(&(to.kind, to.id, to.on_delete, kind, id));
+            self.referenced_by.remove(&(to.kind, to.id, to.on_delete, kind, id));
         }
         if let Some(expires) = entity.expires() {
             self.expiring.remove(&(expires, kind, id));

@@ -1,12 +1,12 @@
 //! What is written of one entity → the entity, with what its declaration alone cannot say.
-use crate::declarative::split_url;
 use crate::entity::*;
 use crate::node::{Node, Value};
 use crate::other_plugins::no_such_plugin;
+use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
 use crate::schema::{
-    Choice, Json, PluginSchema, Problem, Reader, Record, References, Step, Streams, Surroundings, Violation,
-    find_plugin, read_record,
+    Choice, ConfigError, FieldError, Json, Reader, Record, RecordContext, References, Step, read_record,
 };
+use crate::service_url::split_url;
 use sha1::{Digest, Sha1};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub(crate) struct EntityReader<'i> {
     /// Whether other entities may be written in one: nobody would read them where one is read on its own.
     nests: bool,
     pub(crate) reader: Reader<'i>,
-    pub(crate) not_in_force: Vec<Problem>,
+    pub(crate) ignored_fields: Vec<ConfigError>,
 }
 
 /// What is written of one entity.
@@ -36,7 +36,7 @@ pub(crate) struct Written<'w, 'a> {
 
 /// What reading an entity on its own needs to know.
 #[derive(Clone, Copy)]
-pub struct Reading<'r> {
+pub struct ReadOptions<'r> {
     /// The plugins there are.
     pub plugins: &'r [PluginSchema],
     /// Finds the entities that it names.
@@ -54,8 +54,8 @@ impl Entity {
         kind: EntityKind,
         written: &Json,
         given: &[(&'static str, Uuid)],
-        reading: Reading<'_>,
-    ) -> Result<Entity, Vec<Violation>> {
+        reading: ReadOptions<'_>,
+    ) -> Result<Entity, Vec<FieldError>> {
         let mut node = Node::from(written);
         let mut problems = Vec::new();
         if kind == EntityKind::Services {
@@ -69,7 +69,7 @@ impl Entity {
             Some(entity) if problems.is_empty() => Ok(entity),
             _ => Err(problems
                 .into_iter()
-                .map(|problem| Violation { path: problem.path, message: problem.message })
+                .map(|problem| FieldError { path: problem.path, message: problem.message })
                 .collect()),
         }
     }
@@ -82,7 +82,7 @@ impl<'i> EntityReader<'i> {
             transform,
             nests: true,
             reader: Reader::new(references),
-            not_in_force: Vec::new(),
+            ignored_fields: Vec::new(),
         }
     }
 
@@ -124,7 +124,11 @@ impl<'i> EntityReader<'i> {
         let plugin = (item.kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
         let plugin = plugin.and_then(|name| find_plugin(self.plugins, name));
         let config = plugin.map(|plugin| plugin.config);
-        read_record(item.node, &Surroundings { given: item.given, others: &others, config }, &mut self.reader)
+        read_record(
+            item.node,
+            &RecordContext { given: item.given, others: &others, config },
+            &mut self.reader,
+        )
     }
 
     fn basic_auth(&mut self, item: Written<'_, '_>) -> Option<Arc<BasicAuthCredential>> {
@@ -151,7 +155,7 @@ impl<'i> EntityReader<'i> {
         let config = self.plugin_config(item);
         let plugin: Option<Plugin> = self.owned(item);
         if let Some(ordering) = item.node.get("ordering") {
-            self.not_in_force.push(Problem {
+            self.ignored_fields.push(ConfigError {
                 at: ordering.at,
                 path: self.reader.path_of("ordering"),
                 message: "without effect in this version: plugins run in their own order".to_owned(),

@@ -1,5 +1,5 @@
 //! A configuration as written: values, each with its position. What every reader reads from.
-use crate::schema::Json;
+use serde_json::Value as Json;
 use std::borrow::Cow;
 use uuid::Uuid;
 

@@ -1,5 +1,6 @@
 //! What is said of a plugin that there is not: whose it is, and what comes nearest.
-use crate::schema::{PluginSchema, did_you_mean, find_plugin, quoted};
+use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::schema::{did_you_mean, quoted};
 
 /// The plugins of Kong that are not here, each with what comes nearest; of `ai-` there are many more.
 const OF_KONG: &[(&str, &str)] = &[

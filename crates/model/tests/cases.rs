@@ -4,7 +4,6 @@
 //! the problems, or `ok` with the number of entities, warnings, what is not in force, and any values asked
 //! for as `/json/pointer = value`. `UPDATE_CASES=1 cargo test -p weir-model` rewrites the expectations.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-mod sample;
 
 use serde_json::Value as Json;
 use std::fmt::Write;
@@ -79,7 +78,7 @@ fn cases(file: &str) -> Vec<Case> {
 fn outcome(case: &Case) -> String {
     let format = if case.text.starts_with('{') { Format::Json } else { Format::Yaml };
     let mut out = String::new();
-    match Document::read(&case.text, format, sample::PLUGINS, &environment) {
+    match Document::read(&case.text, format, crate::sample::PLUGINS, &environment) {
         Err(problems) => problems.iter().for_each(|problem| writeln!(out, "{problem}").unwrap()),
         Ok(read) => {
             let document = json(&read.document);
@@ -92,7 +91,7 @@ fn outcome(case: &Case) -> String {
                 sizes.filter(|(_, size)| *size > 0).map(|(kind, size)| format!(" {kind}={size}")).collect();
             writeln!(out, "ok{}", sizes.concat()).unwrap();
             read.warnings.iter().for_each(|warning| writeln!(out, "warning {warning}").unwrap());
-            read.not_in_force.iter().for_each(|field| writeln!(out, "{field}").unwrap());
+            read.ignored_fields.iter().for_each(|field| writeln!(out, "{field}").unwrap());
             for pointer in case.expected.lines().filter(|line| line.starts_with('/')) {
                 let pointer = pointer.split(" =").next().unwrap();
                 let value = document.pointer(pointer).map_or("absent".to_owned(), Json::to_string);

@@ -1,12 +1,11 @@
 //! All entities together, against a model that is slow and plain: lists that are searched from one end to the other.
 #![allow(clippy::unwrap_used, missing_docs)]
-mod sample;
 
 use EntityKind::*;
 use proptest::prelude::*;
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind, OnDelete};
-use weir_model::{Change, Document, Entities, Reading, Refusal, Uuid};
+use weir_model::{Change, ConstraintError, Document, Entities, ReadOptions, Uuid};
 
 const KINDS: [EntityKind; 9] = [
     Services,
@@ -52,7 +51,7 @@ fn entity() -> impl Strategy<Value = Entity> {
                          // One of the two at most.
                          (if own < 2 { "consumer" } else { "consumer_group" }): to(2) }),
         };
-        let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: false };
+        let reading = ReadOptions { plugins: crate::sample::PLUGINS, references: &(), hash_passwords: false };
         Entity::read(kind, &written, &[("id", id(own))], reading).unwrap()
     })
 }
@@ -75,17 +74,17 @@ impl Naive {
         self.0.iter().find(|entity| (entity.kind(), entity.id()) == (kind, id))
     }
 
-    fn put(&mut self, entity: &Entity) -> Result<(), Refusal> {
+    fn put(&mut self, entity: &Entity) -> Result<(), ConstraintError> {
         let is_itself = |other: &Entity| (other.kind(), other.id()) == (entity.kind(), entity.id());
         for unique in entity.unique_values() {
             let mut others = self.0.iter().filter(|other| other.kind() == entity.kind() && !is_itself(other));
             if let Some(other) = others.find(|other| other.unique_values().contains(&unique)) {
-                return Err(Refusal::Taken { unique, by: other.id() });
+                return Err(ConstraintError::NotUnique { unique, by: other.id() });
             }
         }
         let references = entity.references();
         if let Some(unknown) = references.into_iter().find(|to| self.get(to.kind, to.id).is_none()) {
-            return Err(Refusal::Unknown(unknown));
+            return Err(ConstraintError::MissingReference(unknown));
         }
         self.0.retain(|other| !is_itself(other));
         self.0.push(entity.clone());
@@ -114,7 +113,7 @@ impl Naive {
 }
 
 /// Does a step, and returns what undoes it in reverse order; nothing is changed if it is refused.
-fn perform(entities: &mut Entities, step: &Step) -> Result<Vec<Change>, Refusal> {
+fn perform(entities: &mut Entities, step: &Step) -> Result<Vec<Change>, ConstraintError> {
     match step {
         Step::Put(entity) => {
             let before = entities.put(entity.clone())?;
@@ -150,7 +149,10 @@ fn agree(entities: &Entities, naive: &Naive) -> Result<(), TestCaseError> {
                 entity.references().iter().any(|to| (to.kind, to.id) == (parent, id(number)))
             };
             let naming: Vec<_> = of_kind.iter().filter(names).copied().collect();
-            prop_assert_eq!(entities.naming((parent, id(number)), kind, None).collect::<Vec<_>>(), naming);
+            prop_assert_eq!(
+                entities.referencing((parent, id(number)), kind, None).collect::<Vec<_>>(),
+                naming
+            );
         }
     }
     Ok(())
@@ -166,7 +168,7 @@ proptest! {
             match step {
                 Step::Put(entity) => prop_assert_eq!(done.map(drop), naive.put(entity)),
                 Step::Delete(kind, id) => {
-                    let expected = naive.delete(*kind, *id).map_err(Refusal::Referenced);
+                    let expected = naive.delete(*kind, *id).map_err(ConstraintError::StillReferenced);
                     if expected.is_err() {
                         naive = before;
                     }
@@ -182,7 +184,7 @@ proptest! {
         let (mut entities, mut document) = (Entities::default(), Document::default());
         for step in &steps {
             for Change { kind, id, .. } in perform(&mut entities, step).unwrap_or_default() {
-                document.follow(&Change { kind, id, entity: entities.get(kind, id).cloned() });
+                document.apply(&Change { kind, id, entity: entities.get(kind, id).cloned() });
             }
             prop_assert_eq!(&document, &entities.document());
         }
@@ -222,7 +224,7 @@ fn keys_expire_when_their_time_is_over() {
     let key = |number: u8, ttl: Option<i64>, created: Option<i64>| {
         let written = json!({ "key": format!("key-{number}"), "consumer": { "id": id(9) }, "ttl": ttl,
                               "created_at": created });
-        let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+        let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
         Entity::read(KeyauthCredentials, &written, &[("id", id(number))], reading).unwrap()
     };
     let lasting = [key(1, None, Some(100)), key(2, Some(0), Some(100)), key(3, Some(1), None)];

@@ -1,6 +1,6 @@
 //! `docs/entities.md`, written from the declarations of the entities.
 //!
-//! `WEIR_BLESS=1 cargo test -p weir-model --test entities_page` writes it anew.
+//! `WEIR_BLESS=1 cargo test -p weir-model --test main entities_page::` writes it anew.
 #![allow(clippy::unwrap_used, missing_docs)]
 use std::path::Path;
 use weir_model::entity::EntityKind;

@@ -1,14 +1,13 @@
 //! Many or long mistakes take no time, and are told briefly.
 #![allow(clippy::unwrap_used, missing_docs)]
-mod sample;
 
 use serde_json::{Value, json};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::Violation;
-use weir_model::{Document, Format, Reading};
+use weir_model::schema::FieldError;
+use weir_model::{Document, Format, ReadOptions};
 
-fn mistakes(kind: EntityKind, written: &Value) -> Vec<Violation> {
-    let reading = Reading { plugins: sample::PLUGINS, references: &(), hash_passwords: true };
+fn mistakes(kind: EntityKind, written: &Value) -> Vec<FieldError> {
+    let reading = ReadOptions { plugins: crate::sample::PLUGINS, references: &(), hash_passwords: true };
     Entity::read(kind, written, &[], reading).unwrap_err()
 }
 
@@ -35,7 +34,7 @@ fn what_is_long_is_not_repeated_whole() {
         (EntityKind::Routes, json!({ "paths": [long] })),
         (EntityKind::Plugins, json!({ "name": long })),
     ] {
-        for Violation { path, message } in mistakes(kind, &written) {
+        for FieldError { path, message } in mistakes(kind, &written) {
             assert!(path.len() + message.len() < 2200, "{} and {} bytes", path.len(), message.len());
         }
     }
@@ -48,7 +47,7 @@ fn a_file_with_long_names_is_not_repeated_whole() {
     let twice = json!({ "_format_version": "3.0", "services": [service, service] }).to_string();
     let keys = format!("{{ \"{long}\": 1, \"{long}\": 2 }}");
     for text in [twice, keys] {
-        let problems = Document::read(&text, Format::Json, sample::PLUGINS, &|_| None).unwrap_err();
+        let problems = Document::read(&text, Format::Json, crate::sample::PLUGINS, &|_| None).unwrap_err();
         assert!(problems.iter().all(|problem| problem.message.len() < 2100));
         assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not told");
     }
@@ -58,7 +57,7 @@ fn a_file_with_long_names_is_not_repeated_whole() {
 fn how_to_mend_it_is_told_of_the_first_mistakes() {
     let misspelt = json!({ "host": "a", "retrys": 1, "protocol": "htps" });
     let many = json!({ "_format_version": "3.0", "services": vec![misspelt; 10_000] }).to_string();
-    let problems = Document::read(&many, Format::Json, sample::PLUGINS, &|_| None).unwrap_err();
+    let problems = Document::read(&many, Format::Json, crate::sample::PLUGINS, &|_| None).unwrap_err();
     assert_eq!(problems.len(), 20_000);
     let with_hint = problems.iter().filter(|problem| problem.message.contains("did you mean"));
     assert_eq!(with_hint.count(), 20);

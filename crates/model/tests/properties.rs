@@ -1,13 +1,12 @@
 //! Reading never panics, always says where, and agrees with itself.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-mod sample;
 
 use proptest::prelude::*;
 use weir_model::schema::Record;
 use weir_model::{Document, Format};
 
-fn read(text: &str, format: Format) -> Result<weir_model::Read, Vec<weir_model::Problem>> {
-    Document::read(text, format, sample::PLUGINS, &|name| (name == "SET").then(|| "value".to_owned()))
+fn read(text: &str, format: Format) -> Result<weir_model::ParsedDocument, Vec<weir_model::ConfigError>> {
+    Document::read(text, format, crate::sample::PLUGINS, &|name| (name == "SET").then(|| "value".to_owned()))
 }
 
 /// Words that mean something to the reader, and characters that mean something to YAML.

@@ -1,11 +1,11 @@
 //! The schemas that the Admin API shows, in Kong's shape.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-mod sample;
 
 use serde_json::{Value as Json, json};
 use weir_model::PluginSchema;
 use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
-use weir_model::schema::{Choice, Record, RecordSchema, Side, Streams, find_plugin};
+use weir_model::schema::{Choice, Direction, Record, RecordSchema};
+use weir_model::{Streams, find_plugin};
 
 /// One field of a schema.
 fn field(schema: &Json, name: &str) -> Json {
@@ -81,7 +81,7 @@ fn nested_records_are_required_and_hold_their_defaults() {
 fn a_plugin_schema_lists_the_protocols_it_runs_for() {
     let protocols =
         |schema: PluginSchema| field(&schema.to_json(), "protocols")["elements"]["one_of"].clone();
-    let plugin = *find_plugin(sample::PLUGINS, "rate-limiting").unwrap();
+    let plugin = *find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap();
     assert_eq!(protocols(plugin), json!(["grpc", "grpcs", "http", "https"]));
     let of_streams = protocols(plugin.with_streams(Streams::IfNamed));
     assert_eq!(of_streams.as_array().unwrap().len(), 8);
@@ -90,7 +90,7 @@ fn a_plugin_schema_lists_the_protocols_it_runs_for() {
 
 #[test]
 fn a_plugin_schema_wraps_its_config() {
-    let limits = find_plugin(sample::PLUGINS, "rate-limiting").unwrap().to_json();
+    let limits = find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap().to_json();
     let config = field(&limits, "config");
     assert_eq!((&config["type"], &config["required"]), (&json!("record"), &json!(true)));
     assert_eq!(field(&config, "second")["gt"], json!(0));
@@ -102,14 +102,14 @@ fn a_plugin_schema_wraps_its_config() {
     });
     assert_eq!(config["shorthand_fields"][1]["redis_port"], old);
     field(&limits, "consumer");
-    let keys = find_plugin(sample::PLUGINS, "key-auth").unwrap().to_json();
+    let keys = find_plugin(crate::sample::PLUGINS, "key-auth").unwrap().to_json();
     assert_eq!(field(&keys, "consumer").get("eq"), Some(&Json::Null));
     assert_eq!(field(&limits, "consumer").get("eq"), None);
 }
 
 #[test]
 fn checked_configurations_hold_every_field() {
-    let limits = find_plugin(sample::PLUGINS, "rate-limiting").unwrap();
+    let limits = find_plugin(crate::sample::PLUGINS, "rate-limiting").unwrap();
     let config = limits.check(&json!({ "minute": 5 })).unwrap();
     assert_eq!(
         config,
@@ -137,7 +137,7 @@ fn checked_configurations_hold_every_field() {
 #[test]
 fn secrets_do_not_show_in_debug() {
     let config = json!({ "minute": 1, "redis": { "password": "hunter2" } });
-    let limits = sample::RateLimiting::from_value(&config).unwrap();
+    let limits = crate::sample::RateLimiting::from_value(&config).unwrap();
     assert!(!format!("{limits:?}").contains("hunter2"));
     assert_eq!(limits.redis.password.unwrap().expose(), "hunter2");
 }
@@ -151,7 +151,7 @@ fn the_names_of_a_choice_lead_back_to_it() {
 }
 
 /// A property of a record's JSON Schema, without what it is for.
-fn property(record: &RecordSchema, side: Side, name: &str) -> Json {
+fn property(record: &RecordSchema, side: Direction, name: &str) -> Json {
     let mut property = record.to_json_schema(side)["properties"][name].clone();
     property.as_object_mut().unwrap().remove("description");
     property
@@ -159,7 +159,7 @@ fn property(record: &RecordSchema, side: Side, name: &str) -> Json {
 
 #[test]
 fn json_schema_says_what_may_be_written() {
-    let written = |name| property(Service::SCHEMA, Side::Written, name);
+    let written = |name| property(Service::SCHEMA, Direction::Request, name);
     assert_eq!(written("host"), json!({ "type": "string", "minLength": 1 }));
     assert_eq!(
         written("retries"),
@@ -167,22 +167,22 @@ fn json_schema_says_what_may_be_written() {
     );
     let protocol = written("protocol");
     assert_eq!((&protocol["default"], &protocol["enum"][8]), (&json!("http"), &Json::Null));
-    assert_eq!(Service::SCHEMA.to_json_schema(Side::Written)["required"], json!(["host"]));
-    let limits = sample::RateLimiting::SCHEMA;
-    assert_eq!(property(limits, Side::Written, "second")["exclusiveMinimum"], json!(0));
+    assert_eq!(Service::SCHEMA.to_json_schema(Direction::Request)["required"], json!(["host"]));
+    let limits = crate::sample::RateLimiting::SCHEMA;
+    assert_eq!(property(limits, Direction::Request, "second")["exclusiveMinimum"], json!(0));
 }
 
 #[test]
 fn json_schema_says_what_is_answered() {
-    let schema = Route::SCHEMA.to_json_schema(Side::Answered);
+    let schema = Route::SCHEMA.to_json_schema(Direction::Response);
     assert_eq!(schema["required"].as_array().unwrap().len(), Route::SCHEMA.fields.len());
     assert_eq!(
-        property(Route::SCHEMA, Side::Answered, "strip_path"),
+        property(Route::SCHEMA, Direction::Response, "strip_path"),
         json!({ "type": "boolean", "default": true })
     );
-    let service = property(Route::SCHEMA, Side::Answered, "service");
+    let service = property(Route::SCHEMA, Direction::Response, "service");
     assert_eq!((&service["type"], &service["required"]), (&json!(["object", "null"]), &json!(["id"])));
-    let headers = property(Route::SCHEMA, Side::Answered, "headers");
+    let headers = property(Route::SCHEMA, Direction::Response, "headers");
     assert_eq!(
         headers["additionalProperties"],
         json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })

@@ -103,11 +103,11 @@ fn main() {
     {
         let compiler = Compiler {
             workers: 2,
-            default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            default_certificate: weir_net::tls::default_certificate(None).expect("a certificate"),
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
-            plugins: PLUGINS.into(),
+            plugins: PLUGINS,
             retained: Arc::new(Retained::default()),
         };
         let mut entities = Entities::of(shape.document());

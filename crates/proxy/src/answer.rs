@@ -4,7 +4,7 @@ use crate::exchange::Exchange;
 use crate::grpc;
 use crate::plugin::Answer;
 use std::fmt;
-use weir_http1::Reject;
+use weir_http1::ParseError;
 
 /// The response to a request, whatever it is, that comes in clear where TLS is spoken.
 pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
@@ -14,7 +14,7 @@ pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type:
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The client's message is ambiguous, malformed or too large.
-    Rejected(Reject),
+    Rejected(ParseError),
     /// The body is larger than `client_max_body_size`.
     BodyTooLarge,
     /// The client did not send its request in time.
@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     /// The upstream reset the request's stream before its response's head.
     UpstreamReset(h2::Reason),
     /// The upstream's bytes are no HTTP response.
-    UpstreamGarbage(Reject),
+    UpstreamGarbage(ParseError),
     UpstreamTimeout,
     /// The client's own time for the call is over.
     DeadlineExceeded,

@@ -1,13 +1,13 @@
 //! The client's half of an exchange, whatever HTTP version it speaks: what `serve` asks of it, and HTTP/1.1's answer.
 
 use crate::answer::Failure;
-use crate::deadline::Deadline;
 use crate::exchange::Exchange;
 use crate::http2::PREFACE;
-use crate::wire::Wire;
 use std::io;
 use std::task::{Context, Poll};
-use weir_http1::{Framing, Headers, Known, KnownSet, Reject, Version, encode};
+use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, Version, encode};
+use weir_net::deadline::Deadline;
+use weir_net::wire::Wire;
 
 /// What `serve` asks of a client, in the order in which it asks.
 pub(crate) trait Client {
@@ -16,7 +16,7 @@ pub(crate) trait Client {
     /// How the request's body is framed.
     fn framing(&self) -> Framing;
     /// Body bytes that are here, if any; never waits.
-    fn body(&mut self) -> Result<&[u8], Reject>;
+    fn body(&mut self) -> Result<&[u8], ParseError>;
     /// Marks body bytes as used.
     fn consume(&mut self, n: usize);
     /// Whether the whole body was received and used.
@@ -148,7 +148,7 @@ impl Client for Http1 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.wire.body()
     }
 

@@ -4,14 +4,10 @@ use crate::answer::PLAIN_TO_TLS;
 use crate::client::{Http1, Preface};
 use crate::exchange::{Connection, Tls};
 use crate::http2;
-use crate::io::Io;
 use crate::listen::Accepted;
 use crate::options::RealIp;
 use crate::proxy_protocol;
 use crate::serve;
-use crate::socket::Socket;
-use crate::tls::{ClientCertificate, HTTP2};
-use crate::wire::Wire;
 use crate::worker::Worker;
 use rustls::server::Acceptor;
 use std::future::poll_fn;
@@ -24,6 +20,10 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+use weir_net::io::Io;
+use weir_net::socket::Socket;
+use weir_net::tls::{ClientCertificate, HTTP2};
+use weir_net::wire::Wire;
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
 /// it may pause; nginx's `lingering_time` and `lingering_timeout`.

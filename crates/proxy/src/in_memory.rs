@@ -6,14 +6,10 @@ use crate::client::Http1;
 use crate::connection;
 use crate::costs::Costs;
 use crate::exchange::Connection;
-use crate::io::{Duplex, Io};
 use crate::options::Options;
 use crate::plugin::engine::BodyMemory;
 use crate::proxy::StartError;
 use crate::snapshot::Snapshot;
-use crate::tls::ServerTls;
-use crate::upstream::resolve::Resolver;
-use crate::wire::Wire;
 use crate::worker::{Load, Node, Worker};
 use std::cell::Cell;
 use std::io;
@@ -24,6 +20,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::LocalRuntime;
+use weir_net::io::{Duplex, Io};
+use weir_net::resolve::Resolver;
+use weir_net::tls::ServerTls;
+use weir_net::wire::Wire;
 
 /// The head of every response of the upstream in memory.
 const HEAD: &[u8] =

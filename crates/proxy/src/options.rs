@@ -6,13 +6,13 @@ use crate::http3::Http3Options;
 use crate::listen::{Accepted, Listen};
 use crate::own::Own;
 use crate::request_debug::RequestDebug;
-use crate::tls::TlsOptions;
 use crate::upstream::http2::SharedConnections;
 use crate::upstream::pool::KeepAlive;
-use crate::upstream::resolve::ResolverOptions;
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_http1::Limits;
+use weir_net::resolve::ResolverOptions;
+use weir_net::tls::TlsOptions;
 
 /// What a data plane is started with.
 #[derive(Debug, Clone)]

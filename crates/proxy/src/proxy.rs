@@ -2,16 +2,13 @@
 
 use crate::access_log::AccessLog;
 use crate::costs::Costs;
-use crate::dialer::NodeResolver;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
 use crate::plugin::Retained;
 use crate::plugin::{HeldBodies, engine::BodyMemory};
 use crate::snapshot::Snapshot;
-use crate::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use crate::upstream::health::{Watched, monitor};
-use crate::upstream::resolve::{Addresses, ResolveError, Resolver};
 use crate::worker::{Command, Datagrams, Load, Node, Worker};
 use acceptor::{Accepting, Acceptor};
 use std::io;
@@ -21,6 +18,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::{mpsc, oneshot, watch};
+use weir_net::dialer::NodeResolver;
+use weir_net::resolve::{Addresses, ResolveError, Resolver};
+use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ impl Proxy {
             let (node, mut closed) = (self.node.clone(), closed.clone());
             self.threads.push(thread("weir-ocsp".into(), async move || {
                 tokio::select! {
-                    () = keep_fresh(&node) => {}
+                    () = keep_fresh(&node.resolver, &node.tls) => {}
                     _ = closed.wait_for(|closed| *closed) => {}
                 }
             })?);

@@ -4,14 +4,14 @@
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::http2::reset_reason;
 use crate::plugin::{HeldBody, NoRoom};
 use crate::upstream::Upstream;
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Limits, Reject};
+use weir_http1::{Framing, Limits, ParseError};
+use weir_net::http2::reset_reason;
 
 /// One exchange between a client and a connection to an upstream.
 pub(crate) struct Relay<'a, C, U> {
@@ -452,7 +452,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Client(io::Error),
-    Garbage(Reject),
+    Garbage(ParseError),
     Truncated,
     /// The upstream reset the stream.
     Reset(Reset),

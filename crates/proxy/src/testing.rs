@@ -4,10 +4,10 @@ use crate::exchange::Exchange;
 use crate::plugin::testing::{self, complete, connection, heads};
 use crate::plugins::PLUGINS;
 use crate::snapshot::{Compiler, Held, Snapshot};
-use crate::tls::{CertifiedKey, default_certificate};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
+use weir_net::tls::{CertifiedKey, default_certificate};
 
 pub(crate) use crate::plugin::testing::{entity, id};
 
@@ -29,7 +29,7 @@ impl Gateway {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
-            plugins: PLUGINS.into(),
+            plugins: PLUGINS,
             retained: self.retained.clone(),
         };
         compiler.compile(&self.document).unwrap()

@@ -4,16 +4,13 @@ use crate::access_log::{AccessLog, WorkerLog};
 use crate::connection;
 use crate::costs::{Costs, Ledger};
 use crate::http3::{self, Arriving, Quic};
-use crate::io::Duplex;
 use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
 use crate::plugin::engine::{BodyMemory, Share};
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
-use crate::tls::ServerTls;
 use crate::upstream::http2::Http2Pool;
 use crate::upstream::pool::Pool;
-use crate::upstream::resolve::Resolver;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
@@ -24,6 +21,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use weir_http1::{RequestHead, ResponseHead, Version};
+use weir_net::io::Duplex;
+use weir_net::resolve::Resolver;
+use weir_net::tls::ServerTls;
 
 /// Heads kept for reuse by each worker.
 const HEADS_KEPT: usize = 64;

@@ -4,10 +4,18 @@
 //! ```text
 //! scenario + targets ─► session: per block start, check parity, load, observe ─► result ─► analysis ─► report
 //! ```
+//!
+//! `commands` sees everything below; each of the others only what stands to its right:
+//!
+//! ```text
+//! commands ─► session ─► driver ─► target ─► scenario ─► load ─► result
+//!          ─► report ─► analysis ─► stats; report ─► chart       upstream, floor, front ─► event_loop
+//! ```
 pub mod analysis;
 pub mod capacity;
 pub mod catalogue;
 pub mod chart;
+pub mod commands;
 pub mod compare;
 pub mod driver;
 pub mod duration;
@@ -25,6 +33,7 @@ pub mod result;
 pub mod scenario;
 pub mod session;
 pub mod stats;
+mod subprocess;
 pub mod target;
 pub mod upstream;
 pub mod version;

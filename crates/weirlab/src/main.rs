@@ -2,10 +2,10 @@
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weirlab::{
-    capacity, catalogue, compare, flame, floor, front, gate, load, power, report, session, upstream,
-    waterfall,
+use weirlab::commands::{
+    capacity, compare, flame, floor, front, gate, list, load, power, report, run, upstream, waterfall,
 };
+use weirlab::session;
 
 /// Measures gateways side by side, with intervals.
 #[derive(Parser)]
@@ -18,31 +18,31 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure scenarios before targets, side by side.
-    Run(session::command::Args),
+    Run(run::Args),
     /// Put two runs beside each other.
-    Compare(compare::command::Args),
+    Compare(compare::Args),
     /// Say whether a version is slower than another: exit 0 pass, 1 regression, 2 cannot tell.
-    Gate(gate::command::Args),
+    Gate(gate::Args),
     /// Say how many pairs of blocks an effect takes to show, by the noise that runs recorded.
-    Power(power::command::Args),
+    Power(power::Args),
     /// Search the highest rate that holds a service level.
-    Capacity(capacity::command::Args),
+    Capacity(capacity::Args),
     /// Draw flame graphs of targets under load.
-    Flame(flame::command::Args),
+    Flame(flame::Args),
     /// Show what each plugin of a chain costs, as the gateway itself measures it.
-    Waterfall(waterfall::command::Args),
+    Waterfall(waterfall::Args),
     /// Write the report of a run again from its data.
-    Report(report::command::Args),
+    Report(report::Args),
     /// Generate load on a URL.
-    Load(load::command::Args),
+    Load(load::Args),
     /// Serve as an upstream that costs next to nothing.
-    Upstream(upstream::command::Args),
+    Upstream(upstream::Args),
     /// Relay to an upstream as barely as is correct.
-    Floor(floor::command::Args),
+    Floor(floor::Args),
     /// Spread connections over several gateways.
-    Front(front::command::Args),
+    Front(front::Args),
     /// List scenarios and targets.
-    List(catalogue::command::Args),
+    List(list::Args),
     /// End what a session leaves that is killed.
     #[command(hide = true)]
     Guard(session::guard::Args),
@@ -61,19 +61,19 @@ fn main() -> ExitCode {
 
 fn perform(command: Command) -> Result<ExitCode, String> {
     match command {
-        Command::Run(args) => session::command::run(args),
-        Command::Compare(args) => compare::command::run(args),
-        Command::Gate(args) => gate::command::run(args),
-        Command::Power(args) => power::command::run(args),
-        Command::Capacity(args) => capacity::command::run(args),
-        Command::Flame(args) => flame::command::run(args),
-        Command::Waterfall(args) => waterfall::command::run(args),
-        Command::Report(args) => report::command::run(args),
-        Command::Load(args) => load::command::run(args),
-        Command::Upstream(args) => upstream::command::run(args),
-        Command::Floor(args) => floor::command::run(args),
-        Command::Front(args) => front::command::run(args),
-        Command::List(args) => catalogue::command::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Gate(args) => gate::run(args),
+        Command::Power(args) => power::run(args),
+        Command::Capacity(args) => capacity::run(args),
+        Command::Flame(args) => flame::run(args),
+        Command::Waterfall(args) => waterfall::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Upstream(args) => upstream::run(args),
+        Command::Floor(args) => floor::run(args),
+        Command::Front(args) => front::run(args),
+        Command::List(args) => list::run(args),
         Command::Guard(args) => session::guard::run(args),
     }
 }

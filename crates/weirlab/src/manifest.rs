@@ -1,7 +1,7 @@
 //! Provenance: where and with what a run was measured.
-use crate::driver::timed::output_within;
 use crate::observe::{Layout, allowed_cpus};
 use crate::result::Manifest;
+use crate::subprocess::output_within;
 use aws_lc_rs::digest::{Context, SHA256};
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! What is derived from runs whose truth is known.
-mod sample;
 
+use crate::sample::{case, cell, normal, run, swept};
 use fastrand::Rng;
-use sample::{case, cell, normal, run, swept};
 use std::sync::OnceLock;
 use weirlab::analysis::{Analysis, CaseAnalysis, FLOOR_WITHOUT_CONTROL, Verdict};
 use weirlab::result::{ActionSample, Cell, Run};
@@ -25,7 +24,7 @@ fn duel(factor: f64, spread: f64, rounds: u32, seed: u64) -> Run {
 /// The plausible sample, analysed once for all tests.
 fn plausible() -> &'static Analysis {
     static ANALYSIS: OnceLock<Analysis> = OnceLock::new();
-    ANALYSIS.get_or_init(|| Analysis::of(&sample::plausible()))
+    ANALYSIS.get_or_init(|| Analysis::of(&crate::sample::plausible()))
 }
 
 fn only_case(run: &Run) -> CaseAnalysis {

@@ -1,13 +1,12 @@
 //! What is committed about the format of a run's data agrees with the code; folders of runs are written and read.
-mod sample;
 
-use sample::golden::agrees;
+use crate::sample::golden::agrees;
 use std::path::Path;
 use weirlab::result::store::{self, RunFolder, StoreError};
 
 #[test]
 fn the_sample_is_up_to_date() {
-    let text = serde_json::to_string(&sample::plausible()).unwrap() + "\n";
+    let text = serde_json::to_string(&crate::sample::plausible()).unwrap() + "\n";
     assert!(text.len() < 200_000, "{} bytes", text.len());
     agrees("tests/data/run/data.json", &text).unwrap();
 }
@@ -25,7 +24,7 @@ fn the_schema_is_up_to_date() {
 #[test]
 fn a_run_is_read_from_its_folder_or_its_file() {
     let out = tempfile::tempdir().unwrap();
-    let run = sample::plausible();
+    let run = crate::sample::plausible();
     let folder = RunFolder::create(&out.path().join("not/yet/there"), &run.id).unwrap();
     folder.save(&run).unwrap();
     folder.save(&run).unwrap();
@@ -38,7 +37,7 @@ fn a_run_is_read_from_its_folder_or_its_file() {
 
 #[test]
 fn histograms_survive_the_journey() {
-    let run = sample::plausible();
+    let run = crate::sample::plausible();
     let text = serde_json::to_string(&run).unwrap();
     let back: weirlab::result::Run = serde_json::from_str(&text).unwrap();
     assert_eq!(back.cells[0].blocks[0].latencies, run.cells[0].blocks[0].latencies);
@@ -62,7 +61,7 @@ fn what_cannot_be_read_is_explained() {
 #[test]
 fn a_full_disk_leaves_the_last_good_version() {
     let out = tempfile::tempdir().unwrap();
-    let mut run = sample::plausible();
+    let mut run = crate::sample::plausible();
     let folder = RunFolder::create(out.path(), "run").unwrap();
     folder.save(&run).unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join(".data.json.draft")).unwrap();

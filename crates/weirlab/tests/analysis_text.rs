@@ -1,10 +1,10 @@
 //! What a run looks like as text.
-mod sample;
 
-use sample::golden::agrees;
-use sample::{case, cell, without_blocks};
+use crate::sample::golden::agrees;
+use crate::sample::{case, cell, without_blocks};
 use weirlab::analysis::Analysis;
-use weirlab::result::{Run, Status, text};
+use weirlab::report::text;
+use weirlab::result::{Run, Status};
 
 fn small() -> Run {
     let plain = case("kong/plain-1", "http");
@@ -16,7 +16,7 @@ fn small() -> Run {
     ];
     cells[2].blocks[1].errors.insert("status".to_owned(), 4);
     cells[1].blocks[0].steady = false;
-    sample::run(vec![plain], cells)
+    crate::sample::run(vec![plain], cells)
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn the_text_of_a_small_run() {
 fn the_combined_result_counts_as_many_runs_as_there_are() {
     for rounds in [1, 2, 7] {
         let plain = case("kong/plain-1", "http");
-        let run = sample::run(vec![plain.clone()], vec![cell(&plain, "weir", rounds, |_| 13.0)]);
+        let run = crate::sample::run(vec![plain.clone()], vec![cell(&plain, "weir", rounds, |_| 13.0)]);
         let text = text::result(&run, &Analysis::of(&run));
         let combined = text.split("### Combined result for weir:").nth(1).unwrap();
         let p99 = combined.lines().find(|line| line.contains("P99")).unwrap();
@@ -40,7 +40,7 @@ fn the_combined_result_counts_as_many_runs_as_there_are() {
 
 #[test]
 fn a_capacity_is_told_with_its_reservations() {
-    let mut run = sample::plausible();
+    let mut run = crate::sample::plausible();
     run.capacities[2].confirmed = false;
     let answer = text::answer(&run, &Analysis::of(&run));
     for line in [
@@ -55,12 +55,12 @@ fn a_capacity_is_told_with_its_reservations() {
 
 #[test]
 fn the_answer_opens_with_the_baseline_against_each_target() {
-    let run = sample::plausible();
+    let run = crate::sample::plausible();
     let answer = text::answer(&run, &Analysis::of(&run));
     let first = answer.lines().next().unwrap();
     assert!(first.starts_with("weir against nginx: 0.6"), "{first}");
     assert!(first.ends_with("less in 5."), "{first}");
-    let nothing = sample::run(Vec::new(), Vec::new());
+    let nothing = crate::sample::run(Vec::new(), Vec::new());
     assert_eq!(
         text::answer(&nothing, &Analysis::of(&nothing)),
         "Nothing was measured that could be compared."

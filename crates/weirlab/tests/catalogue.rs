@@ -1,10 +1,7 @@
 //! What is shipped is whole: every scenario and target can be read, and what they say of each other is true.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
-
-use bench::{Bench, cases, program, root, target, weir};
+use crate::catalogue_bench::{Bench, cases, program, root, target, weir};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;

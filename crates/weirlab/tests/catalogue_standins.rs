@@ -2,10 +2,7 @@
 //! serve with it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
-
-use bench::{Bench, Gateway, UPSTREAM_SAYS, cases, target, weir};
+use crate::catalogue_bench::{Bench, Gateway, UPSTREAM_SAYS, cases, target, weir};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

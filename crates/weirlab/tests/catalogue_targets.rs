@@ -1,10 +1,7 @@
 //! Every target that can be had here really runs, and answers as the scenarios ask.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
-
-use bench::{Bench, UPSTREAM_SAYS, cases, target};
+use crate::catalogue_bench::{Bench, UPSTREAM_SAYS, cases, target};
 use weirlab::scenario::Scheme;
 
 fn passes_parity(scenario: &str, scheme: Scheme, name: &str) {

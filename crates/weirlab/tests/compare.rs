@@ -1,7 +1,6 @@
 //! `weirlab compare` on runs whose truth is known.
-mod sample;
 
-use sample::{case, cell, run};
+use crate::sample::{case, cell, run};
 use std::path::Path;
 use std::process::Command;
 use weirlab::compare::{Comparison, Direction};

@@ -2,10 +2,7 @@
 //! background and in the foreground.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
-
-use bench::{Bench, cases, target};
+use crate::catalogue_bench::{Bench, cases, target};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,17 +1,17 @@
 //! What recorded A/A controls say of the noise, and of what shows in spite of it.
-mod sample;
 
 use weirlab::power;
 
 #[test]
 fn noise_is_what_the_control_differs_by() {
-    let case = sample::case("kong/plain-1", "http");
-    let mut control = sample::cell(&case, "weir (again)", 3, |round| [11.0, 10.0, 50.0][round as usize]);
+    let case = crate::sample::case("kong/plain-1", "http");
+    let mut control =
+        crate::sample::cell(&case, "weir (again)", 3, |round| [11.0, 10.0, 50.0][round as usize]);
     control.control = true;
     control.blocks[2].void = Some("late".to_owned());
-    let baseline = sample::cell(&case, "weir", 3, |_| 10.0);
-    let other = sample::cell(&case, "nginx", 3, |_| 20.0);
-    let noise = power::noise(&sample::run(vec![case], vec![baseline, control, other]));
+    let baseline = crate::sample::cell(&case, "weir", 3, |_| 10.0);
+    let other = crate::sample::cell(&case, "nginx", 3, |_| 20.0);
+    let noise = power::noise(&crate::sample::run(vec![case], vec![baseline, control, other]));
     assert_eq!(noise.len(), 2, "{noise:?}");
     assert!((noise[0] - 1.1_f64.ln()).abs() < 1e-3 && noise[1].abs() < 1e-3, "{noise:?}");
 }

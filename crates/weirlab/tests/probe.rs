@@ -1,6 +1,5 @@
 //! Figures that are not of requests under load, of real gateways: starts, reloads, the memory of idle connections.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-mod sample;
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -9,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 use weirlab::analysis::Analysis;
-use weirlab::result::{Probe, Status, text};
+use weirlab::report::text;
+use weirlab::result::{Probe, Status};
 
 const ROUTES: &str = "_format_version: \"3.0\"\nservices:\n- name: s\n  url: http://{{ upstream }}\n  routes:\n\
     {% for n in range(1, 31) %}\n  - {name: r{{ n }}, paths: [\"/r{{ n }}\"]}\n{% endfor %}\n";
@@ -158,18 +158,19 @@ fn what_does_not_go_together_is_refused() {
 
 #[test]
 fn probes_stand_beside_requests_and_not_among_them() {
-    let (load, start) = (sample::case("kong/plain-1", "http"), sample::case("weir/start", "http"));
+    let (load, start) =
+        (crate::sample::case("kong/plain-1", "http"), crate::sample::case("weir/start", "http"));
     let seconds = [0.030, 0.032, 0.031, 0.050, 0.029, 0.031];
-    let mut probed = sample::cell(&start, "weir", 6, |_| 0.0);
+    let mut probed = crate::sample::cell(&start, "weir", 6, |_| 0.0);
     for (block, value) in probed.blocks.iter_mut().zip(seconds) {
         let (name, unit) = ("exec to first answer".to_owned(), "s".to_owned());
         block.probe = Some(Probe { name, value, unit });
     }
     probed.blocks[5].void = Some("disturbed".to_owned());
-    let skipped = sample::without_blocks(&start, "direct", Status::Skipped("no process".to_owned()));
-    let run = sample::run(
+    let skipped = crate::sample::without_blocks(&start, "direct", Status::Skipped("no process".to_owned()));
+    let run = crate::sample::run(
         vec![load.clone(), start],
-        vec![sample::cell(&load, "weir", 3, |_| 13.0), probed, skipped],
+        vec![crate::sample::cell(&load, "weir", 3, |_| 13.0), probed, skipped],
     );
     let analysis = Analysis::of(&run);
     assert_eq!(analysis.cases.len(), 1, "only what was measured under load");

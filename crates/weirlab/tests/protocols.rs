@@ -2,12 +2,9 @@
 //! are not ours.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
-#[path = "protocols/foreign.rs"]
 mod foreign;
 
-use bench::{Bench, Gateway, cases, program, target};
+use crate::catalogue_bench::{Bench, Gateway, cases, program, target};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -278,7 +275,7 @@ fn a_session_checks_and_measures_what_is_spoken() {
     ] {
         let out = tempfile::tempdir().unwrap();
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_weirlab"))
-            .current_dir(bench::root())
+            .current_dir(crate::catalogue_bench::root())
             .args([
                 "run",
                 scenario,

@@ -1,6 +1,5 @@
 //! The page of a run: complete, escaped, self-contained, and fit for a phone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-mod sample;
 
 use std::fs;
 use std::path::Path;
@@ -23,12 +22,12 @@ fn written(run: &Run) -> (tempfile::TempDir, String) {
 /// The page of the whole sample, made once: its intervals take seconds in a build that is not optimised.
 fn whole() -> &'static (tempfile::TempDir, String) {
     static WHOLE: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
-    WHOLE.get_or_init(|| written(&sample::plausible()))
+    WHOLE.get_or_init(|| written(&crate::sample::plausible()))
 }
 
 /// The sample's first case alone.
 fn single() -> Run {
-    let mut run = sample::plausible();
+    let mut run = crate::sample::plausible();
     run.cases.truncate(1);
     let name = run.cases[0].name.clone();
     run.cells.retain(|cell| cell.case == name);
@@ -96,7 +95,7 @@ fn published_figures_stand_apart() {
 
 #[test]
 fn an_interrupted_run_without_samples_is_reported() {
-    let mut run = sample::plausible();
+    let mut run = crate::sample::plausible();
     run.interrupted = true;
     run.capacities.clear();
     run.chains.clear();

@@ -1,8 +1,7 @@
 //! What intervals, effects and power must satisfy whatever the samples are.
-mod sample;
 
+use crate::sample::noise::{Noise, pairs};
 use fastrand::Rng;
-use sample::noise::{Noise, pairs};
 use weirlab::stats::{self, Estimate};
 
 fn some_pairs(n: usize, seed: u64) -> Vec<(f64, f64)> {

@@ -1,10 +1,9 @@
 //! Why the interval is what it is: estimators and intervals that were considered, under the same noise. The table in
 //! docs/laboratory/statistics.md is printed by
-//! `cargo test --profile quick -p weirlab --test stats_candidates -- --ignored --nocapture`.
-mod sample;
+//! `cargo test --profile quick -p weirlab --test main stats_candidates:: -- --ignored --nocapture`.
 
+use crate::sample::noise::{NOISES, Noise, pairs};
 use fastrand::Rng;
-use sample::noise::{NOISES, Noise, pairs};
 use weirlab::stats;
 
 const RUNS: usize = 1_000;

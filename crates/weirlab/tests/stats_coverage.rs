@@ -1,9 +1,8 @@
 //! How often the interval contains the truth, by simulation. The table in docs/laboratory/statistics.md is printed by
-//! `cargo test --profile quick -p weirlab --test stats_coverage -- --ignored --nocapture`.
-mod sample;
+//! `cargo test --profile quick -p weirlab --test main stats_coverage:: -- --ignored --nocapture`.
 
+use crate::sample::noise::{NOISES, Noise, pairs};
 use fastrand::Rng;
-use sample::noise::{NOISES, Noise, pairs};
 use weirlab::stats;
 
 /// The share of runs whose interval contains the true ratio, and the median width of the interval.

@@ -1,9 +1,8 @@
 //! Whether the gate finds what it must and is silent otherwise, by simulation.
 #![allow(clippy::unwrap_used)]
-mod sample;
 
+use crate::sample::noise::{Noise, pairs, rounds};
 use fastrand::Rng;
-use sample::noise::{Noise, pairs, rounds};
 use std::path::PathBuf;
 use weirlab::gate::decide::{Decision, Pair, Rule, old_cost};
 use weirlab::power::noise;

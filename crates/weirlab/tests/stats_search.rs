@@ -1,5 +1,4 @@
 //! The search for capacity, on targets whose capacity is known.
-mod sample;
 
 use fastrand::Rng;
 use std::convert::Infallible;
@@ -111,8 +110,9 @@ fn service_levels_are_read_and_written() {
 
 #[test]
 fn a_service_level_holds_or_not() {
-    let latencies = sample::latencies(2.0);
-    let holds = |text: &str, errors| Slo::parse(text).unwrap().holds(&latencies, sample::ANSWERS, errors);
+    let latencies = crate::sample::latencies(2.0);
+    let holds =
+        |text: &str, errors| Slo::parse(text).unwrap().holds(&latencies, crate::sample::ANSWERS, errors);
     assert_eq!(holds("p99=3ms", 0), Some(true));
     assert_eq!(holds("p99=2ms", 0), Some(false));
     assert_eq!(holds("p99=3ms", 1), Some(false));

@@ -1,7 +1,5 @@
 //! What a real gateway tells of the costs of a chain that is any declarative file's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#[path = "catalogue_bench/mod.rs"]
-mod bench;
 
 use serde_json::Value;
 use std::fs;
@@ -28,9 +26,15 @@ fn waterfall_of(chain: &str, out: &Path, more: &[&str]) -> Output {
     let file = out.join("shop.yml");
     fs::write(&file, chain).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
-    command.current_dir(bench::root()).stdin(Stdio::null());
+    command.current_dir(crate::catalogue_bench::root()).stdin(Stdio::null());
     command.args(["waterfall", "--request", "GET /orders/7", "-H", "Host: shop.test", "--duration", "500ms"]);
-    command.arg("--config").arg(&file).arg("--weir").arg(bench::weir()).arg("--out").arg(out.join("runs"));
+    command
+        .arg("--config")
+        .arg(&file)
+        .arg("--weir")
+        .arg(crate::catalogue_bench::weir())
+        .arg("--out")
+        .arg(out.join("runs"));
     command.args(more).output().expect("weirlab starts")
 }
 

@@ -1,6 +1,6 @@
 //! Conditions that a client puts on a request: `If-Match` and `If-None-Match`.
-use super::answer::Denied;
-use super::shown::{Shown, etag};
+use super::representation::{Shown, etag};
+use super::response::Denied;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use weir_model::Entities;
 use weir_model::entity::Entity;

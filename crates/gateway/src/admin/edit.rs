@@ -1,10 +1,10 @@
 //! Writes: what is to become of entities, decided on the entities as they are when a write's turn has come.
-use super::answer::{Denied, Unresolved, Verb};
-use super::body::Body;
 use super::collection::{Place, naming_fields};
 use super::conditions::Conditions;
 use super::merge::merge;
-use super::place::Spot;
+use super::request_body::Body;
+use super::resolve::Spot;
+use super::response::{Denied, Unresolved, Verb};
 use super::{form, snis};
 use crate::control::Control;
 use crate::registry::Op;
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
 use weir_model::entity::{Entity, EntityKind, Plugin, Route};
-use weir_model::schema::{Choice, Json, JsonMap, Kind, References, Violation, find_plugin, quoted};
-use weir_model::{Entities, PluginSchema, Reading, Uuid};
-use weir_proxy::tls::ca_certificates;
+use weir_model::find_plugin;
+use weir_model::schema::{Choice, FieldError, Json, JsonMap, Kind, References, quoted};
+use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
+use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
 pub(super) struct Edit {
@@ -156,7 +157,7 @@ fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
         Some(_) => "immutable field cannot be updated",
         None => "expected a valid UUID",
     };
-    Err(Denied::Schema(vec![Violation::new("id", message)]))
+    Err(Denied::Schema(vec![FieldError::new("id", message)]))
 }
 
 /// A plugin's configuration is that of its name.
@@ -164,7 +165,7 @@ fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
     match (found, change.get("name").and_then(Json::as_str)) {
         (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
             let message = "a plugin's name cannot be changed: delete it and create another";
-            Err(Denied::Schema(vec![Violation::new("name", message)]))
+            Err(Denied::Schema(vec![FieldError::new("name", message)]))
         }
         _ => Ok(()),
     }
@@ -179,7 +180,7 @@ fn keeps_consumer(ops: &[Op], found: &Entity) -> Result<(), Denied> {
         _ => false,
     };
     let message = "all or none of these fields must be set: 'password', 'consumer.id'";
-    if ops.iter().any(moves) { Err(Denied::Schema(vec![Violation::new("", message)])) } else { Ok(()) }
+    if ops.iter().any(moves) { Err(Denied::Schema(vec![FieldError::new("", message)])) } else { Ok(()) }
 }
 
 /// References that say `id` and give something else.
@@ -189,7 +190,7 @@ pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), Denied> 
         id.as_str().and_then(weir_model::rule::id).is_none().then(|| format!("{field}.id"))
     };
     let wrong = naming_fields(kind).filter_map(|(field, _)| is_none(field));
-    let violations: Vec<_> = wrong.map(|path| Violation::new(&path, "expected a valid UUID")).collect();
+    let violations: Vec<_> = wrong.map(|path| FieldError::new(&path, "expected a valid UUID")).collect();
     if violations.is_empty() { Ok(()) } else { Err(Denied::Schema(violations)) }
 }
 
@@ -231,7 +232,7 @@ impl<'w> Writer<'w> {
             written.insert("cert_digest".to_owned(), digest.into());
         }
         let references = &ByIdOrName(entities);
-        let reading = Reading { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
+        let reading = ReadOptions { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
         let entity = Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)?;
         if let Entity::Plugins(plugin) = &entity {
             runs_for_its_routes(plugin, entities)?;
@@ -258,9 +259,10 @@ impl<'w> Writer<'w> {
 fn runs_for_its_routes(plugin: &Plugin, entities: &Entities) -> Result<(), Denied> {
     let route = plugin.route.and_then(|id| entities.get(EntityKind::Routes, id)).and_then(as_route);
     let named = plugin.service.map(|id| (EntityKind::Services, id));
-    let of_service = named.into_iter().flat_map(|named| entities.naming(named, EntityKind::Routes, None));
+    let of_service =
+        named.into_iter().flat_map(|named| entities.referencing(named, EntityKind::Routes, None));
     protocols_match(plugin, route, of_service.filter_map(as_route))
-        .map_err(|message| Denied::Schema(vec![Violation::new("protocols", message)]))
+        .map_err(|message| Denied::Schema(vec![FieldError::new("protocols", message)]))
 }
 
 fn as_route(entity: &Entity) -> Option<&Route> {

@@ -1,12 +1,12 @@
 //! One entity: read and written.
-use super::answer::{Denied, Verb, text_answer};
-use super::call::Call;
+use super::auth::Wrote;
 use super::collection::Place;
 use super::conditions::Conditions;
 use super::edit::Edit;
-use super::guard::Wrote;
 use super::members;
-use super::shown::{Shown, etag};
+use super::representation::{Shown, etag};
+use super::request::Call;
+use super::response::{Denied, Verb, text_answer};
 use super::warning::{self, warned};
 use crate::registry::Written;
 use axum::http::{HeaderValue, StatusCode, header};

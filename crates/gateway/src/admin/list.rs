@@ -1,8 +1,8 @@
 //! Pages of entities.
-use super::answer::{Denied, json_answer};
-use super::call::Call;
 use super::collection::Place;
-use super::shown::Shown;
+use super::representation::Shown;
+use super::request::Call;
+use super::response::{Denied, json_answer};
 use axum::http::StatusCode;
 use axum::response::Response;
 use form_urlencoded::Serializer;
@@ -72,7 +72,7 @@ impl Page {
             Place::Children(nesting) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();
                 let parent = nesting.parent(id, entities)?;
-                Box::new(entities.naming((nesting.parent, parent), kind, self.after))
+                Box::new(entities.referencing((nesting.parent, parent), kind, self.after))
             }
             Place::Members(membership) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();

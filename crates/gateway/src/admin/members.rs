@@ -1,18 +1,18 @@
 //! Who is in a consumer group: shown as the consumers of a group and as the groups of a consumer, as Kong shows it.
-use super::answer::{Denied, Unresolved, json_answer};
-use super::call::Call;
 use super::collection::{Membership, Place};
 use super::edit::Writer;
 use super::item::tagged;
-use super::place::called;
-use super::shown::{Shown, etag};
+use super::representation::{Shown, etag};
+use super::request::Call;
+use super::resolve::called;
+use super::response::{Denied, Unresolved, json_answer};
 use crate::registry::{Op, Written};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 use weir_model::entity::EntityKind::{ConsumerGroupConsumers, Consumers};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, Json, JsonMap, Violation, quoted};
+use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
 use weir_model::{Entities, Uuid};
 
 /// `GET` of a group, with its consumers. Its ETag is that of the group alone, as that is what a write is about; so it
@@ -48,7 +48,7 @@ impl Membership {
         after: Option<Uuid>,
         entities: &Entities,
     ) -> impl Iterator<Item = &Entity> {
-        let pairs = entities.naming((self.owner, owner), ConsumerGroupConsumers, None);
+        let pairs = entities.referencing((self.owner, owner), ConsumerGroupConsumers, None);
         let mut ids: Vec<Uuid> = pairs.filter_map(|pair| self.member_of(pair)).collect();
         ids.retain(|id| after.is_none_or(|after| *id > after));
         ids.sort_unstable();
@@ -67,7 +67,7 @@ impl Membership {
         let (consumer, group) =
             if self.kind == Consumers { (found.id(), owner) } else { (owner, found.id()) };
         // A consumer is in few groups, while a group may have very many consumers.
-        let mut pairs = entities.naming((Consumers, consumer), ConsumerGroupConsumers, None);
+        let mut pairs = entities.referencing((Consumers, consumer), ConsumerGroupConsumers, None);
         let pair = pairs.find(|pair| Membership::CONSUMERS.owner_of(pair) == Some(group));
         Ok(pair.map(|pair| (found, pair.id())))
     }
@@ -102,7 +102,7 @@ impl Membership {
 
     /// What the body names: one, or a list.
     fn texts(self, body: &JsonMap) -> Result<Vec<&str>, Denied> {
-        let wrong = |field: &str, message: String| Err(Denied::Schema(vec![Violation::new(field, message)]));
+        let wrong = |field: &str, message: String| Err(Denied::Schema(vec![FieldError::new(field, message)]));
         if let Some(other) = body.keys().find(|name| *name != self.argument) {
             return wrong(other, format!("unknown field; there is `{}`", self.argument));
         }
@@ -136,7 +136,7 @@ impl Membership {
             }
             [owner, ..] => {
                 let owner = self.owner(owner, entities)?;
-                let pairs = entities.naming((self.owner, owner), ConsumerGroupConsumers, None);
+                let pairs = entities.referencing((self.owner, owner), ConsumerGroupConsumers, None);
                 Ok(pairs.map(|pair| delete(pair.id())).collect())
             }
             [] => Err(Denied::NotFound),

@@ -1,19 +1,19 @@
 //! The Admin API: Kong's, over HTTP.
-mod answer;
-mod body;
-mod call;
+pub(crate) mod auth;
 mod collection;
 mod conditions;
 mod edit;
 mod form;
-pub(crate) mod guard;
 mod item;
 mod list;
 mod members;
 mod merge;
 mod node;
-mod place;
-mod shown;
+mod representation;
+mod request;
+mod request_body;
+mod resolve;
+mod response;
 mod snis;
 mod tree;
 mod violations;
@@ -22,26 +22,27 @@ pub(crate) mod warning;
 use crate::control::Control;
 use crate::listener::Client;
 use crate::{logger, status};
-use answer::{Denied, Verb};
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use call::Call;
 use collection::{Nesting, Place};
+use request::Call;
+use response::{Denied, Verb};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::sync::Arc;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use weir_model::entity::EntityKind;
 
 /// Where Kong once listed only those targets that count, and here is no difference.
 const TARGETS: Place =
     Place::Children(Nesting { parent: EntityKind::Upstreams, kind: EntityKind::Targets, field: "upstream" });
 
-type AccessLog = Arc<Mutex<Box<dyn Write + Send>>>;
+type AccessLog = Arc<BoxMakeWriter>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
@@ -66,7 +67,7 @@ fn entities() -> Router<Arc<Control>> {
     router
         .route("/upstreams/{id}/targets/all", get(move |call: Call| list::read(TARGETS, call)))
         .method_not_allowed_fallback(|| async { Denied::Method })
-        .layer(DefaultBodyLimit::max(body::LONGEST))
+        .layer(DefaultBodyLimit::max(request_body::LONGEST))
 }
 
 fn many(place: Place) -> MethodRouter<Arc<Control>> {
@@ -110,7 +111,7 @@ fn with_options(allowed: &str) -> String {
 
 /// Writes a line to a file for each request.
 pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
-    let access_log: AccessLog = Arc::new(Mutex::new(logger::open(path)?));
+    let access_log: AccessLog = Arc::new(logger::open(path)?);
     Ok(router.layer(middleware::from_fn_with_state(access_log, log_access)))
 }
 
@@ -121,18 +122,16 @@ async fn log_access(
     next: Next,
 ) -> Response {
     // Neither keys in paths nor arguments: either may be a credential.
-    let path = guard::shown(request.uri().path());
+    let path = auth::shown(request.uri().path());
     let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(
         "{} {} \"{asked}\" {}\n",
         client.address.ip(),
-        logger::timestamp(SystemTime::now()),
+        logger::timestamp(),
         response.status().as_u16()
     );
-    if let Ok(mut sink) = access_log.lock() {
-        // A full disk must not keep the Admin API from answering.
-        let _ = sink.write_all(line.as_bytes());
-    }
+    // A full disk must not keep the Admin API from answering.
+    let _ = access_log.make_writer().write_all(line.as_bytes());
     response
 }

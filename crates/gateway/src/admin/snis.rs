@@ -1,10 +1,10 @@
 //! `snis` of a certificate: server names that are entities of their own, written and shown with it.
-use super::answer::Denied;
 use super::edit::Writer;
+use super::response::Denied;
 use crate::registry::Op;
 use std::collections::BTreeSet;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Json, JsonMap, Violation};
+use weir_model::schema::{FieldError, Json, JsonMap};
 use weir_model::{Entities, Uuid};
 
 /// Takes the names out of what is written of a certificate; none where it says nothing of them.
@@ -29,7 +29,7 @@ pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BT
 }
 
 fn wrong(message: impl Into<String>) -> Denied {
-    Denied::Schema(vec![Violation::new("snis", message)])
+    Denied::Schema(vec![FieldError::new("snis", message)])
 }
 
 /// What makes a certificate be presented for these names, and no others.
@@ -39,7 +39,7 @@ pub(super) fn ops(
     writer: &Writer<'_>,
     entities: &Entities,
 ) -> Result<Vec<Op>, Denied> {
-    let there = entities.naming((EntityKind::Certificates, certificate), EntityKind::Snis, None);
+    let there = entities.referencing((EntityKind::Certificates, certificate), EntityKind::Snis, None);
     let superfluous = there.filter(|sni| sni.name().is_some_and(|name| !names.contains(name)));
     let mut ops: Vec<Op> = superfluous.map(|sni| Op::Delete(EntityKind::Snis, sni.id())).collect();
     for name in names {
@@ -63,7 +63,7 @@ fn new(certificate: Uuid, name: &str, writer: &Writer<'_>, entities: &Entities) 
         Denied::Schema(violations) => {
             let found = violations.into_iter();
             Denied::Schema(
-                found.map(|violation| Violation { path: "snis".to_owned(), ..violation }).collect(),
+                found.map(|violation| FieldError { path: "snis".to_owned(), ..violation }).collect(),
             )
         }
         other => other,

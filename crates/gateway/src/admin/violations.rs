@@ -1,6 +1,6 @@
 //! Violations in Kong's form: an object as deep as the entity, and one line.
 use super::tree::{Padding, Step, place};
-use weir_model::schema::{Json, JsonMap, Violation};
+use weir_model::schema::{FieldError, Json, JsonMap};
 
 /// What is wrong with an entity.
 pub(crate) struct Violations {
@@ -18,7 +18,7 @@ const ENTITY: &str = "@entity";
 
 impl Violations {
     /// Kong's form of violations.
-    pub(crate) fn of(violations: &[Violation]) -> Violations {
+    pub(crate) fn of(violations: &[FieldError]) -> Violations {
         let mut fields = Json::Object(JsonMap::new());
         let (mut lines, mut padding) = (Vec::new(), Padding(MOST_PADDING));
         for violation in violations.iter().map(Said::of) {
@@ -53,8 +53,8 @@ struct Said {
 }
 
 impl Said {
-    fn of(violation: &Violation) -> Said {
-        let Violation { path, message } = violation;
+    fn of(violation: &FieldError) -> Said {
+        let FieldError { path, message } = violation;
         if message.starts_with("required: ") {
             let missing = "required field missing".to_owned();
             return Said { path: path.clone(), at_field: missing.clone(), message: missing };
@@ -90,12 +90,12 @@ mod tests {
     #[test]
     fn violations_are_told_in_kongs_form() {
         let found = [
-            Violation::new("port", "too large"),
-            Violation::new("", "needs more"),
-            Violation::new("host", "required: set `host`"),
-            Violation::new("paths[1]", "no slash"),
-            Violation::new("consumer_group", "value must be null: move it"),
-            Violation::new("config.redis", "unknown field `prot`; did you mean `port`?"),
+            FieldError::new("port", "too large"),
+            FieldError::new("", "needs more"),
+            FieldError::new("host", "required: set `host`"),
+            FieldError::new("paths[1]", "no slash"),
+            FieldError::new("consumer_group", "value must be null: move it"),
+            FieldError::new("config.redis", "unknown field `prot`; did you mean `port`?"),
         ];
         let Violations { fields, message } = Violations::of(&found);
         let expected = json!({
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn one_violation_is_not_counted() {
-        let Violations { message, .. } = Violations::of(&[Violation::new("host", "required: set `host`")]);
+        let Violations { message, .. } = Violations::of(&[FieldError::new("host", "required: set `host`")]);
         assert_eq!(message, "schema violation (host: required field missing)");
     }
 }

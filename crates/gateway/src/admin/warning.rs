@@ -2,7 +2,7 @@
 use crate::configuration::{MOST_LISTED, further};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use weir_model::check::doubtful_alone;
+use weir_model::check::entity_warnings;
 use weir_model::entity::Entity;
 use weir_model::schema::Choice;
 use weir_model::{Document, PluginSchema};
@@ -13,14 +13,14 @@ pub(crate) const WARNING: &str = "x-weir-warning";
 /// Some clients refuse heads that are long.
 const LONGEST: usize = 1024;
 
-/// What of these entities has no effect, and what is doubtful.
+/// What of these entities has no effect, and what is probably a mistake.
 pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Vec<String> {
     let mut document = Document::default();
     entities.cloned().for_each(|entity| document.push(entity));
-    let (mut warnings, more) = document.not_in_force(plugins, MOST_LISTED);
+    let (mut warnings, more) = document.ignored_fields(plugins, MOST_LISTED);
     warnings.extend(further(more, "`weir check` lists all those of a file"));
     warnings.extend(
-        doubtful_alone(&document, plugins)
+        entity_warnings(&document, plugins)
             .into_iter()
             .map(|doubt| format!("{}[].{}: {}", doubt.entity.0.as_str(), doubt.path, doubt.message)),
     );

@@ -1,8 +1,9 @@
 //! The objects of APISIX's Admin API: their kinds, their ids, and where they are among the entities.
+use serde_json::json;
 use std::fmt;
 use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
-use weir_model::{Entities, Uuid};
+use weir_model::{Entities, ReadOptions, Uuid};
 
 /// A kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -256,4 +257,23 @@ impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The entity that holds an object.
+pub(crate) fn to_entity(
+    key: &Key,
+    value: &Json,
+    before: Option<&ApisixObject>,
+    index: i64,
+) -> Result<Entity, Invalid> {
+    let written = json!({
+        "key": key.to_string(),
+        "value": value,
+        "created_index": before.map_or(index, |before| before.created_index),
+        "modified_index": before.map_or(index, |before| index.max(before.modified_index + 1)),
+    });
+    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
+    let given = [("id", key.object_uuid())];
+    Entity::read(EntityKind::ApisixObjects, &written, &given, reading)
+        .map_err(|found| Invalid::configuration(found.iter().map(|v| v.message.as_str()).collect::<String>()))
 }

@@ -1,14 +1,13 @@
 //! APISIX's `apisix.yaml`: all objects in one file, translated into a document.
-use super::object::{Invalid, Key, Kind, Objects, id_text};
+use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
 use super::translate::{mistakes, named_by, translate};
-use super::write::object;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use weir_model::check::{Finding, check};
+use weir_model::check::{EntityError, check};
 use weir_model::declarative::parse;
 use weir_model::node::{Node, Position, Value};
 use weir_model::schema::{Choice, Json};
-use weir_model::{Document, Format, Place, PluginSchema, Problem, Read};
+use weir_model::{ConfigError, Document, EntityLocation, Format, ParsedDocument, PluginSchema};
 
 /// What ends a file: without it, APISIX takes a file for half written.
 const END: &str = "#END";
@@ -24,7 +23,7 @@ fn ends(text: &str) -> bool {
 }
 
 /// What is said of a file that is APISIX's by what is in it alone.
-pub(crate) fn unmarked(text: &str, format: Format) -> Option<Problem> {
+pub(crate) fn unmarked(text: &str, format: Format) -> Option<ConfigError> {
     let root = parse(text, format).ok()?;
     let has = |(list, field): (&str, &str)| {
         root.get(list).is_some_and(|list| list.elements().iter().any(|one| one.get(field).is_some()))
@@ -43,7 +42,7 @@ pub(crate) fn unmarked(text: &str, format: Format) -> Option<Problem> {
         "this looks like APISIX's apisix.yaml; {mend}, and it is read as one. A file of Kong's starts with \
          `_format_version: \"3.0\"`"
     );
-    Some(Problem { at: Position { line: 1, column: 1 }, path: String::new(), message })
+    Some(ConfigError { at: Position { line: 1, column: 1 }, path: String::new(), message })
 }
 
 /// An object and where it stands.
@@ -51,12 +50,12 @@ struct Written<'n, 'a> {
     key: Key,
     value: Json,
     node: &'n Node<'a>,
-    place: Place,
+    place: EntityLocation,
 }
 
 impl Written<'_, '_> {
-    fn problem(&self, message: impl Into<String>) -> Problem {
-        Problem { at: self.place.at, path: self.place.path.clone(), message: message.into() }
+    fn problem(&self, message: impl Into<String>) -> ConfigError {
+        ConfigError { at: self.place.at, path: self.place.path.clone(), message: message.into() }
     }
 }
 
@@ -69,11 +68,15 @@ impl Objects for ByKey<'_> {
 }
 
 /// Reads a file and checks it whole: the document, or everything that is wrong with it.
-pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Result<Read, Vec<Problem>> {
+pub(crate) fn read(
+    text: &str,
+    format: Format,
+    plugins: &[PluginSchema],
+) -> Result<ParsedDocument, Vec<ConfigError>> {
     if format == Format::Yaml && !ends(text) {
         let line = u32::try_from(text.lines().count()).unwrap_or(u32::MAX).max(1);
         let message = format!("the file does not end with {END}; write it into a last line of its own");
-        return Err(vec![Problem { at: Position { line, column: 1 }, path: String::new(), message }]);
+        return Err(vec![ConfigError { at: Position { line, column: 1 }, path: String::new(), message }]);
     }
     let root = parse(text, format)?;
     let mut problems = Vec::new();
@@ -83,7 +86,7 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
     for one in &written {
         let translated = translate(&one.key, &one.value, &by_key, plugins);
         let whole = translated.and_then(|translated| {
-            let kept = object(&one.key, &translated.value, None, 0)?;
+            let kept = to_entity(&one.key, &translated.value, None, 0)?;
             Ok(translated.entities.into_iter().chain([kept]))
         });
         match whole {
@@ -98,7 +101,7 @@ pub(crate) fn read(text: &str, format: Format, plugins: &[PluginSchema]) -> Resu
     problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
     if problems.is_empty() {
-        Ok(Read { document, warnings: Vec::new(), not_in_force: Vec::new(), places })
+        Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields: Vec::new(), places })
     } else {
         Err(problems)
     }
@@ -110,7 +113,7 @@ fn reasons(
     refused: &[(&Written<'_, '_>, Invalid)],
     by_key: &ByKey<'_>,
     plugins: &[PluginSchema],
-) -> Vec<Problem> {
+) -> Vec<ConfigError> {
     let keys: HashSet<&Key> = refused.iter().map(|(one, _)| &one.key).collect();
     let mut problems = Vec::new();
     for (one, Invalid(message)) in refused {
@@ -128,25 +131,27 @@ fn reasons(
 }
 
 /// Every object of the file.
-fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<Problem>) -> Vec<Written<'n, 'a>> {
+fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<Written<'n, 'a>> {
     let (mut all, mut keys) = (Vec::new(), HashSet::new());
     for entry in root.entries() {
         let Some(kind) = Kind::from_name(&entry.key).filter(|kind| *kind != Kind::Credentials) else {
             let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Credentials);
             let kinds = kinds.map(Kind::name).collect::<Vec<_>>().join(", ");
             let message = format!("`{}` is not available here; there are: {kinds}", entry.key);
-            problems.push(Problem { at: entry.at, path: String::new(), message });
+            problems.push(ConfigError { at: entry.at, path: String::new(), message });
             continue;
         };
         if !matches!(entry.node.value, Value::List(_) | Value::Null) {
             let message = format!("expected a list, got {}; start each entry with `- `", entry.node.kind());
-            problems.push(Problem { at: entry.node.at, path: kind.name().to_owned(), message });
+            problems.push(ConfigError { at: entry.node.at, path: kind.name().to_owned(), message });
         }
         for (index, node) in entry.node.elements().iter().enumerate() {
-            let place = Place { at: node.at, path: format!("{}[{index}]", kind.name()) };
+            let place = EntityLocation { at: node.at, path: format!("{}[{index}]", kind.name()) };
             match identified(kind, index, node, &mut keys) {
                 Ok((key, value)) => all.push(Written { key, value, node, place }),
-                Err(Invalid(message)) => problems.push(Problem { at: place.at, path: place.path, message }),
+                Err(Invalid(message)) => {
+                    problems.push(ConfigError { at: place.at, path: place.path, message })
+                }
             }
         }
     }
@@ -171,7 +176,7 @@ fn identified(
 }
 
 /// What is wrong across objects, at the object that it follows from.
-fn located(finding: &Finding, document: &Document, written: &[Written<'_, '_>]) -> Problem {
+fn located(finding: &EntityError, document: &Document, written: &[Written<'_, '_>]) -> ConfigError {
     let (kind, index) = finding.entity;
     let entities = document.clone().into_entities();
     let entity = entities.iter().filter(|entity| entity.kind() == kind).nth(index);
@@ -179,7 +184,7 @@ fn located(finding: &Finding, document: &Document, written: &[Written<'_, '_>]) 
     let message = format!("{}: {}", kind.as_str(), finding.message);
     match written.iter().find(|written| Some(&written.key) == key.as_ref()) {
         Some(written) => written.problem(message),
-        None => Problem { at: Position::default(), path: String::new(), message },
+        None => ConfigError { at: Position::default(), path: String::new(), message },
     }
 }
 

@@ -1,33 +1,35 @@
 //! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
 //! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
-mod body;
-mod budget;
-mod door;
-mod open;
+mod bind;
+mod connection_limit;
+mod deadline;
+mod lingering;
 mod progress;
-mod room;
-mod sending;
-mod watched;
+mod request_body;
+mod response;
+mod send_timeout;
+mod socket;
 
-pub(crate) use body::Unread;
-pub(crate) use open::{admin, apisix, bind, openable, status};
+pub(crate) use bind::bind;
+pub(crate) use request_body::Unread;
+pub(crate) use response::{json_response, message};
 
 use crate::settings::Settings;
-use crate::status::message;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
-use body::Timely;
-use door::Door;
+use connection_limit::{Place, Room};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use lingering::Watched;
 use progress::Progress;
-use room::{Place, Room};
-use sending::Sending;
+use request_body::Timely;
+use send_timeout::Sending;
+use socket::Door;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +40,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use watched::Watched;
 use weir_proxy::listen::{Bound, Socket, UnixFile};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -62,7 +63,7 @@ pub(crate) struct Client {
 
 /// What one client may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limits {
+pub(crate) struct Limits {
     /// For a handshake, and for the head of a request: the first from the beginning of the connection, further ones from
     /// their first byte.
     head: Duration,
@@ -73,7 +74,7 @@ struct Limits {
 }
 
 impl Limits {
-    fn of(settings: &Settings) -> Limits {
+    pub(crate) fn of(settings: &Settings) -> Limits {
         Limits {
             head: settings.client_header_timeout,
             idle: settings.keepalive_timeout,
@@ -83,7 +84,7 @@ impl Limits {
     }
 
     /// Those of the Admin APIs.
-    fn of_admin(settings: &Settings) -> Limits {
+    pub(crate) fn of_admin(settings: &Settings) -> Limits {
         let limits = Limits::of(settings);
         Limits {
             head: settings.admin_client_header_timeout.unwrap_or(limits.head),
@@ -111,7 +112,7 @@ struct Served {
 
 impl ControlListener {
     /// Serves on a socket, which the setting `name` is about; with a configuration for TLS, over that.
-    fn new(
+    pub(crate) fn new(
         name: &'static str,
         Bound { listener, file }: Bound,
         tls: Option<Arc<ServerConfig>>,
@@ -120,7 +121,7 @@ impl ControlListener {
     ) -> io::Result<ControlListener> {
         let door = Door::new(listener)?;
         let served = Served { tls: tls.map(TlsAcceptor::from), router, limits };
-        let room = Arc::new(Room::new(crate::options::control_connections()));
+        let room = Arc::new(Room::new(crate::data_plane::options::control_connections()));
         Ok(ControlListener { name, door, file, served: Arc::new(served), room })
     }
 

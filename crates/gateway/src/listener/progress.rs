@@ -1,6 +1,6 @@
 //! How far the client of a connection is, and how long it may take.
 use super::Limits;
-use super::room::Place;
+use super::connection_limit::Place;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Response};

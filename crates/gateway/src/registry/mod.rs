@@ -6,25 +6,25 @@
 //! Readers see what is committed, and never what is about to be. A configuration that is declared as a whole has neither
 //! writer nor publisher: it is compiled first, and then replaced at once.
 mod draft;
-mod known;
 mod publisher;
+mod state;
 #[cfg(test)]
 mod tests;
 mod write;
 mod writer;
 
-pub(crate) use known::{InForce, NotInForce};
+pub(crate) use state::{InForce, NotInForce};
 
-use crate::aside::aside;
+use crate::low_priority::aside;
 use crate::store::{Revision, Store};
 use draft::Draft;
-use known::Known;
 use publisher::Publisher;
+use state::Known;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Change, Document, Entities, PluginSchema, Refusal, Uuid};
+use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, Uuid};
 use weir_proxy::CompileError;
 use write::{Job, Waiting};
 use writer::Writer;
@@ -63,7 +63,7 @@ pub(crate) enum WriteError<E> {
     /// It was decided against.
     Decided(E),
     /// It breaks a rule across entities.
-    Refused(Refusal),
+    Refused(ConstraintError),
     /// An entity cannot be compiled.
     Uncompilable(CompileError),
     /// It cannot be stored now.
@@ -109,7 +109,7 @@ impl Registry {
         entities: Entities,
         plugins: &[PluginSchema],
     ) -> io::Result<Registry> {
-        let in_force = InForce { revision, hash: known::hash(revision), document: entities.document() };
+        let in_force = InForce { revision, hash: state::hash(revision), document: entities.document() };
         let draft = Draft::of(entities.clone());
         let known = Arc::new(Known::new(entities, in_force));
         let (writes, queue) = mpsc::channel(QUEUE);
@@ -199,7 +199,7 @@ impl Registry {
 fn dated(mut document: Document) -> Document {
     for credential in &mut document.keyauth_credentials {
         if credential.ttl.is_some() && credential.created_at.is_none() {
-            Arc::make_mut(credential).created_at = Some(known::now());
+            Arc::make_mut(credential).created_at = Some(state::now());
         }
     }
     document

@@ -1,8 +1,8 @@
 //! Puts in force what is committed.
 use super::DataPlane;
-use super::known::{InForce, Known, News, hash};
-use crate::aside::Background;
+use super::state::{InForce, Known, News, hash};
 use crate::configuration::{MOST_LISTED, further};
+use crate::low_priority::Background;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,7 +31,7 @@ struct State {
     /// Everything that is committed, as of the last look.
     document: Document,
     /// The fields without effect that were logged last, and how many more there were.
-    not_in_force: (Vec<String>, usize),
+    ignored_fields: (Vec<String>, usize),
     /// No longer in force.
     before: Option<Arc<InForce>>,
 }
@@ -41,23 +41,23 @@ impl State {
     fn publish(&mut self, news: News) -> Result<Document, Vec<CompileError>> {
         self.before = None;
         match news {
-            News::Changes(changes) => changes.iter().for_each(|change| self.document.follow(change)),
+            News::Changes(changes) => changes.iter().for_each(|change| self.document.apply(change)),
             News::Whole(document) => self.document = *document,
         }
         self.plane.publish(&self.document)?;
-        self.log_not_in_force();
+        self.log_ignored_fields();
         Ok(self.document.clone())
     }
 
     /// Logs the fields without effect that were not logged before.
-    fn log_not_in_force(&mut self) {
-        let (lines, more) = self.document.not_in_force(&self.plugins, MOST_LISTED);
-        let (known, known_more) = &self.not_in_force;
+    fn log_ignored_fields(&mut self) {
+        let (lines, more) = self.document.ignored_fields(&self.plugins, MOST_LISTED);
+        let (known, known_more) = &self.ignored_fields;
         let new = lines.iter().filter(|line| !known.contains(line)).cloned();
         let advice = "`weir config db_export FILE` and `weir check FILE` list all";
         let new = new.chain(further(more, advice).filter(|_| more > *known_more));
         new.for_each(|line| tracing::warn!("{line}"));
-        self.not_in_force = (lines, more);
+        self.ignored_fields = (lines, more);
     }
 }
 
@@ -68,9 +68,9 @@ impl Publisher {
         plugins: &[PluginSchema],
     ) -> io::Result<Publisher> {
         let document = known.in_force().document.clone();
-        let not_in_force = Default::default();
-        let mut state = State { plane, plugins: plugins.into(), document, not_in_force, before: None };
-        state.log_not_in_force();
+        let ignored_fields = Default::default();
+        let mut state = State { plane, plugins: plugins.into(), document, ignored_fields, before: None };
+        state.log_ignored_fields();
         Ok(Publisher {
             known,
             background: Background::start("weir-compile")?,

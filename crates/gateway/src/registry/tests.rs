@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::slice;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use weir_model::Reading;
+use weir_model::ReadOptions;
 use weir_model::schema::Json;
-use weir_proxy::tls::default_certificate;
+use weir_net::tls::default_certificate;
 use weir_proxy::{Compiler, Retained};
 
 /// Keeps entities until the test ends, and what was committed in which order.
@@ -124,7 +124,7 @@ fn plane() -> Arc<Plane> {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
-        plugins: PLUGINS.into(),
+        plugins: weir_proxy::plugins::PLUGINS,
         retained: Arc::new(Retained::default()),
     };
     let (gate, asked, published) = (Mutex::default(), Notify::new(), Mutex::default());
@@ -140,7 +140,7 @@ fn registry() -> (Arc<Memory>, Arc<Plane>, Registry) {
 }
 
 fn entity(kind: EntityKind, number: u128, written: Json) -> Entity {
-    let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     Entity::read(kind, &written, &[("id", Uuid::from_u128(number))], reading).unwrap()
 }
 
@@ -190,7 +190,9 @@ async fn writes_that_wait_are_decided_one_after_the_other_and_committed_together
     );
     assert_eq!(one.unwrap().revision, Revision(1));
     assert_eq!(two.unwrap(), Written { revision: Revision(1), changes: vec![Change::put(route_of(2, 1))] });
-    assert!(matches!(taken, Err(WriteError::Refused(Refusal::Taken { by, .. })) if by == Uuid::from_u128(1)));
+    assert!(
+        matches!(taken, Err(WriteError::Refused(ConstraintError::NotUnique { by, .. })) if by == Uuid::from_u128(1))
+    );
     assert_eq!(none, Err(WriteError::Decided("not today")));
     assert_eq!(*store.commits(), [[Change::put(service(1)), Change::put(route_of(2, 1))]]);
     assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
@@ -205,7 +207,7 @@ async fn a_write_of_which_a_part_cannot_be_done_changes_nothing() {
         let delete = |kind, number| Op::Delete(kind, Uuid::from_u128(number));
         Ok::<_, ()>(vec![Op::Put(service(3)), Op::Put(service(1)), delete(EntityKind::Services, 1)])
     });
-    assert_eq!(refused.await, Err(WriteError::Refused(Refusal::Referenced(EntityKind::Routes))));
+    assert_eq!(refused.await, Err(WriteError::Refused(ConstraintError::StillReferenced(EntityKind::Routes))));
     let uncompilable = registry.write(put([service(4), route(5, TOO_LARGE)])).await;
     assert!(matches!(uncompilable, Err(WriteError::Uncompilable(error)) if error.entity == "route route-5"));
     assert_eq!(all(&registry), before);

@@ -1,6 +1,6 @@
 //! The one writer: decides what waits, and commits it together.
 use super::draft::{Draft, Staged};
-use super::known::{Known, now};
+use super::state::{Known, now};
 use super::write::Job;
 use super::{DataPlane, WriteError, Written};
 use crate::store::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};

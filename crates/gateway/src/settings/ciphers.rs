@@ -1,6 +1,6 @@
 //! Cipher suites by OpenSSL's names.
 use super::value::Value;
-use weir_proxy::tls::Cipher;
+use weir_net::tls::Cipher;
 
 /// Cipher suites of TLS 1.2, the preferred one first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

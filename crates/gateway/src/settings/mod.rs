@@ -3,20 +3,24 @@
 //! [`table`] declares every setting; [`source`] decides which of several values counts; [`load`] puts them together
 //! and returns every problem at once.
 mod admin_auth;
+mod apisix_key;
 mod ciphers;
 mod headers;
 mod listen;
 mod manual;
 mod source;
 mod table;
+mod trusted_certificates;
 mod value;
 
 pub(crate) use admin_auth::{AdminAuth, new_token};
+pub(crate) use apisix_key::{AdminKey, file as apisix_key_file};
 pub(crate) use headers::Headers;
 pub(crate) use listen::{Listen, Listeners};
 pub(crate) use manual::manual;
 pub(crate) use source::Problem;
 pub(crate) use table::Settings;
+pub(crate) use trusted_certificates::trusted_certificate_files;
 pub(crate) use value::*;
 
 use source::{Given, Origin};

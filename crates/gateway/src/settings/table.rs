@@ -1,12 +1,12 @@
 //! The table of settings. A setting is declared here, once: its doc comment, name, type, default, and the other
-//! names it goes by. Reading, checking and `docs/configuration.md` derive from this.
+//! names it goes by. ReadOptions, checking and `docs/configuration.md` derive from this.
 use super::admin_auth::AdminAuth;
+use super::apisix_key::AdminKey;
 use super::ciphers::Ciphers;
 use super::headers::{Headers, UpstreamHeaders};
 use super::listen::{Listeners, StreamListeners};
 use super::source::{Given, Problem};
 use super::value::*;
-use crate::apisix::AdminKey;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_proxy::Network;

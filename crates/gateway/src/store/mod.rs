@@ -2,13 +2,13 @@
 //!
 //! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its body
 //! as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the tables.
+mod change_listener;
 mod counters;
-mod file;
-mod listener;
 pub(crate) mod migrations;
 mod postgres;
 mod row;
 mod sqlite;
+mod sqlite_file;
 pub(crate) mod transfer;
 mod yaml;
 

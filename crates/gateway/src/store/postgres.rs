@@ -1,10 +1,9 @@
 //! PostgreSQL: a database that several nodes share.
-use super::listener;
+use super::change_listener;
 use super::migrations::{Found, Task, not_bootstrapped, version};
 use super::row::{AFTER, ALL, REMEMBERED, Row, Selected, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
-use crate::options::trusted_certificate_files;
-use crate::settings::Settings;
+use crate::settings::{Settings, trusted_certificate_files};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use std::io;
@@ -222,9 +221,9 @@ impl Postgres {
         let mut connection = server.connect().await?;
         server.found(&mut connection).await?.usable(&server.place)?;
         let channel = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(&mut connection).await;
-        let channel = listener::channel(channel.map_err(|error| server.failure(error))?);
+        let channel = change_listener::channel(channel.map_err(|error| server.failure(error))?);
         let (server, heard) = (Arc::new(server), Arc::new(Notify::new()));
-        let listening = tokio::spawn(listener::listen(server.clone(), channel.clone(), heard.clone()));
+        let listening = tokio::spawn(change_listener::listen(server.clone(), channel.clone(), heard.clone()));
         Ok(Postgres {
             server,
             plugins,

@@ -3,8 +3,8 @@ use super::migrations::Found;
 use super::{Loaded, Revision, Since, StoreError};
 use std::collections::HashMap;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, Violation};
-use weir_model::{Change, PluginSchema, Reading, Uuid};
+use weir_model::schema::{Choice, FieldError};
+use weir_model::{Change, PluginSchema, ReadOptions, Uuid};
 
 /// What is selected of both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then `kind`,
 /// `id` and `body` of an entity, null where there is none at all.
@@ -105,7 +105,7 @@ fn change(
     // What the parser says may quote a secret. It gives up on what is nested too deep.
     let body = serde_json::from_str(body)
         .map_err(|_| broken("it is not JSON, or nested deeper than can be read"))?;
-    let reading = Reading { plugins, references: &(), hash_passwords: false };
+    let reading = ReadOptions { plugins, references: &(), hash_passwords: false };
     let entity = Entity::read(known, &body, &[], reading).map_err(|wrong| broken(&listed(&wrong)))?;
     Ok(Change::put(entity))
 }
@@ -121,8 +121,8 @@ fn unusable(kind: &str, id: &str, why: &str, place: &str) -> StoreError {
     ))
 }
 
-fn listed(violations: &[Violation]) -> String {
-    let each = |Violation { path, message }: &Violation| match path.as_str() {
+fn listed(violations: &[FieldError]) -> String {
+    let each = |FieldError { path, message }: &FieldError| match path.as_str() {
         "" => message.clone(),
         path => format!("{path}: {message}"),
     };

@@ -1,7 +1,7 @@
 //! SQLite: a file of this node's own.
-use super::file;
 use super::migrations::{Found, Task};
 use super::row::{AFTER, ALL, REMEMBERED, Selected, loaded, rows, since};
+use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
@@ -36,7 +36,7 @@ impl Sqlite {
     /// Opens the file; creates it, and brings its tables up to date, where that is needed.
     pub(super) async fn open(path: &Path, plugins: Vec<PluginSchema>) -> Result<Sqlite, StoreError> {
         let place = place(path);
-        let file = file::open(path)?;
+        let file = sqlite_file::open(path)?;
         lock(&file, &place)?;
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
@@ -54,7 +54,7 @@ impl Sqlite {
                 "{place}: is not there: name the node's folder with `--prefix`, or the file with `sqlite_path`"
             )));
         }
-        let file = file::open(path)?;
+        let file = sqlite_file::open(path)?;
         let (writer, reader) = (Mutex::default(), Mutex::new(connect(path, &place).await?));
         let path = path.to_owned();
         Ok(Sqlite { path, place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
@@ -162,7 +162,7 @@ pub(super) async fn migrate(path: &Path, task: Task) -> Result<(String, Found), 
     if task != Task::Bootstrap && !path.exists() {
         return Ok((place, Found::Missing));
     }
-    let _file = file::open(path)?;
+    let _file = sqlite_file::open(path)?;
     let mut connection = connect(path, &place).await?;
     let found = migrate_in(&mut connection, task, &place).await;
     connection.close().await.map_err(|error| failure(&place, error))?;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind, Unique};
 use weir_model::schema::{Choice, FieldSchema, Kind};
-use weir_model::{Change, Document, Entities, PluginSchema, Reading, Refusal};
+use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, ReadOptions};
 
 /// Why an import keeps nothing.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum ImportError {
     /// The store fails.
     Store(StoreError),
     /// An entity does not go together with what is kept already.
-    Refused(EntityKind, weir_model::Uuid, Refusal),
+    Refused(EntityKind, weir_model::Uuid, ConstraintError),
     /// An entity is nested too deep to be kept.
     TooDeep(EntityKind, weir_model::Uuid),
 }
@@ -34,12 +34,12 @@ impl fmt::Display for ImportError {
             ImportError::Refused(kind, id, refusal) => {
                 write!(f, "{} {id}: ", kind.as_str())?;
                 match refusal {
-                    Refusal::Taken { unique, by } => write!(
+                    ConstraintError::NotUnique { unique, by } => write!(
                         f,
                         "{by} in the database has the same {}: delete that one, or give this one its id",
                         fields(unique)
                     ),
-                    Refusal::Unknown(to) => {
+                    ConstraintError::MissingReference(to) => {
                         write!(
                             f,
                             "its `{}` names {} {}, which is not there",
@@ -48,7 +48,7 @@ impl fmt::Display for ImportError {
                             to.id
                         )
                     }
-                    Refusal::Referenced(by) => write!(f, "one of the {} names it", by.as_str()),
+                    ConstraintError::StillReferenced(by) => write!(f, "one of the {} names it", by.as_str()),
                 }
             }
         }
@@ -104,7 +104,7 @@ fn dated(entity: &Entity, before: Option<&Entity>, plugins: &[PluginSchema], now
 }
 
 fn read(kind: EntityKind, value: &Value, plugins: &[PluginSchema]) -> Option<Entity> {
-    Entity::read(kind, value, &[], Reading { plugins, references: &(), hash_passwords: false }).ok()
+    Entity::read(kind, value, &[], ReadOptions { plugins, references: &(), hash_passwords: false }).ok()
 }
 
 /// Everything, as a declarative file in YAML that imports as the same.

@@ -1,6 +1,6 @@
 //! Runs a file of cases: each on a gateway of its own, its requests one after another.
+use super::subset::difference;
 use crate::harness::{Builder, Gateway, Identity, Message, Peer};
-use crate::subset::difference;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Plugins as Kong 3.9 tells of them, with every field: what a file that decK or Kong has written holds.
-use super::harness::Gateway;
 use super::{client, engine, sync, types};
+use crate::harness::Gateway;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 

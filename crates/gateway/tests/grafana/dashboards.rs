@@ -1,5 +1,5 @@
 //! Dashboards: what they ask, and how Grafana fills in their variables.
-use crate::prometheus::Prometheus;
+use super::prometheus::Prometheus;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! What the files of dashboards are held to.
-use crate::dashboards::{files, panels, text};
+use super::dashboards::{files, panels, text};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! Calls that the upstream ends by a reset: what the client is told, and what it says of the target.
 
+use super::{configuration, gateway};
 use crate::harness::Gateway;
 use crate::harness::http2::{block_on, connect, read, start};
 use crate::harness::http2_upstream::{Http2Upstream, all};
-use crate::{configuration, gateway};
 use bytes::Bytes;
 use h2::Reason;
 use h2::server::{Builder, SendResponse};

@@ -1,7 +1,7 @@
 //! Bodies and trailers, and who waits for whom.
-use crate::client::Client;
+use super::client::Client;
+use super::{OK, gateway};
 use crate::harness::{Gateway, Upstream, document, eventually, one_route, service};
-use crate::{OK, gateway};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

@@ -1,7 +1,7 @@
 //! Clients that break rules: what they are told, and that nobody else notices.
-use crate::client::Client;
+use super::client::Client;
+use super::{OK, gateway};
 use crate::harness::{Gateway, Upstream, eventually, one_route};
-use crate::{OK, gateway};
 use serde_json::{Value, json};
 
 const EXCESSIVE_LOAD: u64 = 0x107;

@@ -1,7 +1,7 @@
 //! Connections: how they begin, last and end.
-use crate::client::Client;
+use super::client::Client;
+use super::{OK, gateway};
 use crate::harness::{Identity, Upstream, eventually, one_route};
-use crate::{OK, gateway};
 use rustix::process::Signal;
 use serde_json::json;
 use std::sync::{Mutex, mpsc};

@@ -1,7 +1,7 @@
 //! Requests and connections that break the rules of HTTP/3, each with the code that the rule names.
-use crate::client::Client;
+use super::client::Client;
+use super::{OK, gateway};
 use crate::harness::{Upstream, one_route};
-use crate::{OK, gateway};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

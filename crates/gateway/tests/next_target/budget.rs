@@ -1,7 +1,7 @@
 //! How many retries an upstream gets.
 
+use super::{Sent, failing};
 use crate::harness::{Gateway, document, nobody, service};
-use crate::{Sent, failing};
 use std::sync::atomic::Ordering;
 
 /// A metric of an upstream's retries; 0 where there is none.
@@ -41,8 +41,8 @@ fn retries_end_with_the_budget_of_the_upstream() {
 /// A connection that cannot be made costs the upstream nothing.
 #[test]
 fn connections_that_cannot_be_made_are_no_part_of_it() {
-    let (good, _) = crate::answering();
-    let gateway = Gateway::start(&crate::over(&[nobody(), good.address], "retries: 1"));
+    let (good, _) = super::answering();
+    let gateway = Gateway::start(&super::over(&[nobody(), good.address], "retries: 1"));
     (0..60).for_each(|_| assert_eq!(gateway.get("/").status, 200));
     assert_eq!(metric(&gateway, "retries_total{upstream=\"some\",reason=\"connect\"}"), 30);
 }

@@ -73,7 +73,7 @@ fn no_get_fails_when_one_of_three_targets_is_killed() {
 
 fn kill_under_load(connections_kept: &str) {
     let mut targets = [2, 3, 4].map(Process::start);
-    let document = crate::over(&targets.each_ref().map(|target| target.address), "");
+    let document = super::over(&targets.each_ref().map(|target| target.address), "");
     let gateway = Gateway::builder(&document).set("upstream_keepalive_pool_size", connections_kept).start();
     let (stop, asked, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let some_more = || {
@@ -139,7 +139,7 @@ fn no_post_is_processed_twice() {
     let counts = Counts::default();
     let upstreams = [7, 11, 13].map(|seed| resetting(&counts, seed));
     let addresses = upstreams.each_ref().map(|upstream| upstream.address);
-    let gateway = Gateway::start(&crate::over(&addresses, "retries: 5"));
+    let gateway = Gateway::start(&super::over(&addresses, "retries: 5"));
     let answered = Mutex::new(HashMap::new());
     thread::scope(|scope| {
         for thread in 0..CLIENTS {

@@ -1,11 +1,10 @@
 //! Whether a message is as a case expects it.
-use crate::case::{Message, Request, Response};
-use crate::harness;
+use super::case::{Message, Request, Response};
 use regex::Regex;
 use serde_json::Value;
 
 /// What differs in a response.
-pub(crate) fn response(expected: &Response, found: &harness::Message) -> Option<String> {
+pub(crate) fn response(expected: &Response, found: &crate::harness::Message) -> Option<String> {
     match expected.status {
         Some(status) if status != found.status => {
             Some(format!("status {}, expected {status}: {}", found.status, shown(found)))
@@ -15,7 +14,7 @@ pub(crate) fn response(expected: &Response, found: &harness::Message) -> Option<
 }
 
 /// What differs in a request.
-pub(crate) fn request(expected: &Request, found: &harness::Message) -> Option<String> {
+pub(crate) fn request(expected: &Request, found: &crate::harness::Message) -> Option<String> {
     let mut line = found.head.start.split(' ');
     let (method, target) = (line.next().unwrap_or_default(), line.next().unwrap_or_default());
     text("the method", expected.method.as_deref(), method)
@@ -23,7 +22,7 @@ pub(crate) fn request(expected: &Request, found: &harness::Message) -> Option<St
         .or_else(|| message(&expected.message, found))
 }
 
-fn message(expected: &Message, found: &harness::Message) -> Option<String> {
+fn message(expected: &Message, found: &crate::harness::Message) -> Option<String> {
     let header = |(name, expected): (&String, &Value)| header(name, expected, &found.head.all(name));
     let differing = expected.headers.iter().find_map(header);
     let differing = differing.or_else(|| text("the body", expected.body.as_deref(), &shown(found)));
@@ -33,7 +32,7 @@ fn message(expected: &Message, found: &harness::Message) -> Option<String> {
     })
 }
 
-fn shown(message: &harness::Message) -> String {
+fn shown(message: &crate::harness::Message) -> String {
     String::from_utf8_lossy(&message.body).into_owned()
 }
 

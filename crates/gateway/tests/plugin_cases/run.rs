@@ -1,8 +1,8 @@
 //! Runs a file of cases: one gateway, a route for each case and version of HTTP.
-use crate::case::{Asked, Case, File, Refused, Step};
+use super::case::{Asked, Case, File, Refused, Step};
+use super::server::{Server, framed};
+use super::{expect, http2};
 use crate::harness::{Gateway, Message, eventually, weir};
-use crate::server::{Server, framed};
-use crate::{expect, http2};
 use serde_json::{Map, Value, json};
 use std::fs;
 

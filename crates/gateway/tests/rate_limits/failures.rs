@@ -1,6 +1,6 @@
 //! What becomes of limits while the server dies, hangs and comes back.
-use super::harness::{Gateway, Message, PATIENCE, RedisServer, Upstream, eventually};
 use super::{HELLO, left, nodes};
+use crate::harness::{Gateway, Message, PATIENCE, RedisServer, Upstream, eventually};
 use rustix::process::Signal;
 use serde_json::json;
 use std::time::Instant;

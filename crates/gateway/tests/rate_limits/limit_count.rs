@@ -1,6 +1,6 @@
 //! limit-count, by APISIX's fields, on real servers.
-use super::harness::{Gateway, Message, RedisServer, Upstream, eventually};
 use super::{HELLO, limited, passed};
+use crate::harness::{Gateway, Message, RedisServer, Upstream, eventually};
 use serde_json::{Value, json};
 
 fn config(server: &RedisServer, more: Value) -> Value {

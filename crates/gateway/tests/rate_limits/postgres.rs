@@ -1,6 +1,6 @@
 //! In the database of the nodes.
-use super::harness::{Gateway, Message, PostgresServer, Upstream, eventually, weir};
 use super::{HELLO, left, passed};
+use crate::harness::{Gateway, Message, PostgresServer, Upstream, eventually, weir};
 use serde_json::{Value, json};
 
 /// Has a node take over an entity.

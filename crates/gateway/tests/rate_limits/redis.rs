@@ -1,6 +1,6 @@
 //! On one server of Redis or Valkey.
-use super::harness::{Gateway, RedisServer, Upstream, eventually};
 use super::{HELLO, left, limited, nodes, passed};
+use crate::harness::{Gateway, RedisServer, Upstream, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -101,11 +101,10 @@ fn nodes_that_exchange_their_counts_come_to_know_them_all() {
 #[test]
 fn counts_survive_reloads_and_what_is_not_told_yet_is_told_when_a_plugin_goes() {
     let (server, upstream) = (RedisServer::start(), Upstream::answering(HELLO));
-    let config = config(&server, json!({ "year": 100, "sync_rate": 0.5 }));
-    let [node] = nodes(&upstream, &config);
+    let a_year = |limit: u64| config(&server, json!({ "year": limit, "sync_rate": 0.5 }));
+    let [node] = nodes(&upstream, &a_year(100));
     assert_eq!(left(&node.get("/")), 99);
-    let same = limited(&upstream, "rate-limiting", &config).replace("100", "200");
-    assert!(node.reload(&same).status.success());
+    assert!(node.reload(&limited(&upstream, "rate-limiting", &a_year(200))).status.success());
     assert_eq!(left(&node.get("/")), 198);
     let without = limited(&upstream, "cors", &json!({}));
     assert!(node.reload(&without).status.success());

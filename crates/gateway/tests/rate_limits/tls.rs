@@ -1,6 +1,6 @@
 //! Redis over TLS.
-use super::harness::{Gateway, Identity, RedisServer, Upstream, eventually};
 use super::{HELLO, left, limited};
+use crate::harness::{Gateway, Identity, RedisServer, Upstream, eventually};
 use serde_json::{Value, json};
 
 /// A server that speaks nothing else.

@@ -1,7 +1,7 @@
 //! WebSocket over HTTP/2 (RFC 8441).
+use super::{CONSUMERS, KEY, echo, request, says};
 use crate::harness::http2::{ask, block_on, connect, get, read, start};
 use crate::harness::{Gateway, Haproxy, Identity, Upstream, document, service};
-use crate::{CONSUMERS, KEY, echo, request, says};
 use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;

@@ -68,7 +68,7 @@ fn another_protocol_than_the_one_asked_for_is_no_answer() {
         let answer = format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{answer}\r\n");
         let upstream = Upstream::answering(&answer);
         let gateway = Gateway::start(&document(&[service("/a", upstream.address, "", "")], ""));
-        let (_, head) = crate::ask(&gateway, "/a", "websocket");
+        let (_, head) = super::ask(&gateway, "/a", "websocket");
         assert_eq!(head.start, "HTTP/1.1 502 Bad Gateway", "{answer}");
     }
 }

@@ -1,6 +1,6 @@
 //! Tunnels at the level of bytes.
+use super::{ask, echo, request};
 use crate::harness::{Gateway, Identity, Upstream, document, service};
-use crate::{ask, echo, request};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -102,7 +102,7 @@ fn over_tls_too() {
     roots.add(CertificateDer::from_pem_file(authority.cert()).unwrap()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let session = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-    let tcp = crate::TcpStream::connect(gateway.proxy_ssl()).unwrap();
+    let tcp = super::TcpStream::connect(gateway.proxy_ssl()).unwrap();
     let (mut socket, _) = tungstenite::client(request("/chat"), StreamOwned::new(session, tcp)).unwrap();
     for size in [1, 1000, 100_000, 4_000_000] {
         let message = tungstenite::Message::Binary(vec![9; size].into());

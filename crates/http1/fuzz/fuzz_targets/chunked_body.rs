@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_http1::{BodyDecoder, Framing, Known, Reject};
+use weir_http1::{BodyDecoder, Framing, Known, ParseError};
 
 fuzz_target!(|input: &[u8]| {
     for decoder in [BodyDecoder::new, BodyDecoder::of_response] {
@@ -11,7 +11,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn decode(mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), Reject> {
+fn decode(mut decoder: BodyDecoder, input: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), ParseError> {
     let (mut data, mut at) = (Vec::new(), 0);
     while at < input.len() && !decoder.is_done() {
         let arrived = &input[at..at.saturating_add(step).min(input.len())];

@@ -1,7 +1,7 @@
 //! `${NAME}` and `${NAME:-default}` in string values, once the text has been parsed. `$${` is a literal `${`.
 use super::tree::syntax;
 use crate::node::{Node, Origin, Position, Value};
-use crate::schema::Problem;
+use crate::schema::ConfigError;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ pub type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
 pub(super) struct Interpolation<'e> {
     environment: Environment<'e>,
     /// The references that are wrong.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigError>,
     /// The variables that a value is made of, by where it stands.
     pub(super) variables: HashMap<Position, String>,
 }

@@ -1,13 +1,13 @@
 //! JSON text → one tree with positions.
 use super::tree::{close_map, syntax};
 use crate::node::{Entry, Node, Origin, Position, Value};
-use crate::schema::Problem;
+use crate::schema::ConfigError;
 use std::borrow::Cow;
 
 const MOST_DEPTH: usize = 64;
 
 /// Parses a text that is one JSON value.
-pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
+pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<ConfigError>> {
     let mut parser = Parser { text, at: 0, seen: 0, position: START, depth: 0, problems: Vec::new() };
     let parsed = parser.value().and_then(|node| match parser.peek() {
         None => Ok(node),
@@ -32,7 +32,7 @@ struct Parser<'a> {
     seen: usize,
     position: Position,
     depth: usize,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigError>,
 }
 
 impl<'a> Parser<'a> {
@@ -53,7 +53,7 @@ impl<'a> Parser<'a> {
         self.position
     }
 
-    fn unexpected(&mut self, expected: &str) -> Problem {
+    fn unexpected(&mut self, expected: &str) -> ConfigError {
         let got = match self.peek() {
             None => "the end of the file".to_owned(),
             Some(_) => format!("{:?}", self.text[self.at..].chars().next().unwrap_or(' ')),
@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn value(&mut self) -> Result<Node<'a>, Problem> {
+    fn value(&mut self) -> Result<Node<'a>, ConfigError> {
         let next = self.peek();
         let at = self.position();
         let value = match next {
@@ -81,7 +81,10 @@ impl<'a> Parser<'a> {
         Ok(Node::new(value, at))
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value<'a>, Problem>) -> Result<Value<'a>, Problem> {
+    fn nested(
+        &mut self,
+        read: fn(&mut Self) -> Result<Value<'a>, ConfigError>,
+    ) -> Result<Value<'a>, ConfigError> {
         if self.depth >= MOST_DEPTH {
             let at = self.position();
             return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep")));
@@ -93,7 +96,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn object(&mut self) -> Result<Value<'a>, Problem> {
+    fn object(&mut self) -> Result<Value<'a>, ConfigError> {
         let mut entries = Vec::new();
         if self.take(b'}') {
             return Ok(Value::Map(entries));
@@ -117,7 +120,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn array(&mut self) -> Result<Value<'a>, Problem> {
+    fn array(&mut self) -> Result<Value<'a>, ConfigError> {
         let mut elements = Vec::new();
         if self.take(b']') {
             return Ok(Value::List(elements));
@@ -133,7 +136,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<Cow<'a, str>, Problem> {
+    fn string(&mut self) -> Result<Cow<'a, str>, ConfigError> {
         let bytes = self.text.as_bytes();
         let mut end = self.at + 1;
         while let Some(byte) = bytes.get(end).filter(|byte| **byte != b'"') {
@@ -154,7 +157,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A number, true, false or null.
-    fn word(&mut self) -> Result<Value<'a>, Problem> {
+    fn word(&mut self) -> Result<Value<'a>, ConfigError> {
         let rest = &self.text[self.at..];
         let part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
         let word = &rest[..rest.bytes().take_while(|b| part(b)).count()];

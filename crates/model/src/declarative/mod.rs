@@ -1,21 +1,21 @@
 //! Kong's declarative configuration, formats 1.1, 2.1 and 3.0, in YAML or JSON.
 mod collect;
 mod ids;
+mod ignored_fields;
 mod interpolate;
 mod json;
-mod not_in_force;
 mod reader;
 mod shorthand;
 mod tree;
 mod yaml;
 
 pub use interpolate::Environment;
-pub(crate) use shorthand::split_url;
 
 use crate::document::Document;
 use crate::entity::EntityKind;
 use crate::node::{Node, Position};
-use crate::schema::{Json, PluginSchema, Problem, Reader};
+use crate::plugin_schema::PluginSchema;
+use crate::schema::{ConfigError, ConfigWarning, Json, Reader};
 use collect::Items;
 use interpolate::Interpolation;
 use reader::{DocumentReader, FormatVersion, Outcome};
@@ -33,23 +33,23 @@ pub enum Format {
 
 /// A configuration that breaks no rule.
 #[derive(Debug)]
-pub struct Read {
+pub struct ParsedDocument {
     /// The configuration.
     pub document: Document,
     /// What is probably a mistake all the same.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigWarning>,
     /// Fields that are accepted but have no effect.
-    pub not_in_force: Vec<Problem>,
+    pub ignored_fields: Vec<ConfigWarning>,
     /// Where the entities stand of which only those who use them find out whether they can be used.
-    pub places: Places,
+    pub places: EntityLocations,
 }
 
 /// Where entities stand.
-pub type Places = Vec<((EntityKind, Uuid), Place)>;
+pub type EntityLocations = Vec<((EntityKind, Uuid), EntityLocation)>;
 
 /// Where an entity stands in the file.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct EntityLocation {
     /// Its position.
     pub at: Position,
     /// Its path, as in `certificates[0]`.
@@ -60,7 +60,7 @@ pub struct Place {
 ///
 /// # Errors
 /// Where it is not well-formed.
-pub fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<Problem>> {
+pub fn parse(text: &str, format: Format) -> Result<Node<'_>, Vec<ConfigError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
         Format::Yaml => yaml::parse(text),
@@ -76,7 +76,7 @@ impl Document {
         format: Format,
         plugins: &[PluginSchema],
         environment: Environment<'_>,
-    ) -> Result<Read, Vec<Problem>> {
+    ) -> Result<ParsedDocument, Vec<ConfigError>> {
         let root = parse(text, format)?;
         match reader::check_root(&root) {
             Some(problem) => Err(vec![problem]),
@@ -89,7 +89,7 @@ impl Document {
 ///
 /// # Errors
 /// Where it is not of this format.
-pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<Problem>> {
+pub fn to_json(text: &str, format: Format) -> Result<Json, Vec<ConfigError>> {
     parse(text, format).map(|root| root.to_json())
 }
 
@@ -97,7 +97,7 @@ fn read(
     mut root: Node<'_>,
     plugins: &[PluginSchema],
     environment: Environment<'_>,
-) -> Result<Read, Vec<Problem>> {
+) -> Result<ParsedDocument, Vec<ConfigError>> {
     let mut interpolation = Interpolation::new(environment);
     interpolation.replace(&mut root);
     let Interpolation { problems, variables, .. } = interpolation;
@@ -125,14 +125,19 @@ fn read(
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    not_in_force::vault_references(&root, &mut String::new(), &mut outcome.not_in_force);
-    not_in_force::name_entities(&root, &mut outcome.not_in_force);
-    let Outcome { document, warnings, not_in_force, places, .. } = outcome;
-    Ok(Read { document, warnings: sorted(warnings), not_in_force: sorted(not_in_force), places })
+    ignored_fields::vault_references(&root, &mut String::new(), &mut outcome.ignored_fields);
+    ignored_fields::name_entities(&root, &mut outcome.ignored_fields);
+    let Outcome { document, warnings, ignored_fields, places, .. } = outcome;
+    Ok(ParsedDocument {
+        document,
+        warnings: sorted(warnings),
+        ignored_fields: sorted(ignored_fields),
+        places,
+    })
 }
 
 /// In the order of the file, each once.
-fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+fn sorted(mut problems: Vec<ConfigError>) -> Vec<ConfigError> {
     problems.sort();
     problems.dedup();
     problems

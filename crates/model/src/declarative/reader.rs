@@ -1,15 +1,13 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
-use super::{Place, Places, not_in_force};
-use crate::check::{self, Finding};
+use super::{EntityLocation, EntityLocations, ignored_fields};
+use crate::check::{self, EntityError};
 use crate::document::Document;
 use crate::entity::*;
 use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
-use crate::schema::{
-    Choice, PluginSchema, Problem, Reader, Record, Surroundings, find_plugin, path_text, read_record,
-    readable,
-};
+use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::schema::{Choice, ConfigError, Reader, Record, RecordContext, path_text, read_record, readable};
 
 /// The version of the declarative format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Choice)]
@@ -35,7 +33,7 @@ pub(super) struct Header {
 pub(super) fn read_header(root: &Node<'_>, reader: &mut Reader<'_>) -> Option<Header> {
     let remarks = ["_info", "_workspace", "_konnect"];
     let others: Vec<_> = EntityKind::NAMES.iter().copied().chain(REMARKS).chain(remarks).collect();
-    read_record(root, &Surroundings { others: &others, ..Surroundings::NONE }, reader)
+    read_record(root, &RecordContext { others: &others, ..RecordContext::NONE }, reader)
 }
 
 /// A document being read, and where each of its entities stands.
@@ -43,7 +41,7 @@ pub(super) struct DocumentReader<'i, 'n, 'a> {
     items: &'i Items<'n, 'a>,
     entities: EntityReader<'i>,
     document: Document,
-    warnings: Vec<Problem>,
+    warnings: Vec<ConfigError>,
     /// For each kind, the items that its entities were read from.
     places: Vec<Vec<&'i Item<'n, 'a>>>,
 }
@@ -51,10 +49,10 @@ pub(super) struct DocumentReader<'i, 'n, 'a> {
 /// What was read, and what there is to say about it.
 pub(super) struct Outcome {
     pub(super) document: Document,
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
-    pub(super) not_in_force: Vec<Problem>,
-    pub(super) places: Places,
+    pub(super) problems: Vec<ConfigError>,
+    pub(super) warnings: Vec<ConfigError>,
+    pub(super) ignored_fields: Vec<ConfigError>,
+    pub(super) places: EntityLocations,
 }
 
 /// The kinds of which some cannot be used although they break no rule.
@@ -89,19 +87,19 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             }
         }
         let DocumentReader { items, entities, document, mut warnings, places } = self;
-        let locate = |findings: Vec<Finding>| findings.into_iter().map(|f| locate(f, items, &places));
+        let locate = |findings: Vec<EntityError>| findings.into_iter().map(|f| locate(f, items, &places));
         let mut problems = entities.reader.into_problems();
         let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
-        warnings.extend(locate(check::doubtful(&document, entities.plugins)));
-        let mut not_in_force = entities.not_in_force;
-        not_in_force.extend(locate(not_in_force::find(&document, entities.plugins)));
+        warnings.extend(locate(check::warnings(&document, entities.plugins)));
+        let mut ignored_fields = entities.ignored_fields;
+        ignored_fields.extend(locate(ignored_fields::find(&document, entities.plugins)));
         let used = USED.iter().flat_map(|kind| &places[*kind as usize]);
         let places = used.map(|item| {
-            let place = Place { at: item.node.at, path: path_text(&items.path(item), "") };
+            let place = EntityLocation { at: item.node.at, path: path_text(&items.path(item), "") };
             ((item.kind, item.id), place)
         });
-        Outcome { document, problems, warnings, not_in_force, places: places.collect() }
+        Outcome { document, problems, warnings, ignored_fields, places: places.collect() }
     }
 
     /// Reads one entity into its collection.
@@ -126,7 +124,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             else {
                 continue;
             };
-            self.warnings.push(Problem {
+            self.warnings.push(ConfigError {
                 at: entry.at,
                 path: self.entities.reader.path_of(&format!("config.{old}")),
                 message: format!("deprecated: write `{path}`"),
@@ -140,7 +138,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let Some(name) = named.filter(|_| item.kind == EntityKind::Plugins) else { return false };
         let is_missing = find_plugin(self.entities.plugins, LATER).is_none();
         if is_missing {
-            self.entities.not_in_force.push(Problem {
+            self.entities.ignored_fields.push(ConfigError {
                 at: name.at,
                 path: self.entities.reader.path_of("name"),
                 message: "without effect in this version: Lua does not run yet, and requests pass without it"
@@ -155,14 +153,14 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
 const LATER: &str = "post-function";
 
 /// Whether a finding follows from another: two entities of one name have one id, unless they give theirs.
-fn follows(finding: &Finding, places: &[Vec<&Item<'_, '_>>]) -> bool {
+fn follows(finding: &EntityError, places: &[Vec<&Item<'_, '_>>]) -> bool {
     let (kind, index) = finding.entity;
     let item = places.get(kind as usize).and_then(|items| items.get(index));
     finding.path == "id" && item.is_some_and(|item| item.node.get("id").is_none())
 }
 
 /// Says where in the file a finding is.
-fn locate(finding: Finding, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]) -> Problem {
+fn locate(finding: EntityError, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]) -> ConfigError {
     let item =
         |(kind, index): (EntityKind, usize)| places.get(kind as usize).and_then(|items| items.get(index));
     let earlier = finding.earlier.and_then(item).map(|item| item.node.position_of(&finding.path).line);
@@ -172,17 +170,17 @@ fn locate(finding: Finding, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]
         message.push_str(&format!(" (first at line {line})"));
     }
     match item(finding.entity) {
-        Some(item) => Problem {
+        Some(item) => ConfigError {
             at: item.node.position_of(&finding.path),
             path: path_text(&items.path(item), &finding.path),
             message,
         },
-        None => Problem { at: Position::default(), path: finding.path, message },
+        None => ConfigError { at: Position::default(), path: finding.path, message },
     }
 }
 
 /// The sentence for a root that is no mapping at all.
-pub(super) fn check_root(root: &Node<'_>) -> Option<Problem> {
+pub(super) fn check_root(root: &Node<'_>) -> Option<ConfigError> {
     let message = match root.value {
         Value::Map(_) => return None,
         Value::Null => "the file is empty; start with `_format_version: \"3.0\"`".to_owned(),

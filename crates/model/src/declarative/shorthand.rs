@@ -1,15 +1,16 @@
 //! What may be written in another way: a service's `url`, a certificate's `snis` as strings, who is in a consumer group,
 //! and the paths of files older than format 3.0. Rewritten in the tree, so that all else reads one form.
 use crate::entity::EntityKind;
-use crate::node::{Entry, Node, Origin, Position, Value};
+use crate::node::{Entry, Node, Value};
 use crate::rule;
-use crate::schema::{Choice, Problem, quoted};
+use crate::schema::{Choice, ConfigError};
+use crate::service_url::split_url;
 
 /// What was found on the way.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) problems: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+    pub(super) problems: Vec<ConfigError>,
+    pub(super) warnings: Vec<ConfigError>,
 }
 
 /// Rewrites every shorthand. `old_paths`: regexes are not marked by `~` yet.
@@ -69,8 +70,10 @@ fn rewrite_service(
     old_paths: bool,
     found: &mut Found,
 ) {
-    let placed =
-        |problem: Problem| Problem { path: format!("{within}services[{index}].{}", problem.path), ..problem };
+    let placed = |problem: ConfigError| ConfigError {
+        path: format!("{within}services[{index}].{}", problem.path),
+        ..problem
+    };
     match split_url(service) {
         Ok(unheeded) => found.warnings.extend(unheeded.into_iter().map(placed)),
         // One that a variable is missing from has been reported.
@@ -107,101 +110,4 @@ fn mark_regexes(route: &mut Node<'_>) {
             text.to_mut().insert(0, '~');
         }
     });
-}
-
-/// The fields that a `url` stands for.
-const OF_URL: [&str; 4] = ["protocol", "host", "port", "path"];
-
-/// Puts protocol, host, port and path in the place of `url`, which wins over any of these: over which, is said.
-///
-/// # Errors
-/// Where the URL is none.
-pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<Problem>, Problem> {
-    let Value::Map(entries) = &mut service.value else { return Ok(Vec::new()) };
-    let Some(url) = entries.iter().position(|entry| entry.key == "url") else { return Ok(Vec::new()) };
-    let Node { value, at } = entries.remove(url).node;
-    let (text, origin) = match &value {
-        Value::Null => return Ok(Vec::new()),
-        Value::Str(text, origin) => (text.as_ref(), *origin),
-        _ => ("", Origin::Quoted),
-    };
-    let parts = match Url::parse(text, origin) {
-        Ok(parts) => parts,
-        Err(message) => {
-            // So that no host is missed: what is said of the URL is enough, and it may hold a password.
-            entries.push(text_entry("host", "url", at, Origin::Quoted));
-            return Err(Problem { at, path: "url".to_owned(), message });
-        }
-    };
-    let is_unheeded = |entry: &mut Entry<'_>| OF_URL.contains(&entry.key.as_ref());
-    let unheeded = entries.extract_if(.., is_unheeded).filter(|entry| entry.node.value != Value::Null);
-    // A protocol such as `ws` stands beside the URLs of widely used files, and says nothing else than they do.
-    let unheeded = unheeded.filter(|entry| entry.key != "protocol").map(|entry| Problem {
-        at: entry.at,
-        path: entry.key.to_string(),
-        message: "without effect beside `url`, which wins; leave one of them out".to_owned(),
-    });
-    let unheeded = unheeded.collect();
-    entries.push(text_entry("protocol", parts.scheme, at, origin));
-    entries.push(text_entry("host", parts.host, at, origin));
-    entries.push(Entry { key: "port".into(), at, node: Node::new(Value::Int(parts.port), at) });
-    entries.extend(parts.path.map(|path| text_entry("path", path, at, origin)));
-    Ok(unheeded)
-}
-
-fn text_entry(key: &'static str, text: &str, at: Position, origin: Origin) -> Entry<'static> {
-    let node = Node::new(Value::Str(text.to_owned().into(), origin), at);
-    Entry { key: key.into(), at, node }
-}
-
-struct Url<'u> {
-    scheme: &'u str,
-    host: &'u str,
-    port: i64,
-    path: Option<&'u str>,
-}
-
-impl<'u> Url<'u> {
-    /// The parts, or what is wrong and how to mend it; a password is not repeated, nor what comes from the environment.
-    fn parse(text: &'u str, origin: Origin) -> Result<Self, String> {
-        if text.contains('@') {
-            return Err(
-                "a service's `url` has no user and no password; leave out what stands before the `@`"
-                    .to_owned(),
-            );
-        }
-        if text.contains(['?', '#']) {
-            return Err(
-                "a service's `url` has no query and no fragment; leave out what begins with `?` or `#`"
-                    .to_owned(),
-            );
-        }
-        let Some((scheme, rest)) = text.split_once("://") else {
-            let hint = match origin {
-                Origin::Quoted | Origin::Plain if !text.is_empty() => {
-                    format!(" with its scheme; write http://{}", quoted(text))
-                }
-                _ => " such as http://example.com:8080/path".to_owned(),
-            };
-            return Err(format!("expected a URL{hint}"));
-        };
-        let path = rest.find('/').map(|at| &rest[at..]);
-        let authority = &rest[..rest.len() - path.map_or(0, str::len)];
-        let default = if scheme == "https" { 443 } else { 80 };
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !authority.ends_with(']') => {
-                (host, port.parse::<u16>().ok().map(i64::from))
-            }
-            _ => (authority, Some(default)),
-        };
-        let Some(port) = port else {
-            return Err(
-                "expected a whole number between 0 and 65535 as the port, behind the last `:`".to_owned()
-            );
-        };
-        if host.is_empty() {
-            return Err("expected a host behind `://`, as in http://example.com:8080/path".to_owned());
-        }
-        Ok(Url { scheme, host, port, path })
-    }
 }

@@ -1,15 +1,15 @@
 //! What the trees of both formats have in common.
 use crate::node::{Entry, Position, Value};
-use crate::schema::{Problem, quoted};
+use crate::schema::{ConfigError, quoted};
 use std::collections::HashMap;
 
 /// A problem of the text itself.
-pub(super) fn syntax(at: Position, message: impl Into<String>) -> Problem {
-    Problem { at, path: String::new(), message: message.into() }
+pub(super) fn syntax(at: Position, message: impl Into<String>) -> ConfigError {
+    ConfigError { at, path: String::new(), message: message.into() }
 }
 
 /// The members of a complete mapping: merge keys resolved, duplicates reported.
-pub(super) fn close_map<'a>(mut entries: Vec<Entry<'a>>, problems: &mut Vec<Problem>) -> Vec<Entry<'a>> {
+pub(super) fn close_map<'a>(mut entries: Vec<Entry<'a>>, problems: &mut Vec<ConfigError>) -> Vec<Entry<'a>> {
     let mut first: HashMap<&str, Position> = HashMap::with_capacity(entries.len());
     for entry in &entries {
         if let Some(earlier) = first.insert(&entry.key, entry.at) {

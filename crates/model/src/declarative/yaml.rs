@@ -1,7 +1,7 @@
 //! YAML text → one tree with positions. Anchors, aliases and merge keys are resolved; keys are unique.
 use super::tree::{close_map, syntax};
 use crate::node::{Entry, Node, Origin, Position, Value};
-use crate::schema::Problem;
+use crate::schema::ConfigError;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ const MOST_NODES: usize = 5_000_000;
 const MOST_DEPTH: usize = 64;
 
 /// Parses the one document of a text.
-pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<Problem>> {
+pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<ConfigError>> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
         let step = match event {
@@ -82,7 +82,7 @@ struct Builder<'a> {
     anchors: HashMap<usize, Node<'a>>,
     nodes: usize,
     root: Option<Node<'a>>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigError>,
 }
 
 /// A collection whose end has not come yet.
@@ -98,7 +98,7 @@ enum Collection<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn event(&mut self, event: Event<'a>, at: Position) -> Result<(), Problem> {
+    fn event(&mut self, event: Event<'a>, at: Position) -> Result<(), ConfigError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), at),
             Event::SequenceStart(anchor, _) => self.begin(Collection::List(Vec::new()), anchor, at),
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn begin(&mut self, collection: Collection<'a>, anchor: usize, at: Position) -> Result<(), Problem> {
+    fn begin(&mut self, collection: Collection<'a>, anchor: usize, at: Position) -> Result<(), ConfigError> {
         if self.open.len() >= MOST_DEPTH {
             return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep")));
         }
@@ -126,7 +126,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Problem> {
+    fn end(&mut self) -> Result<(), ConfigError> {
         let Some(Open { at, anchor, collection }) = self.open.pop() else { return Ok(()) };
         let value = match collection {
             Collection::List(elements) => Value::List(elements),
@@ -142,7 +142,7 @@ impl<'a> Builder<'a> {
         anchor: usize,
         tag: Option<&Tag>,
         at: Position,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ConfigError> {
         if let Some(Open { collection: Collection::Map(_, key @ None), .. }) = self.open.last_mut() {
             *key = Some((text, at));
             return Ok(());
@@ -155,7 +155,7 @@ impl<'a> Builder<'a> {
         self.add(Node::new(value, at), anchor)
     }
 
-    fn alias(&mut self, anchor: usize, at: Position) -> Result<(), Problem> {
+    fn alias(&mut self, anchor: usize, at: Position) -> Result<(), ConfigError> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(syntax(at, "this alias names an anchor that is not complete yet"));
         };
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a complete node where it belongs.
-    fn add(&mut self, node: Node<'a>, anchor: usize) -> Result<(), Problem> {
+    fn add(&mut self, node: Node<'a>, anchor: usize) -> Result<(), ConfigError> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
             return Err(syntax(node.at, format!("more than {MOST_NODES} values, aliases expanded")));

@@ -1,7 +1,5 @@
 //! An entity of any kind.
 use super::*;
-use crate::document::Document;
-use crate::entities::Change;
 use crate::schema::{Json, Record, RecordSchema};
 use std::fmt;
 use std::sync::Arc;
@@ -43,77 +41,36 @@ macro_rules! any_kind {
                 match self { $(EntityKind::$kind => $record::SCHEMA),* }
             }
         }
-
-        impl Document {
-            /// Adds an entity to its collection.
-            pub fn push(&mut self, entity: Entity) {
-                match entity {
-                    $(Entity::$kind(entity) => self.$collection.push(entity)),*
-                }
-            }
-
-            /// Follows a change of a document whose entities stand in the order of their ids.
-            pub fn follow(&mut self, change: &Change) {
-                match change.kind {
-                    $(EntityKind::$kind => {
-                        let list = &mut self.$collection;
-                        let place = list.binary_search_by_key(&change.id, |entity| entity.id);
-                        match (&change.entity, place) {
-                            (Some(Entity::$kind(entity)), Ok(at)) => list[at] = entity.clone(),
-                            (Some(Entity::$kind(entity)), Err(at)) => list.insert(at, entity.clone()),
-                            (_, Ok(at)) => drop(list.remove(at)),
-                            (_, Err(_)) => {}
-                        }
-                    })*
-                }
-            }
-
-            /// The entity at this place of its collection.
-            pub(crate) fn at(&self, (kind, index): (EntityKind, usize)) -> Option<Entity> {
-                match kind {
-                    $(EntityKind::$kind => self.$collection.get(index).cloned().map(Entity::$kind)),*
-                }
-            }
-
-            /// The entity with this id. Searches the whole collection: for messages, not for requests.
-            pub(crate) fn search(&self, kind: EntityKind, id: Uuid) -> Option<Entity> {
-                match kind {
-                    $(EntityKind::$kind => {
-                        self.$collection.iter().find(|entity| entity.id == id).cloned().map(Entity::$kind)
-                    })*
-                }
-            }
-
-            /// Every entity, those that others name before these.
-            pub fn into_entities(self) -> Vec<Entity> {
-                let mut all = Vec::new();
-                $(all.extend(self.$collection.into_iter().map(Entity::$kind));)*
-                all
-            }
-        }
     };
 }
 
-// Those that others name come first.
-any_kind! {
-    CaCertificates(ca_certificates: CaCertificate),
-    Certificates(certificates: Certificate),
-    Snis(snis: Sni),
-    Services(services: Service),
-    Routes(routes: Route),
-    Consumers(consumers: Consumer),
-    ConsumerGroups(consumer_groups: ConsumerGroup),
-    ConsumerGroupConsumers(consumer_group_consumers: ConsumerGroupConsumer),
-    KeyauthCredentials(keyauth_credentials: KeyAuthCredential),
-    BasicauthCredentials(basicauth_credentials: BasicAuthCredential),
-    HmacauthCredentials(hmacauth_credentials: HmacAuthCredential),
-    JwtSecrets(jwt_secrets: JwtSecret),
-    Acls(acls: Acl),
-    Upstreams(upstreams: Upstream),
-    Targets(targets: Target),
-    Plugins(plugins: Plugin),
-    ApisixObjects(apisix_objects: ApisixObject),
+/// Calls a macro with every kind: `Kind(collection: Record)`. Those that others name come first.
+macro_rules! entity_kinds {
+    ($callback:ident) => {
+        $callback! {
+            CaCertificates(ca_certificates: CaCertificate),
+            Certificates(certificates: Certificate),
+            Snis(snis: Sni),
+            Services(services: Service),
+            Routes(routes: Route),
+            Consumers(consumers: Consumer),
+            ConsumerGroups(consumer_groups: ConsumerGroup),
+            ConsumerGroupConsumers(consumer_group_consumers: ConsumerGroupConsumer),
+            KeyauthCredentials(keyauth_credentials: KeyAuthCredential),
+            BasicauthCredentials(basicauth_credentials: BasicAuthCredential),
+            HmacauthCredentials(hmacauth_credentials: HmacAuthCredential),
+            JwtSecrets(jwt_secrets: JwtSecret),
+            Acls(acls: Acl),
+            Upstreams(upstreams: Upstream),
+            Targets(targets: Target),
+            Plugins(plugins: Plugin),
+            ApisixObjects(apisix_objects: ApisixObject),
+        }
+    };
 }
+pub(crate) use entity_kinds;
+
+entity_kinds!(any_kind);
 
 /// What becomes of an entity when one that it names is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Certificates, and the names they serve.
 use crate::rule;
-use crate::schema::{Record, Violation};
+use crate::schema::{FieldError, Record};
 use uuid::Uuid;
 
 /// A certificate and its key, both as PEM.
@@ -27,10 +27,10 @@ pub struct Certificate {
     pub updated_at: Option<i64>,
 }
 
-fn alternative_is_whole(certificate: &Certificate) -> Vec<Violation> {
+fn alternative_is_whole(certificate: &Certificate) -> Vec<FieldError> {
     match (&certificate.cert_alt, &certificate.key_alt) {
-        (Some(_), None) => vec![Violation::new("cert_alt", "needs `key_alt` beside it")],
-        (None, Some(_)) => vec![Violation::new("key_alt", "needs `cert_alt` beside it")],
+        (Some(_), None) => vec![FieldError::new("cert_alt", "needs `key_alt` beside it")],
+        (None, Some(_)) => vec![FieldError::new("key_alt", "needs `cert_alt` beside it")],
         _ => Vec::new(),
     }
 }

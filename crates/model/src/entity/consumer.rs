@@ -1,15 +1,15 @@
 //! A consumer: who calls.
-use crate::schema::{Record, Violation};
+use crate::schema::{FieldError, Record};
 use uuid::Uuid;
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = named)]
-#[record(instead("key", "apikey", "api_key", "write it in a list: `keyauth_credentials: [{key: …}]`"))]
-#[record(instead("name", "user", "write `username`"))]
-#[record(instead("password", "write it in a list: `basicauth_credentials: [{username: …, password: …}]`"))]
-#[record(instead("secret", "write it in a list: `jwt_secrets: [{key: …, secret: …}]`"))]
-#[record(instead("group", "write `acls: [{group: …}]` for the plugin acl, or `groups: [{name: …}]`"))]
+#[record(hint("key", "apikey", "api_key", "write it in a list: `keyauth_credentials: [{key: …}]`"))]
+#[record(hint("name", "user", "write `username`"))]
+#[record(hint("password", "write it in a list: `basicauth_credentials: [{username: …, password: …}]`"))]
+#[record(hint("secret", "write it in a list: `jwt_secrets: [{key: …, secret: …}]`"))]
+#[record(hint("group", "write `acls: [{group: …}]` for the plugin acl, or `groups: [{name: …}]`"))]
 pub struct Consumer {
     #[field(auto)]
     pub id: Uuid,
@@ -27,9 +27,9 @@ pub struct Consumer {
     pub updated_at: Option<i64>,
 }
 
-fn named(consumer: &Consumer) -> Vec<Violation> {
+fn named(consumer: &Consumer) -> Vec<FieldError> {
     match (&consumer.username, &consumer.custom_id) {
-        (None, None) => vec![Violation::new("", "a consumer needs a `username` or a `custom_id`")],
+        (None, None) => vec![FieldError::new("", "a consumer needs a `username` or a `custom_id`")],
         _ => Vec::new(),
     }
 }

@@ -1,11 +1,11 @@
 //! Credentials of consumers. Their `Debug` shows the id alone.
 use crate::pem;
-use crate::schema::{Record, Violation};
+use crate::schema::{FieldError, Record};
 use uuid::Uuid;
 
 /// A key of a consumer, for key-auth.
 #[derive(Clone, PartialEq, Record)]
-#[record(instead("apikey", "api_key", "write `key`"))]
+#[record(hint("apikey", "api_key", "write `key`"))]
 pub struct KeyAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -34,8 +34,8 @@ impl KeyAuthCredential {
 /// A name and a password, for basic-auth. `password` is always Kong's stored form here: hex(sha1(password ..
 /// consumer id)).
 #[derive(Clone, PartialEq, Record)]
-#[record(instead("user", "name", "write `username`"))]
-#[record(instead("pass", "secret", "write `password`"))]
+#[record(hint("user", "name", "write `username`"))]
+#[record(hint("pass", "secret", "write `password`"))]
 pub struct BasicAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -53,8 +53,8 @@ pub struct BasicAuthCredential {
 
 /// A name and a secret, for hmac-auth.
 #[derive(Clone, PartialEq, Record)]
-#[record(instead("user", "name", "write `username`"))]
-#[record(instead("key", "password", "write `secret`"))]
+#[record(hint("user", "name", "write `username`"))]
+#[record(hint("key", "password", "write `secret`"))]
 pub struct HmacAuthCredential {
     #[field(auto)]
     pub id: Uuid,
@@ -74,9 +74,9 @@ pub struct HmacAuthCredential {
 /// A key that tokens are signed with, for jwt.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = public_key_fits)]
-#[record(instead("iss", "issuer", "write `key`"))]
-#[record(instead("alg", "algo", "write `algorithm`"))]
-#[record(instead("public_key", "write `rsa_public_key`, for keys of other algorithms too"))]
+#[record(hint("iss", "issuer", "write `key`"))]
+#[record(hint("alg", "algo", "write `algorithm`"))]
+#[record(hint("public_key", "write `rsa_public_key`, for keys of other algorithms too"))]
 pub struct JwtSecret {
     #[field(auto)]
     pub id: Uuid,
@@ -102,19 +102,19 @@ pub struct JwtSecret {
     pub created_at: Option<i64>,
 }
 
-fn public_key_fits(secret: &JwtSecret) -> Vec<Violation> {
+fn public_key_fits(secret: &JwtSecret) -> Vec<FieldError> {
     let algorithm = &secret.algorithm;
     let message = match &secret.rsa_public_key {
         _ if algorithm.starts_with("HS") => return Vec::new(),
         None => Err(format!("required with algorithm {algorithm}: set the public key as PEM")),
         Some(key) => pem::public_key_fits(key, algorithm),
     };
-    message.err().map(|message| Violation::new("rsa_public_key", message)).into_iter().collect()
+    message.err().map(|message| FieldError::new("rsa_public_key", message)).into_iter().collect()
 }
 
 /// A group that a consumer is in, for acl.
 #[derive(Clone, PartialEq, Record)]
-#[record(instead("name", "group_name", "write `group`"))]
+#[record(hint("name", "group_name", "write `group`"))]
 pub struct Acl {
     #[field(auto)]
     pub id: Uuid,

@@ -3,6 +3,7 @@
 mod any;
 mod apisix_object;
 mod certificate;
+mod change;
 mod consumer;
 mod consumer_group;
 mod credential;
@@ -13,9 +14,11 @@ mod route;
 mod service;
 mod upstream;
 
+pub(crate) use any::entity_kinds;
 pub use any::{Entity, OnDelete, Reference, Unique};
 pub use apisix_object::*;
 pub use certificate::*;
+pub use change::Change;
 pub use consumer::*;
 pub use consumer_group::*;
 pub use credential::*;

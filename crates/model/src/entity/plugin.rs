@@ -1,13 +1,13 @@
 //! A plugin entity: one configuration of one plugin, at one scope.
 use super::Protocol;
-use crate::schema::{Record, Violation};
+use crate::schema::{FieldError, Record};
 use uuid::Uuid;
 
 /// One configuration of one plugin, at one scope. Its `Debug` leaves out the configuration, which may hold secrets.
 #[derive(Clone, PartialEq, Record)]
 #[record(check = one_kind_of_caller)]
-#[record(instead("priority", "plugins run in Kong's order, which is fixed; leave it out"))]
-#[record(instead("run_on", "Kong has it no more; leave it out"))]
+#[record(hint("priority", "plugins run in Kong's order, which is fixed; leave it out"))]
+#[record(hint("run_on", "Kong has it no more; leave it out"))]
 pub struct Plugin {
     #[field(auto)]
     pub id: Uuid,
@@ -45,11 +45,11 @@ pub struct Plugin {
     pub updated_at: Option<i64>,
 }
 
-fn one_kind_of_caller(plugin: &Plugin) -> Vec<Violation> {
+fn one_kind_of_caller(plugin: &Plugin) -> Vec<FieldError> {
     match (plugin.consumer, plugin.consumer_group) {
         (Some(_), Some(_)) => {
             let message = "only one or none of these fields must be set: 'consumer', 'consumer_group'";
-            vec![Violation::new("", message)]
+            vec![FieldError::new("", message)]
         }
         _ => Vec::new(),
     }

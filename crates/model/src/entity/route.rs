@@ -1,7 +1,7 @@
 //! A route: which requests, and to which service.
 use super::Protocol;
 use crate::rule;
-use crate::schema::{Choice, Record, Violation};
+use crate::schema::{Choice, FieldError, Record};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -78,9 +78,9 @@ pub struct Route {
     pub updated_at: Option<i64>,
 }
 
-fn ip_or_port(match_: &IpPort) -> Vec<Violation> {
+fn ip_or_port(match_: &IpPort) -> Vec<FieldError> {
     match (&match_.ip, match_.port) {
-        (None, None) => vec![Violation::new("", "needs an `ip`, a `port`, or both")],
+        (None, None) => vec![FieldError::new("", "needs an `ip`, a `port`, or both")],
         _ => Vec::new(),
     }
 }
@@ -124,12 +124,12 @@ const FAMILIES: [&[Protocol]; 4] = [
     &[Protocol::Grpc, Protocol::Grpcs],
 ];
 
-fn protocols_agree(route: &Route) -> Vec<Violation> {
+fn protocols_agree(route: &Route) -> Vec<FieldError> {
     if FAMILIES.iter().any(|family| route.protocols.iter().all(|protocol| family.contains(protocol))) {
         return Vec::new();
     }
     let families = "(http, https), (grpc, grpcs), (tcp, tls, udp) or (tls_passthrough)";
-    vec![Violation::new(
+    vec![FieldError::new(
         "protocols",
         format!("protocols of one route come from one of {families}; split the route"),
     )]
@@ -141,7 +141,7 @@ fn some<T>(list: &Option<Vec<T>>) -> bool {
 }
 
 /// Every route must say which requests it matches, and by nothing that its protocols do not have.
-fn criteria_given(route: &Route) -> Vec<Violation> {
+fn criteria_given(route: &Route) -> Vec<FieldError> {
     let has = |protocol| route.protocols.contains(&protocol);
     let http = some(&route.methods) || some(&route.hosts) || some(&route.paths);
     let addresses = some(&route.sources) || some(&route.destinations);
@@ -161,11 +161,11 @@ fn criteria_given(route: &Route) -> Vec<Violation> {
             (false, true) => "methods, hosts, paths, headers, snis",
             (false, false) => "methods, hosts, paths, headers",
         };
-        found.push(Violation::new("", format!("the route matches nothing; set at least one of {fields}")));
+        found.push(FieldError::new("", format!("the route matches nothing; set at least one of {fields}")));
     }
     if !encrypted && some(&route.snis) {
         let message = "needs protocols https, grpcs, tls or tls_passthrough; leave it out";
-        found.push(Violation::new("snis", message));
+        found.push(FieldError::new("snis", message));
     }
     if stream {
         let set = [
@@ -176,11 +176,11 @@ fn criteria_given(route: &Route) -> Vec<Violation> {
         ];
         let set = set.into_iter().filter(|(_, set)| *set);
         found.extend(
-            set.map(|(field, _)| Violation::new(field, "has no meaning for a stream route; leave it out")),
+            set.map(|(field, _)| FieldError::new(field, "has no meaning for a stream route; leave it out")),
         );
     } else if addresses {
         let field = if some(&route.sources) { "sources" } else { "destinations" };
-        found.push(Violation::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
+        found.push(FieldError::new(field, "needs protocols tcp, tls, udp or tls_passthrough; leave it out"));
     }
     found
 }

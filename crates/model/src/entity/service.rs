@@ -1,5 +1,5 @@
 //! A service: where requests go.
-use crate::schema::{Choice, Record, Violation};
+use crate::schema::{Choice, FieldError, Record};
 use uuid::Uuid;
 
 /// A protocol that requests arrive or leave by.
@@ -84,26 +84,26 @@ pub struct Service {
     pub updated_at: Option<i64>,
 }
 
-fn path_has_meaning(service: &Service) -> Vec<Violation> {
+fn path_has_meaning(service: &Service) -> Vec<FieldError> {
     match service.protocol {
         Protocol::Http | Protocol::Https => Vec::new(),
         _ if service.path.is_none() => Vec::new(),
         other => {
             let message = format!("has no meaning with protocol {}; leave it out", other.as_str());
-            vec![Violation::new("path", message)]
+            vec![FieldError::new("path", message)]
         }
     }
 }
 
-fn proxy_protocol_has_meaning(service: &Service) -> Vec<Violation> {
+fn proxy_protocol_has_meaning(service: &Service) -> Vec<FieldError> {
     if service.proxy_protocol.is_none() || matches!(service.protocol, Protocol::Tcp | Protocol::Tls) {
         return Vec::new();
     }
     let message = "needs protocol tcp or tls; change `protocol`, or leave it out";
-    vec![Violation::new("proxy_protocol", message)]
+    vec![FieldError::new("proxy_protocol", message)]
 }
 
-fn tls_has_meaning(service: &Service) -> Vec<Violation> {
+fn tls_has_meaning(service: &Service) -> Vec<FieldError> {
     if matches!(service.protocol, Protocol::Https | Protocol::Tls) {
         return Vec::new();
     }
@@ -118,7 +118,7 @@ fn tls_has_meaning(service: &Service) -> Vec<Violation> {
         let message = format!(
             "needs protocol https or tls; change `protocol`, or leave it out; in a PATCH, set {field} to null with it"
         );
-        Violation::new(field, message)
+        FieldError::new(field, message)
     })
     .collect()
 }

@@ -1,6 +1,6 @@
 //! An upstream: a virtual host name, and the targets behind it.
 use super::Healthchecks;
-use crate::schema::{Choice, Record, Violation};
+use crate::schema::{Choice, FieldError, Record};
 use uuid::Uuid;
 
 /// How the next target is chosen.
@@ -113,12 +113,12 @@ fn host_and_port(text: &str) -> Result<(), String> {
 }
 
 /// What must be named for each kind of input: that field, for `hash_on` and for `hash_fallback`.
-fn hash_inputs_named(upstream: &Upstream) -> Vec<Violation> {
+fn hash_inputs_named(upstream: &Upstream) -> Vec<FieldError> {
     let mut found = Vec::new();
     let mut require = |prefix: &str, on: HashOn, inputs: [(HashOn, &str, &Option<String>); 3]| {
         for (_, input, _) in inputs.iter().filter(|(kind, _, name)| *kind == on && name.is_none()) {
             let message = format!("required with {prefix}: {}", on.as_str());
-            found.push(Violation::new(format!("{prefix}_{input}"), message));
+            found.push(FieldError::new(format!("{prefix}_{input}"), message));
         }
     };
     let inputs = |header, query_arg, capture| {
@@ -131,12 +131,12 @@ fn hash_inputs_named(upstream: &Upstream) -> Vec<Violation> {
     let fallback = inputs(&u.hash_fallback_header, &u.hash_fallback_query_arg, &u.hash_fallback_uri_capture);
     require("hash_fallback", u.hash_fallback, fallback);
     if [u.hash_on, u.hash_fallback].contains(&HashOn::Cookie) && u.hash_on_cookie.is_none() {
-        found.push(Violation::new("hash_on_cookie", "required when a cookie is hashed"));
+        found.push(FieldError::new("hash_on_cookie", "required when a cookie is hashed"));
     }
     found
 }
 
-fn fallback_has_meaning(upstream: &Upstream) -> Vec<Violation> {
+fn fallback_has_meaning(upstream: &Upstream) -> Vec<FieldError> {
     let (on, fallback) = (upstream.hash_on, upstream.hash_fallback);
     let message = match on {
         _ if fallback == HashOn::None => return Vec::new(),
@@ -145,7 +145,7 @@ fn fallback_has_meaning(upstream: &Upstream) -> Vec<Violation> {
         _ if on == fallback && same_input(upstream) => "hashes the same as `hash_on`; choose another",
         _ => return Vec::new(),
     };
-    vec![Violation::new("hash_fallback", message)]
+    vec![FieldError::new("hash_fallback", message)]
 }
 
 fn same_input(upstream: &Upstream) -> bool {

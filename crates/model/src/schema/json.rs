@@ -37,7 +37,7 @@ pub(super) fn type_of(field: &FieldSchema) -> JsonMap {
 }
 
 /// One field: `{"name": {"type": …}}`.
-pub(super) fn field(field: &FieldSchema) -> Json {
+pub(crate) fn field(field: &FieldSchema) -> Json {
     let mut described = match (field.foreign, field.kind) {
         (Some(reference), Kind::Uuid) => json!({ "type": "foreign", "reference": reference }),
         _ => kind(&field.kind),
@@ -64,7 +64,7 @@ fn value_of(described: &mut Json) -> &mut Json {
 }
 
 /// The type of a value: `{"type": …}`.
-pub(super) fn kind(kind: &Kind) -> Json {
+pub(crate) fn kind(kind: &Kind) -> Json {
     match kind {
         Kind::Boolean => json!({ "type": "boolean" }),
         // A type without a sign is narrower than Kong's integers, which need no bounds to be told.

@@ -5,17 +5,17 @@ use serde_json::json;
 
 /// Which way a record travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum Direction {
     /// From a client: what has a default may be left out, and null asks for it.
-    Written,
+    Request,
     /// To a client: every field is there.
-    Answered,
+    Response,
 }
 
 impl RecordSchema {
     /// The JSON Schema of such records.
-    pub fn to_json_schema(&self, side: Side) -> Json {
-        let must_be_there = |field: &&FieldSchema| side == Side::Answered || must_be_given(field);
+    pub fn to_json_schema(&self, side: Direction) -> Json {
+        let must_be_there = |field: &&FieldSchema| side == Direction::Response || must_be_given(field);
         let required: Vec<_> = self.fields.iter().filter(must_be_there).map(|field| field.name).collect();
         let properties: JsonMap =
             self.fields.iter().map(|field| (field.name.to_owned(), property(field, side))).collect();
@@ -35,11 +35,11 @@ fn must_be_given(field: &FieldSchema) -> bool {
     field.required && !field.auto && field.default.is_none() && !matches!(field.kind, Kind::Record(_))
 }
 
-fn property(field: &FieldSchema, side: Side) -> Json {
+fn property(field: &FieldSchema, side: Direction) -> Json {
     let mut schema = kind(&field.kind, field, side);
     let nullable = match side {
-        Side::Written => !must_be_given(field),
-        Side::Answered => !field.required,
+        Direction::Request => !must_be_given(field),
+        Direction::Response => !field.required,
     };
     if nullable {
         allow_null(&mut schema);
@@ -66,7 +66,7 @@ fn allow_null(schema: &mut Json) {
 }
 
 /// Rules on values hold for the elements of a list and the values of a map.
-fn kind(of: &Kind, field: &FieldSchema, side: Side) -> Json {
+fn kind(of: &Kind, field: &FieldSchema, side: Direction) -> Json {
     match of {
         Kind::Boolean => json!({ "type": "boolean" }),
         Kind::Integer(least, most) => integer(*least, *most, field),
@@ -125,14 +125,14 @@ fn one_of(mut schema: Json, field: &FieldSchema) -> Json {
 }
 
 /// An id, or what names another entity.
-fn reference(field: &FieldSchema, side: Side) -> Json {
+fn reference(field: &FieldSchema, side: Direction) -> Json {
     let id = json!({ "type": "string", "format": "uuid" });
     match (field.foreign, side) {
         (None, _) => id,
-        (Some(_), Side::Answered) => {
+        (Some(_), Direction::Response) => {
             json!({ "type": "object", "properties": { "id": id }, "required": ["id"] })
         }
-        (Some(_), Side::Written) => {
+        (Some(_), Direction::Request) => {
             json!({ "type": "object", "properties": { "id": id, "name": { "type": "string" } } })
         }
     }

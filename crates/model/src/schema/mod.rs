@@ -4,7 +4,7 @@
 //! once, and JSON with each field present.
 //!
 //! ```
-//! use weir_model::schema::{Record, Violation};
+//! use weir_model::schema::{Record, FieldError};
 //!
 //! /// How many requests are let through.
 //! #[derive(Debug, Clone, Record)]
@@ -17,10 +17,10 @@
 //!     pub limit_by: String,
 //! }
 //!
-//! fn one_limit(config: &Config) -> Vec<Violation> {
+//! fn one_limit(config: &Config) -> Vec<FieldError> {
 //!     match config.second {
 //!         Some(_) => Vec::new(),
-//!         None => vec![Violation::new("second", "set a limit")],
+//!         None => vec![FieldError::new("second", "set a limit")],
 //!     }
 //! }
 //!
@@ -28,24 +28,24 @@
 //! assert_eq!(config.limit_by, "consumer");
 //! assert_eq!(config.to_value(), serde_json::json!({ "second": 5, "limit_by": "consumer" }));
 //! ```
-mod advice;
-mod json;
+pub(crate) mod json;
 mod json_schema;
 pub mod markdown;
 mod old_names;
-mod plugin;
 mod reader;
-mod suggest;
+mod suggestions;
+mod type_hints;
 mod types;
-mod unknown;
+mod unknown_field;
 
-pub use json_schema::Side;
-pub use old_names::tell as tell_old_names;
-pub use plugin::{PluginSchema, Streams, find_plugin};
-pub use reader::{Fields, Problem, Reader, References, Surroundings, read_choice, read_record};
+pub use json_schema::Direction;
+pub use old_names::add as add_old_names;
+pub use reader::{
+    ConfigError, ConfigWarning, Fields, Reader, RecordContext, References, read_choice, read_record,
+};
 pub(crate) use reader::{Step, path_text};
-pub(crate) use suggest::readable;
-pub use suggest::{closest, did_you_mean, printable, quoted};
+pub(crate) use suggestions::readable;
+pub use suggestions::{closest, did_you_mean, printable, quoted};
 pub use types::Secret;
 pub use weir_model_derive::{Choice, Record};
 
@@ -66,7 +66,7 @@ pub struct RecordSchema {
     /// Names that fields had once, and their paths now: `("redis_host", "redis.host")`.
     pub old_names: &'static [(&'static str, &'static str)],
     /// Names that are written here and are no fields, and what to write instead.
-    pub instead: &'static [(&'static [&'static str], &'static str)],
+    pub hints: &'static [(&'static [&'static str], &'static str)],
 }
 
 impl RecordSchema {
@@ -113,12 +113,12 @@ pub struct FieldSchema {
     pub len_max: Option<usize>,
     /// How strings must start.
     pub starts_with: Option<&'static str>,
-    /// A rule for strings: what is wrong and how to mend it.
+    /// A rule for strings: what is wrong and how to fix it.
     pub check: Option<Rule>,
     /// A rule for the keys of a map.
     pub key_check: Option<Rule>,
     /// What to write instead of a text where a number is expected.
-    pub advice: Option<fn(&str) -> Option<String>>,
+    pub hint: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
     /// Filled in when not given.
@@ -129,7 +129,7 @@ pub struct FieldSchema {
     pub foreign: Option<&'static str>,
 }
 
-/// A rule for strings: the error says what is wrong and how to mend it.
+/// A rule for strings: the error says what is wrong and how to fix it.
 pub type Rule = fn(&str) -> Result<(), String>;
 
 impl FieldSchema {
@@ -150,7 +150,7 @@ impl FieldSchema {
             starts_with: None,
             check: None,
             key_check: None,
-            advice: None,
+            hint: None,
             secret: false,
             auto: false,
             unique: false,
@@ -220,21 +220,24 @@ pub enum Literal {
     Map(&'static [(&'static str, Literal)]),
 }
 
-/// Something that breaks a rule: where, inside of what was checked, and what to do about it.
+/// A field that breaks a rule: where, inside of what was checked, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct FieldError {
     /// The field, as in `redis.port` or `paths[0]`; empty for the whole record.
     pub path: String,
-    /// What is wrong and how to mend it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
-impl Violation {
-    /// A violation at this path.
+impl FieldError {
+    /// An error at this path.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Violation { path: path.into(), message: message.into() }
+        FieldError { path: path.into(), message: message.into() }
     }
 }
+
+/// A field that is accepted and probably a mistake, or without effect. It has the form of an error.
+pub type FieldWarning = FieldError;
 
 /// A struct whose fields are declared for configuration. Derived.
 pub trait Record: FieldType {
@@ -245,7 +248,7 @@ pub trait Record: FieldType {
     fn read_fields(fields: &Fields<'_, '_>, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// What the record's own checks, named by `#[record(check = …)]`, find.
-    fn violations(&self) -> Vec<Violation>;
+    fn check(&self) -> Vec<FieldError>;
 
     /// As JSON, every field present, null when unset.
     fn to_value(&self) -> Json;
@@ -256,9 +259,9 @@ pub trait Record: FieldType {
     }
 
     /// Reads and checks JSON, filling in defaults.
-    fn from_value(value: &Json) -> Result<Self, Vec<Violation>> {
+    fn from_value(value: &Json) -> Result<Self, Vec<FieldError>> {
         let mut reader = Reader::new(&());
-        let record = read_record(&Node::from(value), &Surroundings::NONE, &mut reader);
+        let record = read_record(&Node::from(value), &RecordContext::NONE, &mut reader);
         reader.finish(record)
     }
 }

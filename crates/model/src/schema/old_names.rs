@@ -62,8 +62,8 @@ fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
     }
 }
 
-/// Tells the values under their old names too, as Kong does: decK compares what it was given, name by name.
-pub fn tell(schema: &RecordSchema, members: &mut JsonMap) {
+/// Adds the values under their old names too, as Kong does: decK compares what it was given, name by name.
+pub fn add(schema: &RecordSchema, members: &mut JsonMap) {
     for (old, path) in schema.old_names {
         let mut steps = path.split('.');
         let first = steps.next().and_then(|name| members.get(name));

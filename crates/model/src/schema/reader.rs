@@ -1,24 +1,27 @@
 //! Reading records from nodes: every problem is collected, each where it stands.
 use super::{
-    Choice, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, Violation, advice, did_you_mean,
-    old_names, printable, quoted, readable, unknown::unknown_field,
+    Choice, FieldError, FieldSchema, FieldType, Kind, Literal, Record, RecordSchema, did_you_mean, old_names,
+    printable, quoted, readable, type_hints, unknown_field::unknown_field,
 };
 use crate::node::{Entry, Node, Origin, Position, Value};
 use std::fmt;
 use uuid::Uuid;
 
-/// A mistake in a configuration.
+/// An error in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct ConfigError {
     /// Where, in the file.
     pub at: Position,
     /// The path of the value, as in `services[0].retries`.
     pub path: String,
-    /// What was expected, and how to mend it.
+    /// What was expected, and how to fix it.
     pub message: String,
 }
 
-impl fmt::Display for Problem {
+/// A warning about a configuration. It has the form of an error.
+pub type ConfigWarning = ConfigError;
+
+impl fmt::Display for ConfigError {
     /// `line:column: path: message`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.at.line, self.at.column)?;
@@ -59,7 +62,7 @@ pub(crate) enum Step {
 pub struct Reader<'r> {
     references: &'r dyn References,
     path: Vec<Step>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigError>,
     /// How many problems there were before the entity being read.
     before: usize,
     /// The records around the one being read, and the step from each to the next.
@@ -86,22 +89,22 @@ impl<'r> Reader<'r> {
             return;
         }
         let message = readable(message.into());
-        self.problems.push(Problem { at, path: self.path_of(below), message });
+        self.problems.push(ConfigError { at, path: self.path_of(below), message });
     }
 
     /// Everything reported.
-    pub fn into_problems(self) -> Vec<Problem> {
+    pub fn into_problems(self) -> Vec<ConfigError> {
         self.problems
     }
 
     /// The value, if nothing was reported while it was read.
-    pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<Violation>> {
+    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Vec<FieldError>> {
         match value {
             Some(value) if self.problems.is_empty() => Ok(value),
             _ => Err(self
                 .problems
                 .into_iter()
-                .map(|p| Violation { path: p.path, message: p.message })
+                .map(|p| FieldError { path: p.path, message: p.message })
                 .collect()),
         }
     }
@@ -184,7 +187,7 @@ fn push_name(path: &mut String, name: &str) {
 }
 
 /// What is known about a record from where it stands.
-pub struct Surroundings<'s> {
+pub struct RecordContext<'s> {
     /// Fields whose value follows from the place: the entity's id, its parent.
     pub given: &'s [(&'static str, Uuid)],
     /// Names that may stand among the fields and are read by others.
@@ -193,9 +196,9 @@ pub struct Surroundings<'s> {
     pub config: Option<&'static RecordSchema>,
 }
 
-impl Surroundings<'static> {
+impl RecordContext<'static> {
     /// Nothing.
-    pub const NONE: Self = Surroundings { given: &[], others: &[], config: None };
+    pub const NONE: Self = RecordContext { given: &[], others: &[], config: None };
 }
 
 /// The fields of one record, as written.
@@ -211,7 +214,7 @@ impl<'n, 'a> Fields<'n, 'a> {
     fn of(
         schema: &'static RecordSchema,
         node: &'n Node<'a>,
-        around: &Surroundings<'n>,
+        around: &RecordContext<'n>,
         reader: &mut Reader<'_>,
     ) -> Self {
         let mut written = vec![None; schema.fields.len()];
@@ -300,11 +303,11 @@ impl<'n, 'a> Fields<'n, 'a> {
 /// records can be checked too: whether there were problems, the reader knows.
 pub fn read_record<T: Record>(
     node: &Node<'_>,
-    around: &Surroundings<'_>,
+    around: &RecordContext<'_>,
     reader: &mut Reader<'_>,
 ) -> Option<T> {
     if !matches!(node.value, Value::Map(_)) {
-        let (got, hint) = (node.kind(), advice::record(node, T::SCHEMA, around));
+        let (got, hint) = (node.kind(), type_hints::record(node, T::SCHEMA, around));
         reader.report(node.at, format!("expected a mapping of fields, got {got}{hint}"));
         return None;
     }
@@ -319,7 +322,7 @@ pub fn read_record<T: Record>(
     let all_known = reader.problems.len() == before;
     let record = reader.inside(T::SCHEMA, |reader| T::read_fields(&fields, reader))?;
     // With an unknown field, what a check misses is probably what that field was meant to be.
-    for violation in record.violations().into_iter().filter(|_| all_known) {
+    for violation in record.check().into_iter().filter(|_| all_known) {
         if reader.is_full() {
             break;
         }

@@ -1,6 +1,6 @@
 //! The Rust types that fields may have.
 use super::reader::{Step, expected_one_of, shown};
-use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, advice};
+use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, type_hints};
 use crate::node::{Node, Origin, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ impl FieldType for bool {
             _ => None,
         };
         if value.is_none() {
-            let (got, hint) = (shown(node, field), advice::boolean(node, field));
+            let (got, hint) = (shown(node, field), type_hints::boolean(node, field));
             reader.report(node.at, format!("expected true or false, got {got}{hint}"));
         }
         value
@@ -37,7 +37,7 @@ impl FieldType for f64 {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(value) = number(node) else {
-            let (got, hint) = (shown(node, field), advice::number(node, field));
+            let (got, hint) = (shown(node, field), type_hints::number(node, field));
             reader.report(node.at, format!("expected a number, got {got}{hint}"));
             return None;
         };
@@ -119,7 +119,7 @@ fn integer(
     let (least, most) = field.between.unwrap_or((low as f64, high as f64));
     let Some(value) = value else {
         let bounds = if most < 9e15 { format!(" between {least} and {most}") } else { String::new() };
-        let hint = advice::number(node, field);
+        let hint = type_hints::number(node, field);
         reader.report(node.at, format!("expected a whole number{bounds}, got {}{hint}", shown(node, field)));
         return None;
     };
@@ -132,7 +132,7 @@ impl FieldType for String {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Some(text) = node.as_str() else {
-            let hint = advice::string(node, field);
+            let hint = type_hints::string(node, field);
             reader.report(node.at, format!("expected a string, got {}{hint}", shown(node, field)));
             return None;
         };
@@ -215,7 +215,7 @@ impl<T: FieldType> FieldType for Vec<T> {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
-            let (got, hint) = (shown(node, field), advice::list(node, field));
+            let (got, hint) = (shown(node, field), type_hints::list(node, field));
             reader.report(node.at, format!("expected a list, got {got}{hint}"));
             return None;
         };
@@ -259,7 +259,7 @@ impl<T: FieldType> FieldType for BTreeMap<String, T> {
 
     fn read(node: &Node<'_>, field: &FieldSchema, reader: &mut Reader<'_>) -> Option<Self> {
         let Value::Map(entries) = &node.value else {
-            let (got, hint) = (shown(node, field), advice::mapping(node));
+            let (got, hint) = (shown(node, field), type_hints::mapping(node));
             reader.report(node.at, format!("expected a mapping, got {got}{hint}"));
             return None;
         };

@@ -2,7 +2,7 @@
 #![allow(missing_docs, dead_code)]
 use std::collections::BTreeMap;
 use weir_model::PluginSchema;
-use weir_model::schema::{Json, Record, Secret, Violation};
+use weir_model::schema::{FieldError, Json, Record, Secret};
 
 /// Limits how many requests are let through.
 #[derive(Debug, Clone, Record)]
@@ -61,19 +61,19 @@ pub(crate) struct HttpLog {
     pub statuses: Vec<u16>,
 }
 
-fn limits(periods: &Periods) -> Vec<Violation> {
+fn limits(periods: &Periods) -> Vec<FieldError> {
     match (periods.second, periods.minute) {
-        (None, None) => vec![Violation::new("", "set at least one of second, minute")],
+        (None, None) => vec![FieldError::new("", "set at least one of second, minute")],
         (Some(second), Some(minute)) if minute < second => {
-            vec![Violation::new("minute", "must not be lower than `second`")]
+            vec![FieldError::new("minute", "must not be lower than `second`")]
         }
         _ => Vec::new(),
     }
 }
 
-fn not_in_force(config: &Json) -> Vec<Violation> {
+fn ignored_fields(config: &Json) -> Vec<FieldError> {
     match config["policy"].as_str() {
-        Some("redis") => vec![Violation::new("policy", "counters stay on this node")],
+        Some("redis") => vec![FieldError::new("policy", "counters stay on this node")],
         _ => Vec::new(),
     }
 }
@@ -86,7 +86,9 @@ pub(crate) struct Acl {
 }
 
 pub(crate) const PLUGINS: &[PluginSchema] = &[
-    PluginSchema::of::<RateLimiting>("rate-limiting").with_not_in_force(not_in_force).with_consumer_groups(),
+    PluginSchema::of::<RateLimiting>("rate-limiting")
+        .with_ignored_fields(ignored_fields)
+        .with_consumer_groups(),
     PluginSchema::of::<KeyAuth>("key-auth").without_consumer(),
     PluginSchema::of::<HttpLog>("http-log").with_consumer_groups(),
     PluginSchema::of::<Acl>("acl").without_consumer(),

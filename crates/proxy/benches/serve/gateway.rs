@@ -58,11 +58,11 @@ impl Gateway {
         let document = read.unwrap_or_else(|problems| panic!("{problems:?}")).document;
         let compiler = Compiler {
             workers: 1,
-            default_certificate: weir_proxy::tls::default_certificate(None).expect("a certificate"),
+            default_certificate: weir_net::tls::default_certificate(None).expect("a certificate"),
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
-            plugins: PLUGINS.into(),
+            plugins: PLUGINS,
             retained: shared.retained.clone(),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));

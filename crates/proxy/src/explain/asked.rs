@@ -9,8 +9,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http1::{Known, Limits, Reject, RequestHead, ResponseHead, Version};
-use weir_model::schema::{Json, Record, Violation};
+use weir_http1::{Known, Limits, ParseError, RequestHead, ResponseHead, Version};
+use weir_model::schema::{FieldError, Json, Record};
 
 /// A request to explain.
 #[derive(Clone, Record)]
@@ -113,18 +113,18 @@ impl Asked {
 }
 
 /// What is refused of a head, as the field that it came from.
-fn refused(reject: Reject) -> BadQuestion {
-    use Reject::{
+fn refused(reject: ParseError) -> BadQuestion {
+    use ParseError::{
         Authority, HostInvalid, HostMissing, HostRepeated, RequestLine, Target, TargetFragment, TargetTooLong,
     };
     let field = match reject {
         RequestLine => "method",
         Target | TargetFragment | TargetTooLong => "path",
         Authority | HostInvalid | HostMissing => "host",
-        HostRepeated => return BadQuestion(vec![Violation::new("headers", "give Host as `host`")]),
+        HostRepeated => return BadQuestion(vec![FieldError::new("headers", "give Host as `host`")]),
         _ => "headers",
     };
-    BadQuestion(vec![Violation::new(field, reject.to_string())])
+    BadQuestion(vec![FieldError::new(field, reject.to_string())])
 }
 
 fn method(text: &str) -> Result<(), String> {

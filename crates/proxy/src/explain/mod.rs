@@ -23,12 +23,12 @@ use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_http1::Method;
-use weir_model::schema::Violation;
+use weir_model::schema::FieldError;
 use weir_model::{Document, Uuid};
 
 /// What is wrong with a question, field by field.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BadQuestion(pub Vec<Violation>);
+pub struct BadQuestion(pub Vec<FieldError>);
 
 impl std::fmt::Display for BadQuestion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

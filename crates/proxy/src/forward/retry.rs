@@ -53,7 +53,7 @@ fn is_idempotent(method: Method) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_http1::Reject;
+    use weir_http1::ParseError;
 
     fn closed() -> Failure {
         Failure::UpstreamClosed(io::ErrorKind::ConnectionReset.into())
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_no_response_is_not_asked_for_again() {
-        let garbage = Failure::UpstreamGarbage(Reject::BodyLength);
+        let garbage = Failure::UpstreamGarbage(ParseError::BodyLength);
         let invalid = Failure::UpstreamClosed(io::ErrorKind::InvalidData.into());
         for failure in [garbage, invalid, Failure::ClientGone, Failure::DeadlineExceeded] {
             assert_eq!(retry(&failure, Progress::Unsent, Method::Get), None, "{failure}");

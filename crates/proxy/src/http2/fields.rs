@@ -1,11 +1,8 @@
 //! Heads as the `h2` crate has them alone: tunnels, and both messages of an upstream.
 
-use super::body::Incoming;
-use crate::buffer;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head::{REWRITTEN, write_forwarded};
-use crate::multiplex::{self, Arrived, Fields, read_fields};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use h2::RecvStream;
@@ -13,8 +10,11 @@ use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, TE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
-use weir_http1::{Framing, Known, Limits, Reject, RequestHead, Version};
+use weir_http1::{Framing, Known, Limits, ParseError, RequestHead, Version};
 use weir_model::Uuid;
+use weir_net::buffer;
+use weir_net::http2::Incoming;
+use weir_net::multiplex::{self, Arrived, Fields, read_fields};
 
 /// Fields that a request gets on its way, and about how many bytes they are.
 const FORWARDED: usize = 12;
@@ -26,7 +26,7 @@ pub(super) fn read_request(
     parts: &Parts,
     is_over: bool,
     limits: &Limits,
-) -> Result<(), Reject> {
+) -> Result<(), ParseError> {
     let protocol = parts.extensions.get::<Protocol>();
     let path = || parts.uri.path_and_query().map(|path| ("GET", path.as_str()));
     let line = protocol.and_then(|_| path());
@@ -54,10 +54,10 @@ pub(crate) fn read_response(
     response: Response<RecvStream>,
     exchange: &mut Exchange,
     limits: &Limits,
-) -> Result<Incoming, Reject> {
+) -> Result<Incoming, ParseError> {
     let (parts, body) = response.into_parts();
     if parts.headers.len() > limits.max_fields {
-        return Err(Reject::TooManyFields);
+        return Err(ParseError::TooManyFields);
     }
     let head = &mut exchange.response;
     head.clear();

@@ -1,23 +1,13 @@
 //! HTTP/2, by the `h2` crate: each stream is one exchange, served as every other is.
 
-mod body;
 mod fields;
-mod hpack;
-mod pulse;
 mod server;
 mod stream;
-mod transport;
 
-pub(crate) use body::{Incoming, Outgoing, broken, gone, reset_reason};
 pub(crate) use fields::{read_response, write_request_fields};
-pub(crate) use pulse::Pulse;
 pub(crate) use server::serve;
-pub(crate) use transport::{Sender, Transport};
 
 use std::time::Duration;
-
-/// How long what begins a connection is.
-const PREFACE_LENGTH: usize = 24;
 
 /// What begins a connection of HTTP/2 (RFC 9113, 3.4), as far as a parser of HTTP/1.1 looks before it gives up.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";

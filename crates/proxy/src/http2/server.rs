@@ -1,15 +1,12 @@
 //! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
 
+use super::Http2Options;
 use super::fields::read_request;
 use super::stream::Http2;
-use super::transport::Sender;
-use super::{Http2Options, Pulse, Transport};
 use crate::answer::Failure;
-use crate::buffer;
 use crate::client::Client;
-use crate::deadline::Deadline;
 use crate::exchange::Connection;
-use crate::multiplex::{Books, LINGER, Standing, UnderWay, is_misdirected, size};
+use crate::multiplex::{Books, LINGER, Standing, UnderWay, is_misdirected};
 use crate::serve;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -22,7 +19,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::task::spawn_local;
-use weir_http1::Reject;
+use weir_http1::ParseError;
+use weir_net::buffer;
+use weir_net::deadline::Deadline;
+use weir_net::http2::{Pulse, Sender, Transport};
+use weir_net::multiplex::size;
 
 /// What is queued of one response that its client does not take.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -230,7 +231,7 @@ async fn exchange(
         // What was given up before it was looked at costs nobody else anything.
         _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => Err(Failure::ClientGone),
         Err(reject) => Err(Failure::Rejected(reject)),
-        Ok(()) if has_fragment => Err(Failure::Rejected(Reject::TargetFragment)),
+        Ok(()) if has_fragment => Err(Failure::Rejected(ParseError::TargetFragment)),
         Ok(()) => {
             let snapshot = exchange.snapshot.clone();
             if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }

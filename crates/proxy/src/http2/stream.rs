@@ -1,11 +1,9 @@
 //! The client of one HTTP/2 stream.
 
-use super::body::{Incoming, Outgoing, gone};
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::deadline::Deadline;
 use crate::exchange::Exchange;
-use crate::multiplex::{LINGER, Start, write_fields};
+use crate::multiplex::LINGER;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -15,7 +13,10 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use weir_http1::{Framing, Headers, Known, KnownSet, Method, Reject, RequestHead};
+use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestHead};
+use weir_net::deadline::Deadline;
+use weir_net::http2::{Incoming, Outgoing, gone};
+use weir_net::multiplex::{Start, write_fields};
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 
@@ -99,7 +100,7 @@ impl Client for Http2 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.request.data()
     }
 
@@ -157,7 +158,7 @@ impl Client for Http2 {
             200..300 if self.asks_for_tunnel => 502,
             status => status,
         };
-        let start = Start::of(exchange, framing, status, self.is_head);
+        let start = Start::of(&exchange.response.headers, framing, status, self.is_head);
         let Some(response) = response(status, start.fields) else {
             self.respond.send_reset(Reason::INTERNAL_ERROR);
             return start.bytes;

@@ -2,13 +2,13 @@
 
 use super::receiving::Receiving;
 use super::sending::Lane;
-use crate::multiplex::read_trailers;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use weir_http1::{Framing, Headers, Reject};
+use weir_http1::{Framing, Headers, ParseError};
+use weir_net::multiplex::read_trailers;
 
 /// A body on its way here.
 pub(super) struct Incoming {
@@ -20,7 +20,7 @@ pub(super) struct Incoming {
     left: Option<u64>,
     ended: bool,
     /// What spoils the whole: trailers that are refused, or another length than was promised.
-    trailers: Result<Headers, Reject>,
+    trailers: Result<Headers, ParseError>,
     /// The most that is held of it.
     most: usize,
 }
@@ -47,7 +47,7 @@ impl Incoming {
     }
 
     /// What is here of it.
-    pub(super) fn data(&self) -> Result<&[u8], Reject> {
+    pub(super) fn data(&self) -> Result<&[u8], ParseError> {
         match self.trailers {
             Ok(_) => Ok(&self.data),
             Err(reject) => Err(reject),
@@ -90,7 +90,7 @@ impl Incoming {
             self.trailers = read_trailers(&fields);
         }
         if self.left.is_some_and(|left| left > 0) {
-            self.trailers = Err(Reject::BodyLength);
+            self.trailers = Err(ParseError::BodyLength);
         }
         Poll::Ready(Ok(()))
     }
@@ -99,7 +99,7 @@ impl Incoming {
         let received = data.len() as u64;
         self.lane.held.set(self.lane.held.get().saturating_sub(received));
         match &mut self.left {
-            Some(left) if received > *left => self.trailers = Err(Reject::BodyLength),
+            Some(left) if received > *left => self.trailers = Err(ParseError::BodyLength),
             Some(left) => *left -= received,
             None => {}
         }

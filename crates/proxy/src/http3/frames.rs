@@ -4,9 +4,9 @@
 
 use super::control::Control;
 use super::qpack;
-use crate::multiplex::Verdict;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
+use weir_net::multiplex::Verdict;
 
 const DATA: u64 = 0x0;
 const HEADERS: u64 = 0x1;

@@ -1,7 +1,7 @@
 //! Fields over HTTP/3 (RFC 9204), without a dynamic table: the gateway announces none, so a client may refer to none.
 
-use crate::multiplex::{Message, Name, Verdict, integer, text};
 use h3::error::Code;
+use weir_net::multiplex::{Message, Name, Verdict, integer, text};
 
 /// What a block of fields means; none where it cannot be decoded.
 pub(super) fn read(block: &[u8], is_trailers: bool) -> Option<Verdict> {

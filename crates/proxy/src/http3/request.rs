@@ -4,7 +4,7 @@ use super::quic::{Connection, Stream, number};
 use super::sending::Lane;
 use super::stream::Http3;
 use crate::answer::Failure;
-use crate::multiplex::{self, Arrived, UnderWay, size};
+use crate::multiplex::UnderWay;
 use crate::worker::Worker;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
@@ -15,7 +15,8 @@ use http::{HeaderMap, HeaderName, Method, Request};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use weir_http1::{Limits, Reject, RequestHead, Version};
+use weir_http1::{Limits, ParseError, RequestHead, Version};
+use weir_net::multiplex::{self, Arrived, size};
 
 /// A stream whose head has not been read.
 pub(super) type Resolver = RequestResolver<Connection, Bytes>;
@@ -96,7 +97,7 @@ async fn read_message(
 ) -> Result<(), Failure> {
     read_head(head, parts, limits).map_err(Failure::Rejected)?;
     if client.has_fragment() {
-        return Err(Failure::Rejected(Reject::TargetFragment));
+        return Err(Failure::Rejected(ParseError::TargetFragment));
     }
     let is_over = !parts.headers.contains_key(CONTENT_LENGTH) && {
         let has_mostly_none = [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE];
@@ -107,17 +108,17 @@ async fn read_message(
 }
 
 /// What the `h3` crate leaves unchecked is refused here (RFC 9114, 4.2 and 4.3).
-fn read_head(head: &mut RequestHead, parts: &Parts, limits: &Limits) -> Result<(), Reject> {
+fn read_head(head: &mut RequestHead, parts: &Parts, limits: &Limits) -> Result<(), ParseError> {
     multiplex::read_request(head, &Arrived { parts, version: Version::Http3, line: None }, limits)?;
     let goes_somewhere = parts.uri.scheme().is_some() && parts.uri.path_and_query().is_some();
     if parts.method != Method::CONNECT && !goes_somewhere {
-        return Err(Reject::Target);
+        return Err(ParseError::Target);
     }
     if has_fields_of_connection(&parts.headers) {
-        return Err(Reject::FieldOfConnection);
+        return Err(ParseError::ConnectionSpecificField);
     }
     if parts.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-        return Err(Reject::ContentLengthRepeated);
+        return Err(ParseError::ContentLengthRepeated);
     }
     Ok(())
 }

@@ -6,9 +6,7 @@ use super::request::{Resolver, read, resolve};
 use super::sending::Lane;
 use super::stream::Http3;
 use crate::answer::Failure;
-use crate::buffer;
 use crate::connection::Leave;
-use crate::deadline::Deadline;
 use crate::exchange::{Connection, Tls};
 use crate::multiplex::{Books, Standing, UnderWay, is_misdirected};
 use crate::serve;
@@ -23,6 +21,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_local;
+use weir_net::buffer;
+use weir_net::deadline::Deadline;
 
 /// How long a client without requests has to take note that its connection ends: three round trips, within these.
 const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));

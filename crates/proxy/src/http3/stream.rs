@@ -5,9 +5,8 @@ use super::quic::{Stream, number};
 use super::sending::{Lane, Sending};
 use crate::answer::Failure;
 use crate::client::Client;
-use crate::deadline::Deadline;
 use crate::exchange::Exchange;
-use crate::multiplex::{LINGER, Start, write_fields};
+use crate::multiplex::LINGER;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
@@ -18,7 +17,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
-use weir_http1::{Framing, Headers, KnownSet, Method, Reject, RequestHead};
+use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
+use weir_net::deadline::Deadline;
+use weir_net::multiplex::{Start, write_fields};
 
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;
@@ -165,7 +166,7 @@ impl Client for Http3 {
         self.framing
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.request.data()
     }
 
@@ -208,7 +209,7 @@ impl Client for Http3 {
 
     fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
         self.begun = true;
-        let start = Start::of(exchange, framing, exchange.response.status, self.is_head);
+        let start = Start::of(&exchange.response.headers, framing, exchange.response.status, self.is_head);
         if !start.is_whole {
             // Until some of it has to leave, another response can take its place.
             self.lane.wait();

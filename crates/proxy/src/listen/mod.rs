@@ -7,13 +7,13 @@ pub use bind::{Bound, Listener, bind};
 pub(crate) use bind::{bind_datagrams, bind_quic};
 pub use unix_file::UnixFile;
 
-pub use crate::socket::Socket;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+pub use weir_net::socket::Socket;
 
 /// A place to listen on or to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -117,6 +117,7 @@ pub struct Share {
 }
 
 impl Share {
+    /// That of this worker.
     pub fn new(memory: Arc<BodyMemory>, worker: usize) -> Self {
         Self { memory, worker, taken: Cell::new(0) }
     }
@@ -181,6 +182,7 @@ pub struct Room {
 pub struct NoRoom;
 
 impl Room {
+    /// None is taken yet.
     pub fn new(share: Rc<Share>, is_spare: bool) -> Self {
         Self { share, bytes: 0, is_spare }
     }
@@ -230,6 +232,7 @@ pub struct HeldBody {
 }
 
 impl HeldBody {
+    /// An empty one, that may take this memory.
     pub fn within(room: Room) -> Self {
         Self { bytes: Vec::new(), room: Some(room) }
     }

@@ -3,8 +3,6 @@
 use super::background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Sender};
 use super::exchange::ConsumerIndex;
 use super::retained::Retained;
-use crate::dialer::Dialer;
-use crate::tls::{self, ClientAuthorities, Subject, TlsError};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -12,6 +10,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::{Document, Uuid};
+use weir_net::dialer::Dialer;
+use weir_net::tls::{self, ClientAuthorities, Subject, TlsError};
 
 /// What a plugin may ask for while it is built.
 pub struct Build<'a> {

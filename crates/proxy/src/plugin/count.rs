@@ -17,6 +17,7 @@ impl Count {
         self.0.store(self.0.load(Relaxed).wrapping_sub(less), Relaxed);
     }
 
+    /// The number.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

@@ -33,6 +33,7 @@ impl Default for Durations {
 }
 
 impl Durations {
+    /// Writes down a run that stands for so many.
     pub fn observe(&self, spent: Duration, weight: u64) {
         let nanos = spent.as_nanos() as u64;
         self.measured.add(1);
@@ -59,6 +60,7 @@ impl Default for Spread {
 }
 
 impl Spread {
+    /// Adds what one worker has measured.
     pub fn add(&mut self, durations: &Durations) {
         self.measured += durations.measured.get();
         self.nanos += durations.nanos.get();

@@ -6,7 +6,6 @@ mod told;
 use super::body_memory::HeldBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
 use super::views::{Consumer, Route};
-use crate::tls::ClientCertificate;
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -14,6 +13,7 @@ use std::time::Instant;
 use weir_http1::{Framing, Known, RequestHead, ResponseHead};
 use weir_model::Uuid;
 use weir_model::entity::Service;
+use weir_net::tls::ClientCertificate;
 
 pub use rare::{FailedTry, Observer};
 pub use told::{Latencies, WORKSPACE};

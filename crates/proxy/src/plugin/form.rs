@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 /// One pair, as written and decoded.
 pub struct Pair<'a> {
+    /// As it is written.
     pub raw: Cow<'a, str>,
+    /// Its name, decoded.
     pub name: Cow<'a, [u8]>,
-    /// None where there is no `=`.
+    /// Its value, decoded; none where there is no `=`.
     pub value: Option<Cow<'a, [u8]>>,
 }
 

@@ -1,6 +1,5 @@
 //! Calling other servers over gRPC, one message for one message, from tasks off the request path.
 
-use crate::dialer::Dialer;
 use crate::plugin::http_client::{Connector, with_causes};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
@@ -10,6 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::fmt;
 use std::time::Duration;
+use weir_net::dialer::Dialer;
 
 /// The longest reply that is read.
 const LONGEST: usize = 1024 * 1024;

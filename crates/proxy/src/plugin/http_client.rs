@@ -1,6 +1,5 @@
 //! Asking other servers over HTTP, from hooks that wait and from tasks off the request path.
 
-use crate::dialer::Dialer;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -15,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::Service;
+use weir_net::dialer::Dialer;
 
 /// The longest response body that is read.
 const LONGEST: usize = 1024 * 1024;

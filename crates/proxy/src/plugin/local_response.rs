@@ -11,11 +11,12 @@ use weir_http1::{Headers, Known};
 /// A response made by the gateway.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// Its status.
     pub status: u16,
     /// Those of a response that was kept.
     pub kept_headers: Option<Arc<Headers>>,
-    pub headers: Vec<(Cow<'static, str>, Vec<u8>)>,
-    pub body: Body,
+    pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
+    pub(crate) body: Body,
     /// There is nobody to answer: the status is for the log alone.
     pub unheard: bool,
     /// Something failed, rather than a plugin having decided.
@@ -25,7 +26,7 @@ pub struct Answer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub(crate) enum Body {
     /// Kong's error template, in the form that the client accepts.
     Template(String),
     Raw(Option<Cow<'static, str>>, Bytes),

@@ -32,10 +32,8 @@ mod whole_lines;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use weir_model::schema::PluginSchema;
+use weir_model::PluginSchema;
 
-pub use crate::dialer::Dialer;
-pub use crate::tls::{ClientAuthorities, ClientCertificate};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Undelivered};
 pub use body_memory::{HeldBodies, HeldBody, NoRoom};
@@ -56,8 +54,11 @@ pub use retained::{NodeId, Retained};
 pub use session::Session;
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{FieldRef, Framing, Headers, Known, Method, Version};
-pub use weir_model::schema::{Json, Record, Secret, Streams, Violation};
+pub use weir_model::Streams;
+pub use weir_model::schema::{FieldError, FieldWarning, Json, Record, Secret};
 pub use weir_model::{Document, Uuid};
+pub use weir_net::dialer::Dialer;
+pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 pub use whole_lines::append;
 
@@ -149,11 +150,11 @@ pub trait Define: Hooks + Sized {
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
     /// Which fields of a valid configuration are accepted but without effect.
-    fn not_in_force(_config: &Json) -> Vec<Violation> {
+    fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// What of a valid configuration is probably a mistake all the same.
-    fn doubtful(_config: &Json) -> Vec<Violation> {
+    fn warnings(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// One instance per plugin entity.
@@ -195,7 +196,7 @@ pub const fn define<P: Define>() -> Definition {
 const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
-        schema.with_not_in_force(P::not_in_force).with_doubtful(P::doubtful).with_streams(P::STREAMS);
+        schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

@@ -85,7 +85,7 @@ impl Gateway {
         let mut entity: Arc<Plugin> = entity(plugin);
         let definition =
             self.plugins.iter().find(|definition| definition.schema.name == entity.name).unwrap();
-        let messages = |found: Vec<weir_model::schema::Violation>| {
+        let messages = |found: Vec<weir_model::schema::FieldError>| {
             found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
         };
         Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;

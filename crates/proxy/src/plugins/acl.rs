@@ -31,7 +31,7 @@
 //! | 401 | `Unauthorized` | nobody is known to ask, or the anonymous consumer, who is in no group |
 //! | 403 | `You cannot consume this service` | whoever asks is in no group that is allowed, or in one that is denied |
 
-use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Known, Record, Violation};
+use crate::plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Known, Record};
 use foldhash::fast::RandomState;
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -39,14 +39,14 @@ use std::collections::HashSet;
 /// Which groups may pass.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
-#[record(instead(
+#[record(hint(
     "group",
     "groups",
     "consumers are put into a group by `acls: [{group: NAME}]` in `consumers`, or by a POST to /consumers/NAME/acls; \
      here write the groups that may pass as `allow`"
 ))]
-#[record(instead("whitelist", "Kong calls it `allow` since 3.0"))]
-#[record(instead("blacklist", "Kong calls it `deny` since 3.0"))]
+#[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
+#[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// The groups that may pass; nobody else may.
     pub allow: Option<Vec<String>>,
@@ -60,14 +60,14 @@ pub(super) struct Config {
     pub always_use_authenticated_groups: bool,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let named = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
     let message = match (named(&config.allow), named(&config.deny)) {
         (true, true) => "`allow` and `deny` exclude each other; leave one of them out",
         (false, false) => "name at least one group in `allow` or in `deny`",
         _ => return Vec::new(),
     };
-    vec![Violation::new("", message)]
+    vec![FieldError::new("", message)]
 }
 
 /// One configured instance.

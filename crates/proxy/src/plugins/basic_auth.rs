@@ -47,7 +47,7 @@ use std::sync::{Arc, OnceLock};
 
 /// What becomes of requests without valid credentials.
 #[derive(Debug, Clone, Record)]
-#[record(instead(
+#[record(hint(
     "username",
     "password",
     "users",

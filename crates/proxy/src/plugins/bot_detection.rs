@@ -29,8 +29,8 @@ use std::sync::LazyLock;
 
 /// Who passes and who does not.
 #[derive(Debug, Clone, Record)]
-#[record(instead("whitelist", "Kong calls it `allow` since 3.0"))]
-#[record(instead("blacklist", "Kong calls it `deny` since 3.0"))]
+#[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
+#[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// Regexes of those that pass, whatever else fits them.
     #[field(default = [], matches = regex)]

@@ -26,7 +26,9 @@
 //! origin; without a colon in it, the whole host. So is `https://*.example.com`, which allows nothing and is warned of:
 //! write `https://[^.]+\.example\.com`. `Vary: Origin` is there wherever the answer depends on the origin.
 
-use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Json, Known, Method, Record, Violation};
+use crate::plugin::{
+    Answer, Build, Define, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, Method, Record,
+};
 use regex::bytes::Regex;
 use weir_model::rule;
 
@@ -62,7 +64,7 @@ pub(super) struct Config {
     pub allow_origin_absent: bool,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let entries = config.origins.iter().flatten().enumerate();
     let wrong = entries.filter(|(_, entry)| *entry != "*").filter_map(|(index, entry)| {
         let why = rule::regex(entry).err()?;
@@ -70,7 +72,7 @@ fn violations(config: &Config) -> Vec<Violation> {
             Some(regex) => format!("write '{regex}'"),
             None => "write `*`, an origin such as https://example.com, or a regex".to_owned(),
         };
-        Some(Violation::new(format!("origins[{index}]"), format!("{why}; {advice}")))
+        Some(FieldError::new(format!("origins[{index}]"), format!("{why}; {advice}")))
     });
     wrong.collect()
 }
@@ -104,7 +106,7 @@ impl Define for Cors {
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn doubtful(config: &Json) -> Vec<Violation> {
+    fn warnings(config: &Json) -> Vec<FieldWarning> {
         let entries = config["origins"].as_array().into_iter().flatten().enumerate();
         let wildcards = entries.filter_map(|(index, entry)| {
             let regex = regex_of_wildcard(entry.as_str()?)?;
@@ -112,7 +114,7 @@ impl Define for Cors {
                 "is taken for a regex, in which `*` repeats the character before it, so that it allows no such origin; \
                  write '{regex}'"
             );
-            Some(Violation::new(format!("origins[{index}]"), message))
+            Some(FieldWarning::new(format!("origins[{index}]"), message))
         });
         wildcards.collect()
     }

@@ -19,8 +19,8 @@
 
 use super::log_record::{LogRecord, constant};
 use crate::plugin::{
-    Build, Bytes, Define, Exchange, Hooks, HttpClient, Json, Queue, QueueConfig, Record, Session, Streams,
-    Violation, host_and_port,
+    Build, Bytes, Define, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Queue, QueueConfig,
+    Record, Session, Streams, host_and_port,
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -81,7 +81,7 @@ fn header(name: &str) -> Result<(), String> {
     }
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let names = || config.headers.iter().flatten().map(|(name, _)| name);
     let mut found = Vec::new();
     if userinfo(&config.http_endpoint).is_some()
@@ -89,7 +89,7 @@ fn violations(config: &Config) -> Vec<Violation> {
     {
         let message =
             "specifying both an 'Authorization' header and user info in 'http_endpoint' is not allowed";
-        found.push(Violation::new("headers", message));
+        found.push(FieldError::new("headers", message));
     }
     found
 }
@@ -113,7 +113,7 @@ impl Define for HttpLog {
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         QueueConfig::unheeded(config)
     }
 

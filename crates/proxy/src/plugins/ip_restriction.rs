@@ -21,15 +21,15 @@
 //! Status 403 with the message `IP address not allowed: …`, or those of `status` and `message`.
 
 use crate::plugin::{
-    Admission, Answer, Build, Define, Exchange, Flow, Hooks, Record, Session, Streams, Violation,
+    Admission, Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, Session, Streams,
 };
 use std::net::IpAddr;
 
 /// Who may pass.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
-#[record(instead("whitelist", "Kong calls it `allow` since 3.0"))]
-#[record(instead("blacklist", "Kong calls it `deny` since 3.0"))]
+#[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
+#[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
     /// The addresses and ranges that may pass; nobody else may.
     #[field(matches = ip_or_cidr)]
@@ -44,11 +44,11 @@ pub(super) struct Config {
     pub message: Option<String>,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let named = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
     match named(&config.allow) || named(&config.deny) {
         true => Vec::new(),
-        false => vec![Violation::new("", "name at least one address or range in `allow` or in `deny`")],
+        false => vec![FieldError::new("", "name at least one address or range in `allow` or in `deny`")],
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `range_id` | `range_id.length` random characters of `range_id.char_set` |
 
 use super::random_id;
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, FieldError, Flow, Hooks, Record};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -49,11 +49,11 @@ pub(super) struct RangeId {
     pub char_set: String,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     if config.range_id.char_set.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Vec::new();
     }
-    vec![Violation::new("range_id.char_set", "a header holds printable ASCII alone; leave the others out")]
+    vec![FieldError::new("range_id.char_set", "a header holds printable ASCII alone; leave the others out")]
 }
 
 const NANOID: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

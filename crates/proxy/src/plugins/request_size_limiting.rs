@@ -26,7 +26,7 @@ use crate::plugin::{Answer, Build, Define, Exchange, Flow, Framing, Hooks, Known
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The most that a body may have, in units of `size_unit`.
-    #[field(default = 128, advice = size_and_unit)]
+    #[field(default = 128, hint = size_and_unit)]
     pub allowed_payload_size: i64,
     /// The unit.
     #[field(default = "megabytes", one_of = ["megabytes", "kilobytes", "bytes"])]

@@ -29,7 +29,7 @@
 mod echo;
 
 use crate::plugin::form;
-use crate::plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Record, Violation, WantsBody};
+use crate::plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, WantsBody};
 use echo::Node;
 
 /// The answer.
@@ -53,17 +53,17 @@ pub(super) struct Config {
     pub trigger: Option<String>,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let mut found = Vec::new();
     let has_body = config.content_type.is_some() || config.body.is_some();
     if config.message.is_some() && has_body {
-        found.push(Violation::new("message", "cannot be used with `content_type` or `body`; leave one out"));
+        found.push(FieldError::new("message", "cannot be used with `content_type` or `body`; leave one out"));
     }
     if config.content_type.is_some() && config.body.is_none() {
-        found.push(Violation::new("content_type", "requires a `body`"));
+        found.push(FieldError::new("content_type", "requires a `body`"));
     }
     if config.echo && has_body {
-        found.push(Violation::new("echo", "cannot be used with `content_type` and `body`; leave one out"));
+        found.push(FieldError::new("echo", "cannot be used with `content_type` and `body`; leave one out"));
     }
     found
 }

@@ -36,8 +36,8 @@
 
 use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, written};
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record, Resume,
-    Source, Uuid, Violation,
+    Answer, Build, Define, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record,
+    Resume, Source, Uuid,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -83,10 +83,10 @@ impl Config {
     }
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let mut found = config.policy().violations();
     if config.limits.is_empty() {
-        found.push(Violation::new(
+        found.push(FieldError::new(
             "limits",
             "set at least one limit, as in `limits: { video: { minute: 10 } }`",
         ));

@@ -28,9 +28,9 @@
 
 use super::members::{Members, quoted};
 use super::transformer::{
-    is_settable, not_in_force, rename, renamed_header, split, valued, valued_header, values,
+    ignored_fields, is_settable, rename, renamed_header, split, valued, valued_header, values,
 };
-use crate::plugin::{Build, Define, Exchange, Headers, Hooks, Json, Known, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, FieldWarning, Headers, Hooks, Json, Known, Record};
 
 /// What is changed.
 #[derive(Debug, Clone, Record)]
@@ -120,8 +120,8 @@ impl Define for ResponseTransformer {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
-        not_in_force(config)
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        ignored_fields(config)
     }
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

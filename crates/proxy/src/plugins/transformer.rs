@@ -1,6 +1,6 @@
 //! What the transformers share: entries of their configurations, and headers that change.
 
-use crate::plugin::{Headers, Json, Known, Violation};
+use crate::plugin::{FieldWarning, Headers, Json, Known};
 use weir_model::rule::header_name;
 
 /// The name and the value of an entry.
@@ -46,14 +46,14 @@ pub(super) fn is_settable(name: &str) -> bool {
 }
 
 /// Entries for headers that the gateway sets itself.
-pub(super) fn not_in_force(config: &Json) -> Vec<Violation> {
+pub(super) fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
     let listed = |operation: &'static str| {
         let entries = config[operation]["headers"].as_array().into_iter().flatten().enumerate();
         entries.filter_map(move |(at, entry)| {
             let (name, value) = split(entry.as_str()?);
             let name = if operation == "rename" { value } else { name };
             let path = format!("{operation}.headers[{at}]");
-            (!is_settable(name)).then(|| Violation::new(path, format!("{name} is the connection's own")))
+            (!is_settable(name)).then(|| FieldWarning::new(path, format!("{name} is the connection's own")))
         })
     };
     ["rename", "replace", "add", "append"].into_iter().flat_map(listed).collect()
@@ -75,7 +75,7 @@ pub(super) fn values(headers: &Headers, name: &str) -> Vec<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::not_in_force;
+    use super::ignored_fields;
     use serde_json::json;
 
     #[test]
@@ -85,7 +85,8 @@ mod tests {
             "rename": { "headers": ["te:x", "x:TE"] },
             "add": { "headers": ["x:1", "Transfer-Encoding:chunked"] },
         });
-        let paths: Vec<String> = not_in_force(&config).into_iter().map(|violation| violation.path).collect();
+        let paths: Vec<String> =
+            ignored_fields(&config).into_iter().map(|violation| violation.path).collect();
         assert_eq!(paths, ["rename.headers[1]", "add.headers[1]"]);
     }
 }

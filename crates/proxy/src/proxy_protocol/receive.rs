@@ -2,12 +2,12 @@
 
 use super::{Addresses, LONGEST, Malformed, parse};
 use crate::listen::Accepted;
-use crate::socket::Socket;
 use crate::worker::Worker;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
+use weir_net::socket::Socket;
 
 /// Why a connection that must begin with a header is closed.
 #[derive(Debug)]

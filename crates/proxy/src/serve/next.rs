@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-use weir_http1::{Reject, RequestHead};
+use weir_http1::{ParseError, RequestHead};
 
 /// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
 /// end too.
@@ -58,7 +58,7 @@ async fn read_head(
                 Ok(None) if client.wire.inbox.is_full() => {
                     let most = worker.options.request_limits.max_head_bytes;
                     if !client.wire.inbox.grow(most) {
-                        return Some(Err(Failure::Rejected(Reject::HeadTooLarge)));
+                        return Some(Err(Failure::Rejected(ParseError::HeadTooLarge)));
                     }
                 }
                 Ok(None) => {}

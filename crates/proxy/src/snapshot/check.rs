@@ -4,10 +4,10 @@ use super::compile::{Compilation, CompileError, Compiler};
 use super::instances::Instances;
 use super::last::Identities;
 use super::users::Users;
-use crate::tls::{self, Certificates, Subject, TlsError, Verify};
 use std::sync::Arc;
 use weir_model::entity::{CaCertificate, Entity, EntityKind};
 use weir_model::{Document, Entities};
+use weir_net::tls::{self, Certificates, Subject, TlsError, Verify};
 use weir_router::Patterns;
 
 impl Compiler {

@@ -1,5 +1,6 @@
 //! Document to snapshot. Everything that can fail fails here, off the workers' threads, before anything changes.
 
+use super::asked::Asked;
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Caller, Placed, Scopes};
@@ -10,7 +11,6 @@ use crate::chain::Instance;
 use crate::plugin::Retained;
 use crate::plugin::engine::Shared;
 use crate::plugin::{Build, Definition, Route};
-use crate::tls::{Asked, Certificates, CertifiedKey, Subject, TlsError};
 use crate::upstream::health::AllVitals;
 use crate::upstream::retry_budget::RetryBudgets;
 use std::cell::RefCell;
@@ -18,6 +18,7 @@ use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
+use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_router::{Calculation, Patterns, RouteError, Router};
 
 /// What cannot be put in force, and how to mend it.
@@ -67,7 +68,7 @@ pub struct Compiler {
     /// Whether servers that plugins send logs and spans to are verified against these.
     pub log_tls_verify: bool,
     /// Every plugin that there is.
-    pub plugins: Arc<[Definition]>,
+    pub plugins: &'static [Definition],
     /// State that outlives snapshots.
     pub retained: Arc<Retained>,
 }

@@ -1,17 +1,18 @@
 //! What was compiled last. Documents share the entities that did not change, so that lists of the same ones are known by
 //! their addresses, and what was compiled from them is used again.
 
+use super::asked::Asked;
 use super::instances::Instances;
 use super::scopes::Scopes;
 use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::stream::{StreamRoute, StreamRouter, Streams};
-use crate::tls::{Asked, Certificates};
 use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;
+use weir_net::tls::Certificates;
 use weir_router::{Patterns, Router, are_alike};
 
 /// Retained from one compilation to the next.

@@ -1,5 +1,6 @@
 //! The configuration in force, compiled: immutable, taken once by each request and kept to its end.
 
+mod asked;
 mod check;
 mod compile;
 mod groups;
@@ -20,15 +21,16 @@ use crate::costs::{Costs, Ledger};
 use crate::plugin::engine::{BodyMemory, Configuration, Routes, Share};
 use crate::plugin::{Consumer, Route, Service};
 use crate::stream::Streams;
-use crate::tls::{Asked, Certificates};
 use crate::upstream::balance::Balancer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::health::Watched;
 use crate::upstream::retry_budget::RetryBudget;
+use asked::Asked;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
+use weir_net::tls::Certificates;
 use weir_router::Router;
 
 pub use compile::{CompileError, Compiler};

@@ -4,7 +4,6 @@ use super::compile::Compilation;
 use super::last::{Identities, same};
 use super::{CompiledService, Destination};
 use crate::plugin::Service;
-use crate::tls::{self, Certificates, CertifiedKey, Verify};
 use crate::upstream::balance::{Balancer, Cursors, Rings};
 use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
 use crate::upstream::health::Watches;
@@ -16,6 +15,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
+use weir_net::tls::{self, Certificates, CertifiedKey, Verify};
 
 impl Compilation<'_> {
     /// Those that can be reached, with what is unchanged of the last.

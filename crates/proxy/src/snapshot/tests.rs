@@ -6,16 +6,16 @@ use crate::plugin::{Hooks, Json};
 use crate::plugins::PLUGINS;
 use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
-use crate::tls::default_certificate;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
+use weir_net::tls::default_certificate;
 use weir_router::{Query, Scheme};
 
 fn compiler() -> Compiler {
-    static CERTIFICATE: LazyLock<Arc<crate::tls::CertifiedKey>> =
+    static CERTIFICATE: LazyLock<Arc<weir_net::tls::CertifiedKey>> =
         LazyLock::new(|| default_certificate(None).unwrap());
     let (default_certificate, retained) = (CERTIFICATE.clone(), Arc::default());
     Compiler {
@@ -24,7 +24,7 @@ fn compiler() -> Compiler {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
-        plugins: PLUGINS.into(),
+        plugins: PLUGINS,
         retained,
     }
 }

@@ -1,12 +1,12 @@
 //! The upstreams whose targets' health is watched.
 
 use super::compile::Compilation;
-use crate::tls::Certificates;
 use crate::upstream::health::{Watched, are_used};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::Uuid;
 use weir_model::entity::Target;
+use weir_net::tls::Certificates;
 
 /// Those of last time: what has not changed is kept.
 #[derive(Default)]

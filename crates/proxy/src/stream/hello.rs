@@ -1,10 +1,10 @@
 //! The server name that a client asks for, read from its hello without taking it: what is not decrypted here passes on
 //! as it came.
 
-use crate::socket::Socket;
 use rustls::server::Acceptor;
 use std::io;
 use tokio::io::AsyncWriteExt;
+use weir_net::socket::Socket;
 
 /// The longest hello that is looked at: a record of TLS.
 const LONGEST: usize = 16 * 1024 + 5;
@@ -92,9 +92,9 @@ fn parse(bytes: &[u8]) -> Result<Option<Option<String>>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::client_config;
     use proptest::prelude::*;
     use rustls::ClientConnection;
+    use weir_net::tls::client_config;
 
     /// What a client sends first.
     fn hello(name: &str) -> Vec<u8> {

@@ -22,12 +22,10 @@ pub(crate) use udp::receive;
 use crate::answer::Failure;
 use crate::chain::Chain;
 use crate::connection::Leave;
-use crate::io::Io;
 use crate::listen::Accepted;
 use crate::plugin::{Admission, Route};
 use crate::proxy_protocol;
 use crate::snapshot::CompiledService;
-use crate::socket::Socket;
 use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
@@ -40,6 +38,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use weir_model::entity::Protocol;
+use weir_net::io::Io;
+use weir_net::socket::Socket;
 
 /// The stream routes of a snapshot.
 #[derive(Default)]

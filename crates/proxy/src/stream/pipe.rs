@@ -1,11 +1,11 @@
 //! Pipes that bytes pass through from socket to socket without entering this process: lent to those that have bytes on
 //! their way, as buffers are.
 
-use crate::socket::Socket;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
+use weir_net::socket::Socket;
 
 /// How many pipes a worker may have at a time. Who gets none copies.
 pub const MOST_PIPES: usize = 128;

@@ -2,15 +2,15 @@
 //! more is read than the other side takes.
 
 use super::pipe::{Pipe, Pipes};
-use crate::buffer::Buffer;
-use crate::deadline::Deadline;
-use crate::io::Io;
-use crate::socket::Socket;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
+use weir_net::buffer::Buffer;
+use weir_net::deadline::Deadline;
+use weir_net::io::Io;
+use weir_net::socket::Socket;
 
 /// A read that brings as much is taken for one of many: the next ones go through a pipe.
 const BULK: usize = 32 * 1024;

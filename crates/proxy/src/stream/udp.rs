@@ -4,7 +4,6 @@ use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
 use crate::answer::Failure;
 use crate::connection::Leave;
-use crate::deadline::Deadline;
 use crate::upstream::balance::{Lease, Pick};
 use crate::upstream::endpoint::Endpoint;
 use crate::worker::{Datagrams, Worker};
@@ -22,6 +21,7 @@ use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
+use weir_net::deadline::Deadline;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;
@@ -189,11 +189,8 @@ async fn address(worker: &Worker, endpoint: &Endpoint) -> Result<SocketAddr, Fai
     }
     let resolved = worker.node.resolver.resolve(&endpoint.host).await;
     let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
-    let entries = &addresses.entries;
-    let first = worker.random() as usize % entries.len().max(1);
-    let in_turn = entries.iter().cycle().skip(first).take(entries.len());
-    let mut found = in_turn.map(|entry| SocketAddr::new(entry.ip, entry.port.unwrap_or(endpoint.port)));
-    found.find(|address| endpoint.admits(Some(*address))).ok_or(Failure::NoPeer)
+    let mut sockets = addresses.sockets(endpoint.port, worker.random() as usize);
+    sockets.find(|address| endpoint.admits(Some(*address))).ok_or(Failure::NoPeer)
 }
 
 async fn open(address: SocketAddr) -> io::Result<UdpSocket> {

@@ -3,11 +3,9 @@
 use super::StreamRoute;
 use super::session::Session;
 use crate::answer::Failure;
-use crate::io::Io;
 use crate::plugin::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
-use crate::socket::Socket;
 use crate::upstream::balance::{Asking, Lease, Pick};
 use crate::upstream::connect::{Trying, open_socket, secure};
 use crate::upstream::endpoint::Endpoint;
@@ -16,6 +14,8 @@ use crate::worker::Worker;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
+use weir_net::io::Io;
+use weir_net::socket::Socket;
 
 /// The connection to a target, and the target's being busy with it, where that is measured.
 pub(super) type Opened = (Io, Option<Lease>);

@@ -3,11 +3,7 @@
 use super::endpoint::{Endpoint, Speaks};
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
-use super::resolve::{Addresses, ResolveError};
 use crate::answer::Failure;
-use crate::io::Io;
-use crate::socket::Socket;
-use crate::tls::HTTP1;
 use crate::worker::Worker;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -17,9 +13,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpStream, UnixStream};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use weir_net::connect;
+use weir_net::io::Io;
+use weir_net::resolve::{Addresses, ResolveError};
+use weir_net::socket::Socket;
+use weir_net::tls::HTTP1;
 
 /// What is known of a connection that is being opened.
 #[derive(Default)]
@@ -107,13 +106,8 @@ pub(crate) async fn secure(
     server_name: Option<&str>,
     only: Option<&[u8]>,
 ) -> Result<Io, Failure> {
-    let name = server_name.unwrap_or(&endpoint.host).to_owned();
-    let name = ServerName::try_from(name).map_err(|error| Failure::Connect(io::Error::other(error)))?;
-    let connector = TlsConnector::from(config.clone());
-    let connected = match only {
-        None => connector.connect(name, socket).await,
-        Some(protocol) => connector.with_alpn(vec![protocol.to_vec()]).connect(name, socket).await,
-    };
+    let name = server_name.unwrap_or(&endpoint.host);
+    let connected = connect::tls(socket, config.clone(), name, only).await;
     connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(Failure::Connect)
 }
 
@@ -124,7 +118,7 @@ pub(crate) async fn open_socket(
     trying: &Trying,
 ) -> Result<Socket, Failure> {
     match &endpoint.unix {
-        Some(path) => UnixStream::connect(path).await.map(Socket::Unix).map_err(Failure::Connect),
+        Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(Failure::Connect),
         None => open_tcp(worker, endpoint, trying).await.map(Socket::Tcp),
     }
 }
@@ -133,28 +127,17 @@ pub(crate) async fn open_socket(
 async fn open_tcp(worker: &Worker, endpoint: &Endpoint, trying: &Trying) -> Result<TcpStream, Failure> {
     let attempt = async |address| {
         trying.set(Some(address));
-        open_address(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))
+        connect::tcp(address).await.inspect_err(|_| endpoint.met(Some(address), Outcome::TcpFailure))
     };
     if let Some(ip) = endpoint.ip {
         return attempt(SocketAddr::new(ip, endpoint.port)).await.map_err(Failure::Connect);
     }
     let resolved = resolve(worker, &endpoint.host, trying).await;
     let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
-    let entries = &addresses.entries;
-    let first = worker.random() as usize;
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for turn in 0..entries.len() {
-        let entry = &entries[(first.wrapping_add(turn)) % entries.len()];
-        let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(endpoint.port));
-        if !endpoint.admits(Some(address)) {
-            continue;
-        }
-        match attempt(address).await {
-            Ok(tcp) => return Ok(tcp),
-            Err(error) => last = error,
-        }
-    }
-    Err(Failure::Connect(last))
+    let sockets = addresses.sockets(endpoint.port, worker.random() as usize);
+    let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), attempt).await;
+    let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address that may be asked"));
+    opened.unwrap_or_else(none).map_err(Failure::Connect)
 }
 
 async fn resolve(worker: &Worker, host: &str, trying: &Trying) -> Result<Arc<Addresses>, ResolveError> {
@@ -168,10 +151,4 @@ async fn resolve(worker: &Worker, host: &str, trying: &Trying) -> Result<Arc<Add
     let resolved = resolved.await;
     trying.resolved.set(Some(Resolved { took: start.elapsed(), is_cached }));
     resolved
-}
-
-async fn open_address(address: SocketAddr) -> io::Result<TcpStream> {
-    let tcp = TcpStream::connect(address).await?;
-    tcp.set_nodelay(true)?;
-    Ok(tcp)
 }

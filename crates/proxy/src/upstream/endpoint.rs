@@ -1,7 +1,6 @@
 //! One place to connect to.
 
 use super::health::{Outcome, Watch};
-use crate::tls::{HTTP1, HTTP2};
 use rustls::ClientConfig;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{Protocol, Service};
+use weir_net::tls::{HTTP1, HTTP2};
 
 /// A service's tag that asks for HTTP/2.
 const HTTP2_TAG: &str = "weir-upstream-http2";

@@ -10,7 +10,7 @@ use crate::head;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use weir_http1::{Headers, Known, Limits, Reject, ResponseHead};
+use weir_http1::{Headers, Known, Limits, ParseError, ResponseHead};
 
 /// Interim responses (1xx) passed over before a final one; more is abuse.
 const INTERIM_RESPONSES: u32 = 16;
@@ -70,7 +70,7 @@ impl Upstream for UpstreamConnection {
         !(self.lost_kept_connection() && matches!(failure, Failure::UpstreamClosed(_)))
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.wire.body()
     }
 

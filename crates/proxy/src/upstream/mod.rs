@@ -7,7 +7,6 @@ pub mod health;
 pub(crate) mod http1;
 pub mod http2;
 pub mod pool;
-pub mod resolve;
 pub mod retry_budget;
 
 use crate::answer::Failure;
@@ -17,7 +16,7 @@ use balance::Lease;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
-use weir_http1::{Headers, Limits, Reject};
+use weir_http1::{Headers, Limits, ParseError};
 
 /// How far a request came that got no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +57,7 @@ pub(crate) trait Upstream {
     /// Whether the failure, for which no response came, says something of the target's health.
     fn tells_of_target(&self, failure: &Failure) -> bool;
     /// Bytes of the response's body that are here, if any; never waits.
-    fn body(&mut self) -> Result<&[u8], Reject>;
+    fn body(&mut self) -> Result<&[u8], ParseError>;
     /// Marks body bytes as used.
     fn consume_body(&mut self, n: usize);
     /// Whether the whole body was received and used.

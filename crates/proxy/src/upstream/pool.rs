@@ -1,12 +1,12 @@
 //! Idle connections of one worker, by endpoint, last in first out.
 
 use super::balance::Lease;
-use crate::io::Io;
-use crate::wire::Wire;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use weir_net::io::Io;
+use weir_net::wire::Wire;
 
 /// How connections are kept; Kong's `upstream_keepalive_*` settings.
 #[derive(Debug, Clone)]

@@ -68,6 +68,11 @@ pub(super) fn all(run: &Run) -> Vec<Scaling> {
 }
 
 impl Scaling {
+    /// Whether a target was measured at more than one value.
+    pub fn has_several_points(&self) -> bool {
+        self.lines.iter().any(|line| line.points.len() > 1)
+    }
+
     fn empty(case: &Case, axis: &Axis) -> Scaling {
         let mut fixed = case.variables.clone();
         fixed.remove(&axis.name);

@@ -14,13 +14,13 @@ const MARGIN: f64 = 1.2;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// What is said where generator and upstream are at their end before the target is.
-pub(super) const NO_CPU_LEFT: &str = "generator and upstream had no CPU left";
+pub(crate) const NO_CPU_LEFT: &str = "generator and upstream had no CPU left";
 
 /// The window that a probe at the rate needs for the quantiles of the service level, at least the one that was asked for.
 ///
 /// # Errors
 /// When even the longest is too short.
-pub(super) fn window(slo: &Slo, rate: f64, asked: Duration) -> Result<Duration, String> {
+pub(crate) fn window(slo: &Slo, rate: f64, asked: Duration) -> Result<Duration, String> {
     let highest = slo.latencies.iter().map(|(quantile, _)| *quantile).fold(0.0, f64::max);
     let needed = MARGIN * ABOVE / (1.0 - highest) / rate;
     let longest = LONGEST.max(asked);
@@ -32,7 +32,7 @@ pub(super) fn window(slo: &Slo, rate: f64, asked: Duration) -> Result<Duration, 
 
 /// What a block says. The generator's fault comes first; a rate that holds holds however little CPU was left; one that
 /// does not is the target's fault only if generator and upstream could have done more.
-pub(super) fn judge(slo: &Slo, block: &Block, layout: &Layout) -> Probe {
+pub(crate) fn judge(slo: &Slo, block: &Block, layout: &Layout) -> Probe {
     if let Some(why) = block.void.as_ref().filter(|_| !block.overloaded) {
         return Probe::Void(why.clone());
     }
@@ -46,7 +46,7 @@ pub(super) fn judge(slo: &Slo, block: &Block, layout: &Layout) -> Probe {
 }
 
 /// Whether the block's answers held the service level; none where they are too few.
-pub(super) fn holds(slo: &Slo, block: &Block) -> Option<bool> {
+pub(crate) fn holds(slo: &Slo, block: &Block) -> Option<bool> {
     slo.holds(&block.latencies, block.good, block.errors.values().sum())
 }
 

@@ -1,4 +1,3 @@
 //! The highest rate that holds a service level, and latency below it.
-pub mod command;
-mod judge;
+pub(crate) mod judge;
 pub mod search;

@@ -1,5 +1,4 @@
 //! What there is to run: the folders of scenarios and targets, how they are found and read.
-pub mod command;
 mod error;
 mod find;
 mod read;

@@ -1,9 +1,8 @@
 //! Two runs beside each other. Their blocks were not interleaved: what differs may be the machine's doing. So where both
 //! runs measured the same other targets (the same binary of a rival, the floor), it is the ratios to these that are
 //! compared, in which a machine that was slower as a whole cancels; only where there are none, the costs themselves.
-pub mod command;
 mod provenance;
-mod text;
+pub(crate) mod text;
 
 use provenance::unchanged;
 pub use provenance::{Difference, differences};

@@ -4,7 +4,7 @@ use crate::stats::Estimate;
 use comfy_table::{CellAlignment, Table, presets};
 
 /// The whole comparison. Tables are Markdown either way; `heading` precedes each heading (`## ` for Markdown).
-pub(super) fn render(comparison: &Comparison, heading: &str) -> String {
+pub(crate) fn render(comparison: &Comparison, heading: &str) -> String {
     let mut parts =
         vec![format!("{heading}{} against {}", comparison.new, comparison.old), warning(comparison)];
     if comparison.cells.is_empty() {

@@ -4,10 +4,10 @@
 //! the same path. It is not started with `--rm`: what a gateway said that ends at once would be gone with it.
 use super::log::{self, last_lines};
 use super::process::Process;
-use super::timed::output_within;
 use super::{Driver, DriverError, Running, image, port, ready, signal};
 use crate::observe::procfs::{self, Stat};
 use crate::observe::ranges;
+use crate::subprocess::output_within;
 use crate::target::{Launch, Reload};
 use std::collections::BTreeSet;
 use std::fs;

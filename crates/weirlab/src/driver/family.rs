@@ -19,18 +19,19 @@ pub(super) struct Family {
     pid_file: Option<PathBuf>,
     /// The process that was started, which leads the group.
     leader: u32,
-    /// When the leader was started.
-    since: u64,
+    /// What ran before the launch: when each process was started, by its number.
+    earlier: BTreeMap<u32, u64>,
     /// Every group that a member was seen in: whom to wait for once it has ended.
     groups: BTreeSet<u32>,
 }
 
 impl Family {
-    pub(super) fn new(launch: &Launch, leader: u32) -> Self {
-        // Until it is waited for, its number is nobody else's.
-        let since = Stat::of(leader).map_or(u64::MAX, |stat| stat.started);
+    /// `earlier` is what ran before `leader` was started. The time of a start alone cannot tell, because the kernel counts
+    /// it in hundredths of a second.
+    pub(super) fn new(launch: &Launch, leader: u32, earlier: BTreeMap<u32, Stat>) -> Self {
+        let earlier = earlier.into_iter().map(|(pid, stat)| (pid, stat.started)).collect();
         let (folder, pid_file) = (launch.folder.clone(), launch.pid_file.clone());
-        Family { folder, pid_file, leader, since, groups: BTreeSet::from([leader]) }
+        Family { folder, pid_file, leader, earlier, groups: BTreeSet::from([leader]) }
     }
 
     /// The member that the pid file names, where there is such a file.
@@ -49,7 +50,7 @@ impl Family {
         let named = self.in_pid_file();
         let adopted = |stat: &Stat| {
             stat.parent == ours
-                && stat.started >= self.since
+                && self.earlier.get(&stat.pid) != Some(&stat.started)
                 && (named == Some(stat.pid) || self.carries_mark(stat))
         };
         let roots = processes.values().filter(|stat| stat.group == self.leader || adopted(stat));
@@ -101,4 +102,35 @@ pub(super) fn send(process: u32, signal: Signal) -> bool {
 
 fn pid(process: u32) -> Option<Pid> {
     i32::try_from(process).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// Many times, because two processes that are started one after the other often have the same time of start.
+    #[test]
+    fn a_process_older_than_the_launch_is_no_member_even_if_the_pid_file_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid_file = folder.path().join("pid");
+        for _ in 0..20 {
+            let mut older = Command::new("sleep").arg("600").spawn().unwrap();
+            let earlier = procfs::processes();
+            let mut leader = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+            fs::write(&pid_file, older.id().to_string()).unwrap();
+            let (folder, pid_file) = (folder.path().to_owned(), Some(pid_file.clone()));
+            let groups = BTreeSet::from([leader.id()]);
+            let earlier = earlier.into_iter().map(|(pid, stat)| (pid, stat.started)).collect();
+            let mut family = Family { folder, pid_file, leader: leader.id(), earlier, groups };
+            let members: Vec<u32> = family.members().into_keys().collect();
+            let ids = (older.id(), leader.id());
+            for process in [&mut older, &mut leader] {
+                process.kill().unwrap();
+                process.wait().unwrap();
+            }
+            assert_eq!(members, [ids.1], "the older one is {}", ids.0);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The files of an image that holds one binary, and those that a container shares with this machine.
 use super::DriverError;
-use super::timed::output_within;
 use crate::manifest;
+use crate::subprocess::output_within;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -10,7 +10,6 @@ mod port;
 pub mod process;
 mod ready;
 mod signal;
-pub mod timed;
 
 pub(crate) use log::last_lines;
 

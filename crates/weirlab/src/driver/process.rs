@@ -2,10 +2,10 @@
 use super::family::{Family, MARK};
 use super::main_process::MainProcess;
 use super::ready::Unready;
-use super::timed::output_within;
 use super::{Driver, DriverError, Running, leftover, log, port, ready, signal};
 use crate::observe::pin_current_thread;
 use crate::observe::procfs::{self, Stat};
+use crate::subprocess::output_within;
 use crate::target::{Launch, Reload};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -68,11 +68,12 @@ impl Gateway {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|error| DriverError::System("cannot adopt orphans".to_owned(), error.into()))?;
         let command = command(&launch)?;
+        let earlier = procfs::processes();
         let began = Instant::now();
         let child = spawn_pinned(command, cpus).map_err(|error| not_started(&launch, error))?;
         // Until it is waited for, its number is nobody else's.
         let main = MainProcess::from(&Stat::of(child.id()).unwrap_or_default());
-        let family = Family::new(&launch, child.id());
+        let family = Family::new(&launch, child.id(), earlier);
         let mut gateway = Gateway { launch, child, family, main, began, stopped: false };
         gateway.note()?;
         Ok(gateway)

@@ -2,7 +2,6 @@
 //!
 //! Stacks are unwound by DWARF, because neither release builds nor the C library keep frame pointers; see
 //! `docs/laboratory/flame.md`.
-pub mod command;
 mod draw;
 mod fold;
 mod perf;
@@ -74,6 +73,6 @@ fn read(path: &Path) -> Result<Vec<u8>, FlameError> {
     fs::read(path).map_err(|error| FlameError::File(path.to_owned(), error))
 }
 
-fn write(path: &Path, content: &[u8]) -> Result<(), FlameError> {
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), FlameError> {
     fs::write(path, content).map_err(|error| FlameError::File(path.to_owned(), error))
 }

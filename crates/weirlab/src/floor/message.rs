@@ -1,7 +1,9 @@
 //! What is sent on of a message: its own bytes where nothing in them concerns one connection alone, and a head written
 //! anew where something does.
 use std::net::SocketAddr;
-use weir_http1::{BodyDecoder, Framing, Headers, Known, Reject, RequestHead, ResponseHead, Version, encode};
+use weir_http1::{
+    BodyDecoder, Framing, Headers, Known, ParseError, RequestHead, ResponseHead, Version, encode,
+};
 
 /// Fields that may not be sent on. Transfer-Encoding is not among them: chunks are sent on as they came.
 const OF_ONE_CONNECTION: [Known; 6] =
@@ -25,16 +27,16 @@ impl Body {
     }
 
     /// How many bytes of the input belong to the body.
-    pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, Reject> {
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<usize, ParseError> {
         self.each(input, |_| {})
     }
 
     /// The same; the payload goes to `payload` without its chunks' frames.
-    pub(super) fn unwrap(&mut self, input: &[u8], payload: &mut Vec<u8>) -> Result<usize, Reject> {
+    pub(super) fn unwrap(&mut self, input: &[u8], payload: &mut Vec<u8>) -> Result<usize, ParseError> {
         self.each(input, |data| payload.extend_from_slice(data))
     }
 
-    fn each(&mut self, input: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Reject> {
+    fn each(&mut self, input: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, ParseError> {
         let used = match self {
             Self::UntilClose => input.len(),
             Self::Length(left) => {

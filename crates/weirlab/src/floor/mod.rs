@@ -1,5 +1,4 @@
 //! The floor: the barest relay that is still correct. Parses, forwards; no routing, no policy, one thread, raw epoll.
-pub mod command;
 mod message;
 mod peer;
 mod relay;

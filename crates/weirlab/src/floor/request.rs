@@ -4,7 +4,7 @@ use super::peer::{Exchange, Request, Response, Stage};
 use super::relay::{LIMITS, Relay, Step};
 use crate::event_loop::{Poll, Received, Token};
 use std::io;
-use weir_http1::{Framing, Method, Reject, RequestHead, Version};
+use weir_http1::{Framing, Method, ParseError, RequestHead, Version};
 
 impl Relay {
     /// Reads a request's head and sends it on with what there is of its body.
@@ -115,7 +115,7 @@ struct Ends {
     message: usize,
 }
 
-fn read(head: &mut RequestHead, input: &[u8]) -> Result<Option<(Body, Ends)>, Reject> {
+fn read(head: &mut RequestHead, input: &[u8]) -> Result<Option<(Body, Ends)>, ParseError> {
     let Some(end) = head.parse(input, &LIMITS)? else { return Ok(None) };
     if head.framing == Framing::None {
         return Ok(Some((Body::Length(0), Ends { head: end, message: end })));

@@ -4,7 +4,7 @@ use super::peer::{Exchange, Request, Response, Stage};
 use super::relay::{LIMITS, Relay, Step};
 use crate::event_loop::{Poll, Received, Token};
 use std::io;
-use weir_http1::{Framing, Reject, ResponseHead};
+use weir_http1::{Framing, ParseError, ResponseHead};
 
 /// What is to be sent on of the bytes at hand.
 struct Passed {
@@ -141,7 +141,7 @@ fn read_head(
     exchange: &mut Exchange,
     input: &[u8],
     staged: &mut Vec<u8>,
-) -> Result<Option<Passed>, Reject> {
+) -> Result<Option<Passed>, ParseError> {
     let Some(length) = head.parse(input, &LIMITS, exchange.method)? else {
         // The next bytes to be parsed may be another connection's.
         head.clear();
@@ -149,7 +149,7 @@ fn read_head(
     };
     match head.status {
         // No change of protocol was asked for.
-        101 => return Err(Reject::StatusLine),
+        101 => return Err(ParseError::StatusLine),
         100..200 => {
             // HTTP/1.0 knows no interim responses.
             let to_send = if exchange.chunks { ToSend::AsTheyCame } else { ToSend::Nothing };
@@ -171,7 +171,12 @@ fn read_head(
 }
 
 /// Reads a part of a body.
-fn body_part(body: &mut Body, input: &[u8], chunks: bool, staged: &mut Vec<u8>) -> Result<Passed, Reject> {
+fn body_part(
+    body: &mut Body,
+    input: &[u8],
+    chunks: bool,
+    staged: &mut Vec<u8>,
+) -> Result<Passed, ParseError> {
     if chunks {
         return Ok(Passed { used: body.take(input)?, to_send: ToSend::AsTheyCame });
     }
@@ -179,7 +184,7 @@ fn body_part(body: &mut Body, input: &[u8], chunks: bool, staged: &mut Vec<u8>) 
 }
 
 /// Stages a part of a body, without its chunks' frames for a client that does not know them.
-fn stage(body: &mut Body, input: &[u8], chunks: bool, staged: &mut Vec<u8>) -> Result<usize, Reject> {
+fn stage(body: &mut Body, input: &[u8], chunks: bool, staged: &mut Vec<u8>) -> Result<usize, ParseError> {
     if !chunks {
         return body.unwrap(input, staged);
     }

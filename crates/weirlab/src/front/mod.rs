@@ -1,5 +1,4 @@
 //! A front that spreads connections over several gateways, byte for byte: what a network load balancer does.
-pub mod command;
 mod pair;
 
 use crate::event_loop::{Handler, Poll, Running, ServiceError, Slots, Socket, Token, bind};

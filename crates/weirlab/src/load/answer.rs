@@ -1,11 +1,11 @@
 //! Answers from bytes: where one ends, and whether it is what was expected.
 use super::Expect;
 use memchr::memmem;
-use weir_http1::{BodyDecoder, Framing, Limits, Method, Reject, ResponseHead};
+use weir_http1::{BodyDecoder, Framing, Limits, Method, ParseError, ResponseHead};
 
 const LIMITS: Limits = Limits {
     max_head_bytes: 256 * 1024,
-    max_fields: Limits::MOST_FIELDS,
+    max_fields: Limits::MAX_FIELDS,
     max_target_bytes: 8192,
     max_field_bytes: usize::MAX,
 };
@@ -92,7 +92,7 @@ impl Answer {
         head: &mut ResponseHead,
         method: Method,
         expect: &Expect,
-    ) -> Result<Option<usize>, Reject> {
+    ) -> Result<Option<usize>, ParseError> {
         if !matches!(self.body, Body::Ahead) {
             return self.take_body(input, expect);
         }
@@ -148,7 +148,7 @@ impl Answer {
         input: &[u8],
         head: &mut ResponseHead,
         method: Method,
-    ) -> Result<Option<usize>, Reject> {
+    ) -> Result<Option<usize>, ParseError> {
         let mut at = 0;
         loop {
             head.clear();
@@ -172,7 +172,7 @@ impl Answer {
     }
 
     /// How many bytes belonged to the body, if it is complete now.
-    fn take_body(&mut self, input: &[u8], expect: &Expect) -> Result<Option<usize>, Reject> {
+    fn take_body(&mut self, input: &[u8], expect: &Expect) -> Result<Option<usize>, ParseError> {
         let wanted = expect.body_contains.as_deref();
         match &mut self.body {
             Body::Ahead => Ok(None),
@@ -219,7 +219,7 @@ mod tests {
         piece: usize,
         method: Method,
         expect: &Expect,
-    ) -> Result<(Answer, Option<usize>), Reject> {
+    ) -> Result<(Answer, Option<usize>), ParseError> {
         let (mut answer, mut head) = (Answer::default(), ResponseHead::default());
         let mut at = 0;
         for part in bytes.chunks(piece) {

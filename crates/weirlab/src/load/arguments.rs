@@ -6,17 +6,17 @@ use std::time::Duration;
 
 /// A URL in the parts that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Url {
-    pub(super) tls: bool,
+pub(crate) struct Url {
+    pub(crate) tls: bool,
     /// Host and port as they are written, for the `Host` header.
-    pub(super) authority: String,
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) authority: String,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// Path and query.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
-pub(super) fn url(text: &str) -> Result<Url, String> {
+pub(crate) fn url(text: &str) -> Result<Url, String> {
     let wrong = || format!("{text:?} is not such a URL as http://127.0.0.1:8000/path or https://localhost/");
     let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
     let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -40,12 +40,12 @@ pub(super) fn url(text: &str) -> Result<Url, String> {
 }
 
 /// A duration, or, as wrk takes it, a number of seconds without a unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).or_else(|wrong| duration::parse(&format!("{text}s")).map_err(|_| wrong))
 }
 
 /// A duration, or two with `..` between them: the shortest and the longest.
-pub(super) fn warm_up(text: &str) -> Result<WarmUp, String> {
+pub(crate) fn warm_up(text: &str) -> Result<WarmUp, String> {
     let (at_least, at_most) = text.split_once("..").unwrap_or((text, text));
     let (at_least, at_most) = (duration(at_least)?, duration(at_most)?);
     match at_least <= at_most {
@@ -55,7 +55,7 @@ pub(super) fn warm_up(text: &str) -> Result<WarmUp, String> {
 }
 
 /// `Name: value`.
-pub(super) fn header(text: &str) -> Result<(String, String), String> {
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once(':') {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().to_owned(), value.trim().to_owned()))
@@ -65,7 +65,7 @@ pub(super) fn header(text: &str) -> Result<(String, String), String> {
 }
 
 /// `/path`, or `3:/path` for one that is three times as frequent.
-pub(super) fn path(text: &str) -> Result<(u32, String), String> {
+pub(crate) fn path(text: &str) -> Result<(u32, String), String> {
     let wrong = || format!("{text:?} is not such a path as /orders or 3:/orders");
     match text.split_once(':') {
         _ if text.starts_with('/') => Ok((1, text.to_owned())),
@@ -77,7 +77,7 @@ pub(super) fn path(text: &str) -> Result<(u32, String), String> {
 }
 
 /// The text, or the content of a file after `@`.
-pub(super) fn content(text: &str) -> Result<String, String> {
+pub(crate) fn content(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
         Some(file) => fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}")),
         None => Ok(text.to_owned()),
@@ -85,7 +85,7 @@ pub(super) fn content(text: &str) -> Result<String, String> {
 }
 
 /// `NAME=VALUES [DISTRIBUTION] [with OTHER]`.
-pub(super) fn variable(text: &str) -> Result<Variable, String> {
+pub(crate) fn variable(text: &str) -> Result<Variable, String> {
     let wrong = |what: &str| format!("{text:?} is not such a variable as 'route=0..100 kong': {what}");
     let (name, rest) = text.split_once('=').ok_or_else(|| wrong("there is no ="))?;
     let mut words = rest.split_whitespace();

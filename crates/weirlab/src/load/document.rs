@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What `--format json` prints.
 #[derive(Debug, Serialize)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     url: &'a str,
     threads: usize,
     connections: usize,
@@ -54,7 +54,7 @@ struct Times<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn new(url: &'a str, plan: &Plan, outcome: &'a Outcome) -> Document<'a> {
+    pub(crate) fn new(url: &'a str, plan: &Plan, outcome: &'a Outcome) -> Document<'a> {
         let measured_s = outcome.measured.as_secs_f64();
         let per_second = |count: u64| if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 };
         Document {
@@ -107,7 +107,7 @@ impl<'a> Times<'a> {
 }
 
 /// Writes an HdrHistogram interval log with the response times, and the service times beside them.
-pub(super) fn write_log(out: &mut impl Write, outcome: &Outcome, ended: SystemTime) -> io::Result<()> {
+pub(crate) fn write_log(out: &mut impl Write, outcome: &Outcome, ended: SystemTime) -> io::Result<()> {
     let began = ended.checked_sub(outcome.measured).unwrap_or(UNIX_EPOCH);
     let at = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     writeln!(out, "#[Histogram log format version 1.3]")?;

@@ -35,8 +35,9 @@ impl fmt::Display for LoadError {
             }
             LoadError::Descriptors { needed, limit } => write!(
                 formatter,
-                "this takes {needed} open files, and {limit} are allowed: use fewer connections, or raise the \
-                 limit (ulimit -Hn {needed})"
+                "this takes {needed} open files, but the hard limit is {limit}: raise it to {needed} or more with \
+                 `ulimit -Hn {needed}` as root, `nofile` in /etc/security/limits.conf or LimitNOFILE= of the \
+                 service; or use fewer connections"
             ),
             LoadError::System(what, error) => write!(formatter, "{what}: {error}"),
         }

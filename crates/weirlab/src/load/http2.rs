@@ -23,7 +23,7 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 24;
 const LIMITS: Limits = Limits {
     max_head_bytes: 256 * 1024,
-    max_fields: Limits::MOST_FIELDS,
+    max_fields: Limits::MAX_FIELDS,
     max_target_bytes: 8192,
     max_field_bytes: usize::MAX,
 };

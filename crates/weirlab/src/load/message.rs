@@ -10,7 +10,7 @@ use weir_http1::{Limits, Method, ResponseHead};
 const LONGEST: u64 = 64 << 20;
 const LIMITS: Limits = Limits {
     max_head_bytes: 256 * 1024,
-    max_fields: Limits::MOST_FIELDS,
+    max_fields: Limits::MAX_FIELDS,
     max_target_bytes: 8192,
     max_field_bytes: usize::MAX,
 };

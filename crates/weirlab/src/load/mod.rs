@@ -3,11 +3,10 @@
 //! Each thread has its share of the connections and of the rate, an epoll loop of its own, and counts by itself; the
 //! calling thread decides when the measured window begins and ends. `docs/laboratory/load.md` states every rule.
 mod answer;
-mod arguments;
+pub(crate) mod arguments;
 mod arrivals;
-pub mod command;
 mod distribution;
-mod document;
+pub(crate) mod document;
 mod error;
 mod grpc;
 mod http2;
@@ -28,5 +27,5 @@ mod worker;
 pub use error::LoadError;
 pub use idle::Idle;
 pub use plan::*;
-pub use run::{reach, run};
+pub use run::{allow_gateway_files, reach, run};
 pub use single::{Got, ask};

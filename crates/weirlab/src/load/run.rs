@@ -96,7 +96,15 @@ pub(super) fn check(plan: &Plan) -> Result<(), LoadError> {
     }
 }
 
-/// Raises the limit of open files as far as it takes.
+/// Raises the limit of open files for a gateway that is started next: it needs two for each connection.
+///
+/// # Errors
+/// When the hard limit is lower.
+pub fn allow_gateway_files(connections: usize) -> Result<(), LoadError> {
+    allow_files(2 * connections as u64 + OTHER_FILES)
+}
+
+/// Raises the limit of open files to the hard limit if more are needed than the current one allows.
 pub(super) fn allow_files(needed: u64) -> Result<(), LoadError> {
     let limits = getrlimit(Resource::Nofile);
     if limits.current.is_none_or(|current| current >= needed) {
@@ -140,8 +148,10 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// How much longer than the warm-up opening all connections may take: a target that refuses some is measured as it is.
+/// How much longer than the warm-up opening all connections may take, because a target that refuses some is measured as
+/// it is: so long, and so much more for each connection.
 const OPENING: Duration = Duration::from_secs(1);
+const OPENING_PER_CONNECTION: Duration = Duration::from_millis(1);
 
 /// How the load went, as the coordinator sees it.
 struct Course {
@@ -201,7 +211,7 @@ impl Coordinator<'_, '_> {
     /// Where connections are kept, opening them is no part of the window, however slow the machine is at that moment.
     fn wait_until_open(&self) {
         let at_once = self.plan.pace == Pace::Closed && self.plan.keep_alive;
-        let deadline = Instant::now() + OPENING;
+        let deadline = Instant::now() + OPENING + OPENING_PER_CONNECTION * self.plan.connections as u32;
         let missing = || self.shared.opened() < self.plan.connections as u64;
         while at_once && missing() && Instant::now() < deadline {
             if !self.sleep_until(Instant::now() + Duration::from_millis(1)) {

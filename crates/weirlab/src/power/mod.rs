@@ -1,5 +1,4 @@
 //! How small an effect so many pairs of blocks show on this machine, by what recorded runs say of its noise.
-pub mod command;
 
 use crate::analysis::{Sample, Usable, usable};
 use crate::result::{Cell, Run};

@@ -3,13 +3,13 @@
 mod answer;
 mod cases;
 mod chains;
-pub mod command;
 mod page;
 mod pictures;
 mod probes;
 mod provenance;
 mod published;
 mod series;
+pub mod text;
 mod words;
 
 use crate::result::Run;

@@ -35,8 +35,8 @@ fn waterfall_charts(waterfall: &Waterfall, colours: &Colours) -> Vec<Chart> {
 
 /// Cost and rate along the axis of each sweep.
 pub(super) fn sweeps(analysis: &Analysis, colours: &Colours) -> Vec<Chart> {
-    let several = |scaling: &&Scaling| scaling.lines.iter().any(|line| line.points.len() > 1);
-    analysis.scalings.iter().filter(several).flat_map(|scaling| sweep(scaling, colours)).collect()
+    let several = analysis.scalings.iter().filter(|scaling| scaling.has_several_points());
+    several.flat_map(|scaling| sweep(scaling, colours)).collect()
 }
 
 fn sweep(scaling: &Scaling, colours: &Colours) -> [Chart; 2] {

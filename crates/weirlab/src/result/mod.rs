@@ -1,7 +1,6 @@
 //! What a run leaves behind: `data.json`, typed. Everything a report says is derived from this alone.
 mod histogram;
 pub mod store;
-pub mod text;
 
 pub use histogram::{Histogram, Latencies};
 

@@ -2,7 +2,7 @@
 use super::action;
 use super::probe;
 use super::profile::Profile;
-use super::stand::Open;
+use super::target_runner::Open;
 use crate::load::{self, Edge, Outcome, Pace, Plan};
 use crate::observe::procfs::Stat;
 use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};

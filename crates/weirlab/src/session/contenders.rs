@@ -1,5 +1,5 @@
 //! Who takes part: the targets and versions that were named, and the control.
-use super::stand::Contender;
+use super::target_runner::Contender;
 use crate::manifest;
 use crate::result::TargetManifest;
 use crate::target::{self, Target};

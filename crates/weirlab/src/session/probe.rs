@@ -2,7 +2,7 @@
 use super::block::{self, Setting};
 use super::exchange::Client;
 use super::parity::{self, Subject};
-use super::stand::Open;
+use super::target_runner::Open;
 use crate::driver::Running;
 use crate::load::Idle;
 use crate::observe::{self, ProcessTree};

@@ -49,8 +49,38 @@ impl Profile {
         })
     }
 
-    /// The measured window for a case: long enough that each periodic action happens once, half an interval in.
+    /// The measured window for a case: long enough that each periodic action happens once, half an interval in, and
+    /// that each connection is used several times.
     pub fn window(&self, case: &CasePlan) -> Duration {
-        case.actions.iter().map(|action| action.every).chain([self.measured]).max().unwrap_or(self.measured)
+        let actions = case.actions.iter().map(|action| action.every).max().unwrap_or_default();
+        self.measured.max(actions).max(shortest_window(case.load.connections))
+    }
+
+    /// Into how many slices a block with so many connections is cut: each slice opens all of them.
+    pub(super) fn slices_with(&self, connections: usize) -> u32 {
+        let shortest = shortest_window(connections).as_nanos().max(1);
+        let fitting = u32::try_from(self.measured.as_nanos() / shortest).unwrap_or(u32::MAX);
+        self.slices.min(fitting).max(1)
+    }
+}
+
+/// A gateway that answers 20,000 requests a second uses each connection four times in it.
+const WINDOW_PER_CONNECTION: Duration = Duration::from_micros(200);
+
+fn shortest_window(connections: usize) -> Duration {
+    WINDOW_PER_CONNECTION.saturating_mul(u32::try_from(connections).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_make_fewer_slices() {
+        let quick = Profile::named("quick").unwrap();
+        let slices = [1, 32, 256, 1_000, 5_000].map(|connections| quick.slices_with(connections));
+        assert_eq!(slices, [10, 10, 10, 3, 1]);
+        let kong = Profile::named("kong").unwrap();
+        assert_eq!(kong.slices_with(300), 1);
     }
 }

@@ -2,15 +2,15 @@
 use super::block::{self, Setting};
 use super::certificate;
 use super::exchange::Client;
+use super::failures;
 use super::guard::Guard;
 use super::order::{Place, order};
-use super::outset;
 use super::parity;
 use super::profile::Profile;
 use super::progress::Progress;
-use super::stand::{Contender, Open, Stand};
-use super::work::Work;
-use super::wrong;
+use super::setup;
+use super::target_runner::{Contender, Open, Stand};
+use super::working_folder::Work;
 use crate::driver::Driver;
 use crate::load::{self, Pace};
 use crate::manifest;
@@ -116,7 +116,7 @@ impl<'a> Session<'a> {
         rounds: u32,
         stop: &'a AtomicBool,
     ) -> Result<Session<'a>, SessionError> {
-        let id = outset::run_id(&assignment);
+        let id = setup::run_id(&assignment);
         let folder = RunFolder::claim(&assignment.out, &id)
             .map_err(|error| SessionError::Folder(error.to_string()))?;
         let id = folder.name();
@@ -125,11 +125,11 @@ impl<'a> Session<'a> {
         let certificate = certificate::write(work.path()).map_err(system)?;
         let program = std::env::current_exe().map_err(system)?;
         let guard = Guard::start(&program, work.path(), assignment.driver.name()).map_err(system)?;
-        let layouts: Vec<Layout> = outset::layouts(&assignment);
-        let mut run = outset::run(&assignment, &id, &layouts);
-        let progress = Progress::new(outset::expected(&assignment, &run, rounds));
+        let layouts: Vec<Layout> = setup::layouts(&assignment);
+        let mut run = setup::run(&assignment, &id, &layouts);
+        let progress = Progress::new(setup::expected(&assignment, &run, rounds));
         if work.in_company {
-            outset::note_company(&mut run, &progress);
+            setup::note_company(&mut run, &progress);
         }
         let Assignment { entries, contenders, profile, seed, driver, workers, .. } = assignment;
         Ok(Session {
@@ -294,7 +294,7 @@ impl<'a> Session<'a> {
         self.progress.say(format!("{} under load for {} s", self.run.cells[cell].target, watched.as_secs()));
         let open = self.start(place, cell).map_err(|status| {
             let cell = &self.run.cells[cell];
-            format!("{}{}", outset::told(cell, &status), wrong::mend_parity(&cell.parity))
+            format!("{}{}", setup::told(cell, &status), failures::mend_parity(&cell.parity))
         })?;
         let plan = block::plan(&self.setting(place), &open);
         let over = AtomicBool::new(false);
@@ -309,7 +309,7 @@ impl<'a> Session<'a> {
         outcome?;
         match load {
             Ok(Ok(load)) if load.good > 0 && load.errors.is_empty() => Ok(()),
-            Ok(Ok(load)) => Err(wrong::answers(&load, &plan.requests.templates)),
+            Ok(Ok(load)) => Err(failures::answers(&load, &plan.requests.templates)),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("the load generator panicked".to_owned()),
         }
@@ -366,7 +366,7 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn cell(&self, place: Place) -> usize {
-        outset::cell_index(&self.entries, place.case, place.target)
+        setup::cell_index(&self.entries, place.case, place.target)
     }
 
     /// One block, if its cell is still to be measured.
@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
         if matches!(&outcome, Err(Status::Failed(_))) && !self.stopped() {
             outcome = self.attempt(place, cell);
         }
-        self.progress.advance(outset::block_time(&self.profile, &self.entries[place.case].case));
+        self.progress.advance(setup::block_time(&self.profile, &self.entries[place.case].case));
         match outcome {
             Ok(block) => {
                 self.sequence += 1;
@@ -401,8 +401,8 @@ impl<'a> Session<'a> {
     /// Measures a cell no further, unless it is the user who wanted the end.
     pub(super) fn give_up(&mut self, cell: usize, status: Status) {
         if !self.stopped() {
-            self.progress.line(&outset::told(&self.run.cells[cell], &status));
-            outset::end(&mut self.run.cells[cell], status);
+            self.progress.line(&setup::told(&self.run.cells[cell], &status));
+            setup::end(&mut self.run.cells[cell], status);
         }
     }
 
@@ -439,13 +439,16 @@ impl<'a> Session<'a> {
         let contender = &self.contenders[entry.contenders[place.target]];
         let workers = entry.case.gateway.workers.unwrap_or(self.workers);
         let layout = &self.layouts[place.case];
+        // The target inherits the limit.
+        load::allow_gateway_files(entry.case.load.connections)
+            .map_err(|error| Status::Unmeasured(error.to_string()))?;
         let open = self.stand.open(cell, &entry.case, contender, layout, workers);
         self.stand.notes.drain(..).for_each(|note| self.progress.line(&note));
         let open = open.map_err(Status::Failed)?;
         if !self.run.cells[cell].parity.is_empty() || entry.case.parity.is_empty() {
             return Ok(open);
         }
-        outset::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
+        setup::note_configuration(&mut self.run, self.folder.path(), cell, &entry.case);
         let parity = parity::check(&self.client, &open.subject(&entry.case), &entry.case.parity);
         let wrong = parity.iter().find(|parity| !parity.agrees).cloned();
         self.run.cells[cell].parity = parity;
@@ -474,7 +477,7 @@ impl<'a> Session<'a> {
     /// Ends a target and keeps what it had to say.
     pub(super) fn end(&mut self, cell: usize, open: Open) {
         let (log, outcome) = open.close();
-        if let Err(error) = outset::append_log(self.folder.path(), &self.run.cells[cell], &log) {
+        if let Err(error) = setup::append_log(self.folder.path(), &self.run.cells[cell], &log) {
             self.progress.line(&format!("the log of {}: {error}", self.run.cells[cell].target));
         }
         if let Err(error) = outcome {

@@ -2,9 +2,9 @@
 //! slows the machine down lasts for seconds; so it slows all targets of a round alike, and their ratio stays.
 use super::block::{self, Setting};
 use super::order::Place;
-use super::outset;
 use super::run::Session;
-use super::stand::Open;
+use super::setup;
+use super::target_runner::Open;
 use crate::load::{Pace, WarmUp};
 use crate::result::{Block, Machine, Status, Usage};
 use crate::scenario::Measure;
@@ -27,7 +27,11 @@ impl Session<'_> {
     pub(super) fn slices(&self, case: usize) -> u32 {
         let case = &self.entries[case].case;
         let closed = case.load.pace == Pace::Closed && case.measure == Measure::Load;
-        if closed && case.actions.is_empty() && self.profile.restart { self.profile.slices } else { 1 }
+        if closed && case.actions.is_empty() && self.profile.restart {
+            self.profile.slices_with(case.load.connections)
+        } else {
+            1
+        }
     }
 
     /// A block for each of these places, which are of one case and round.
@@ -99,7 +103,7 @@ impl Session<'_> {
             }
             Err(why) => up.failed = Some(why),
         }
-        self.progress.advance(outset::block_time(&self.profile, &self.entries[up.place.case].case) / slices);
+        self.progress.advance(setup::block_time(&self.profile, &self.entries[up.place.case].case) / slices);
     }
 
     /// Ends a target, and hands over its block if it is whole.

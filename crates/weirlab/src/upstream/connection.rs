@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_http1::{BodyDecoder, Framing, Limits, Method, Reject, RequestHead, Version, encode};
+use weir_http1::{BodyDecoder, Framing, Limits, Method, ParseError, RequestHead, Version, encode};
 
 const LIMITS: Limits = Limits {
     max_head_bytes: 64 * 1024,
@@ -212,7 +212,11 @@ impl Connection {
     }
 
     /// Reads a head and chooses the answer.
-    fn begin(&mut self, workspace: &mut Workspace, input: &[u8]) -> Result<(usize, Option<Stop>), Reject> {
+    fn begin(
+        &mut self,
+        workspace: &mut Workspace,
+        input: &[u8],
+    ) -> Result<(usize, Option<Stop>), ParseError> {
         let Workspace { plan, head, random, gathered, answered, .. } = workspace;
         let beginning = &http2::PREFACE[..http2::PREFACE.len().min(input.len())];
         if input.starts_with(beginning) && !input.is_empty() {
@@ -303,7 +307,7 @@ impl Connection {
         mut body: BodyDecoder,
         choice: Choice,
         input: &[u8],
-    ) -> Result<(usize, Option<Stop>), Reject> {
+    ) -> Result<(usize, Option<Stop>), ParseError> {
         let mut used = 0;
         while used < input.len() && !body.is_done() {
             used += body.decode(&input[used..])?.consumed;
@@ -360,7 +364,7 @@ impl Connection {
         sent
     }
 
-    fn refuse(&mut self, workspace: &mut Workspace, reject: Reject) -> Option<Stop> {
+    fn refuse(&mut self, workspace: &mut Workspace, reject: ParseError) -> Option<Stop> {
         let out = &mut workspace.gathered;
         encode::status_line(out, reject.status());
         encode::header(out, "Connection", "close");

@@ -1,7 +1,6 @@
 //! The upstream that targets are put in front of: fixed or templated responses, delays, mixes of statuses; over HTTP/2 as
 //! well, gRPC calls, WebSocket echoes; raw epoll.
 mod answer;
-pub mod command;
 mod connection;
 mod echo;
 mod http2;

@@ -6,27 +6,27 @@ use std::{fs, io};
 use tempfile::TempDir;
 
 /// What is asked of the file's gateway.
-pub(super) struct Asked<'a> {
-    pub(super) request: &'a str,
-    pub(super) headers: &'a [(String, String)],
-    pub(super) status: u16,
-    pub(super) connections: u32,
+pub(crate) struct Asked<'a> {
+    pub(crate) request: &'a str,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) status: u16,
+    pub(crate) connections: u32,
 }
 
 /// Stands for the upstream's address until all else is escaped.
 const UPSTREAM: &str = "weirlab-upstream";
 
 /// A scenario in a folder that is removed with it.
-pub(super) struct Written {
+pub(crate) struct Written {
     _folder: TempDir,
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Writes the scenario, called as the file is.
 ///
 /// # Errors
 /// When the file cannot be read, or is no declarative file.
-pub(super) fn scenario(file: &Path, asked: &Asked<'_>) -> Result<Written, String> {
+pub(crate) fn scenario(file: &Path, asked: &Asked<'_>) -> Result<Written, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut document: Value =
         serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;

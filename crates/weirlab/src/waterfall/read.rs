@@ -172,7 +172,7 @@ mod tests {
         told["worker_cpu_seconds"] = json!(0.0002);
         let chain = read(&told, "weir", "c", None).unwrap();
         assert!(chain.parts.iter().all(|part| part.phase != "engine" && part.cpu_share.is_none()));
-        let text = crate::waterfall::text(&chain);
+        let text = crate::report::text::chain::text(&chain);
         assert!(text.contains("sum to 1.8 µs, more than the 1.0 µs of CPU time"), "{text}");
         assert!(!text.contains('%') && !text.contains("the gateway itself"), "{text}");
     }

@@ -1,5 +1,5 @@
 //! Peers that stop, leave, hurry or talk nonsense: the floor answers as well as can be, and holds nothing back.
-use crate::wire::{Script, Server, connect, eventually, exchange, get, read_answer, read_head};
+use super::wire::{Script, Server, connect, eventually, exchange, get, read_answer, read_head};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use weir_http1::Method::{Get, Post};

@@ -1,5 +1,5 @@
 //! How the front spreads connections, and that bytes pass it unchanged.
-use crate::wire::{Server, connect, eventually, get, read_answer};
+use super::wire::{Server, connect, eventually, get, read_answer};
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::thread;

@@ -1,5 +1,5 @@
 //! Through the floor an exchange is what it is directly.
-use crate::wire::{Answer, Server, exchange};
+use super::wire::{Answer, Server, exchange};
 use weir_http1::Method::{self, Get, Head, Post};
 
 const LONG: usize = 1_500_000;

@@ -1,5 +1,5 @@
 //! What the upstream answers, and when.
-use crate::wire::{PATIENCE, Server, connect, connect_tls, exchange, get, read_answer};
+use super::wire::{PATIENCE, Server, connect, connect_tls, exchange, get, read_answer};
 use std::io::{BufReader, Read, Write};
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! `/proxy-cache`: the responses that this node keeps.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};

@@ -1,14 +1,14 @@
 //! `/config`: the whole configuration at once, where it lives in no database.
 use super::flattened;
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::body::Body;
-use crate::admin::shown::Shown;
+use crate::admin::representation::Shown;
+use crate::admin::request_body::Body;
+use crate::admin::response::{Denied, json_answer};
 use crate::admin::warning::warned;
-use crate::aside::aside;
 use crate::configuration;
 use crate::control::Control;
 use crate::listener::Unread;
-use crate::status::message;
+use crate::listener::message;
+use crate::low_priority::aside;
 use crate::store::transfer::export;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -18,8 +18,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use weir_model::schema::{Choice, Problem};
-use weir_model::{Document, Format, Places, Read};
+use weir_model::schema::{Choice, ConfigError};
+use weir_model::{Document, EntityLocations, Format, ParsedDocument};
 use weir_proxy::CompileError;
 
 /// The longest configuration that is read.
@@ -38,7 +38,7 @@ enum Refused {
     /// What is wrong with the request.
     Request(Denied),
     /// What is wrong with the configuration.
-    Problems(Vec<Problem>, Written),
+    Problems(Vec<ConfigError>, Written),
     /// It cannot be read now.
     Unavailable(String),
 }
@@ -51,7 +51,7 @@ struct Written {
 
 /// A configuration that breaks no rule.
 struct Declared {
-    read: Read,
+    read: ParsedDocument,
     written: Written,
 }
 
@@ -128,21 +128,21 @@ async fn replace(
     let Declared { mut read, written } = read.await.map_err(unavailable)??;
     let document = std::mem::take(&mut read.document);
     match control.registry().declare(document, hash).await {
-        Ok(_) => Ok(read.not_in_force.iter().map(ToString::to_string).collect()),
+        Ok(_) => Ok(read.ignored_fields.iter().map(ToString::to_string).collect()),
         Err(errors) => Err(Refused::Problems(uncompilable(errors, read.places), written)),
     }
 }
 
 /// What cannot be compiled, each at the place of its entity.
-fn uncompilable(errors: Vec<CompileError>, places: Places) -> Vec<Problem> {
+fn uncompilable(errors: Vec<CompileError>, places: EntityLocations) -> Vec<ConfigError> {
     let places: HashMap<_, _> = places.into_iter().collect();
     let problem = |error: CompileError| match error.of.and_then(|of| places.get(&of)) {
         Some(place) => {
             let (field, message) = error.field();
             let path = if field.is_empty() { place.path.clone() } else { format!("{}.{field}", place.path) };
-            Problem { at: place.at, path, message: message.to_owned() }
+            ConfigError { at: place.at, path, message: message.to_owned() }
         }
-        None => Problem { at: Default::default(), path: String::new(), message: error.to_string() },
+        None => ConfigError { at: Default::default(), path: String::new(), message: error.to_string() },
     };
     let mut problems: Vec<_> = errors.into_iter().map(problem).collect();
     problems.sort();

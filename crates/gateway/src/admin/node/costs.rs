@@ -1,8 +1,9 @@
 //! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
-use crate::aside::aside;
-use crate::status::message;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
+use crate::listener::message;
+use crate::low_priority::aside;
+use crate::plugins::{Definitions, priority};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,6 @@ use weir_model::Document;
 use weir_model::entity::{Plugin, Route, Service};
 use weir_model::schema::{did_you_mean, quoted};
 use weir_proxy::costs::{Cost, PhaseCost, Spread};
-use weir_proxy::plugins::PLUGINS;
 
 /// What may be asked for.
 const ARGUMENTS: [&str; 3] = ["plugin", "route", "service"];
@@ -37,7 +37,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Denied> {
 fn missing(call: &Call, document: &Document) -> Option<String> {
     let (plugins, routes, services) = (&document.plugins, &document.routes, &document.services);
     // A plugin is there by its kind's name, configured or not.
-    let kinds = PLUGINS.iter().map(|it| it.name.to_owned());
+    let kinds = call.control.plugin_definitions().iter().map(|it| it.name.to_owned());
     let named = plugins.iter().filter_map(|it| it.instance_name.clone());
     let known = [
         ("plugin", kinds.chain(named).collect::<Vec<_>>(), ids(plugins.iter().map(|it| it.id))),
@@ -70,6 +70,7 @@ fn told(call: &Call) -> Result<Value, String> {
     if let Some(missing) = missing(call, &configuration.document) {
         return Err(missing);
     }
+    let definitions = control.plugin_definitions();
     let rows = control.costs().into_iter().filter_map(|cost| Row::of(cost, &configuration.document));
     let (mut plugins, mut routes): (Vec<_>, Vec<_>) =
         rows.filter(|row| row.is_asked_for(call)).partition(|row| row.plugin.is_some());
@@ -77,7 +78,7 @@ fn told(call: &Call) -> Result<Value, String> {
     plugins.sort_by(|a, b| b.cpu_share().partial_cmp(&a.cpu_share()).unwrap_or(Ordering::Equal));
     routes.sort_by_key(|row| std::cmp::Reverse(row.cost.calls()));
     Ok(json!({
-        "data": plugins.iter().filter_map(Row::of_plugin).collect::<Vec<_>>(),
+        "data": plugins.iter().filter_map(|row| row.of_plugin(definitions)).collect::<Vec<_>>(),
         "routes": routes.iter().map(Row::of_requests).collect::<Vec<_>>(),
         "sampling": control.settings().cost_sampling,
         "worker_cpu_seconds": control.worker_cpu().as_secs_f64(),
@@ -137,7 +138,7 @@ impl<'d> Row<'d> {
         (most >= FEW).then(|| self.cost.cpu_share())
     }
 
-    fn of_plugin(&self) -> Option<Value> {
+    fn of_plugin(&self, definitions: Definitions) -> Option<Value> {
         let (cost, plugin) = (&self.cost, self.plugin?);
         let spreads = || cost.phases.iter().map(|phase| &phase.spread);
         let ran = || spreads().filter(|spread| spread.measured > 0);
@@ -151,7 +152,7 @@ impl<'d> Row<'d> {
             "id": plugin.id,
             "name": plugin.name,
             "instance_name": plugin.instance_name,
-            "priority": PLUGINS.iter().find(|it| it.name == plugin.name).map(|it| it.priority),
+            "priority": priority(definitions, &plugin.name),
             "route": self.route(),
             "service": self.service(),
             "consumer": plugin.consumer.map(|id| json!({ "id": id })),

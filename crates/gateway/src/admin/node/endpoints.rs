@@ -1,6 +1,6 @@
 //! `/endpoints`: every path there is.
-use crate::admin::answer::json_answer;
 use crate::admin::collection::{Place, places};
+use crate::admin::response::json_answer;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `POST /explain`: what would become of a request, and why.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
-use crate::aside::aside;
-use crate::status::message;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
+use crate::listener::message;
+use crate::low_priority::aside;
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_proxy::explain::{Asked, BadQuestion};

@@ -1,22 +1,22 @@
 //! What is wrong with a whole configuration, in Kong's form: as deep as the configuration is, or entity by entity.
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::admin::violations::Violations;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Problem, Violation};
+use weir_model::schema::{Choice, ConfigError, FieldError};
 
 /// More problems are only counted: a file with so many has one cause, and nobody reads on.
 const MOST_PROBLEMS: usize = 100;
 
 /// Kong's refusal of a configuration. `root` is what was sent, to tell entities by their names.
-pub(super) fn invalid(problems: &[Problem], root: &Value, flatten: bool) -> Response {
+pub(super) fn invalid(problems: &[ConfigError], root: &Value, flatten: bool) -> Response {
     json_answer(StatusCode::BAD_REQUEST, &told(problems, root, flatten))
 }
 
-fn told(problems: &[Problem], root: &Value, flatten: bool) -> Value {
+fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
     let (problems, further) = problems.split_at(problems.len().min(MOST_PROBLEMS));
     let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     if !further.is_empty() {
@@ -27,8 +27,8 @@ fn told(problems: &[Problem], root: &Value, flatten: bool) -> Value {
         "name": "invalid declarative configuration",
         "message": format!("declarative config is invalid: {}", lines.join("; ")),
     });
-    let mut rest: Vec<Violation> =
-        problems.iter().map(|problem| Violation::new(&problem.path, &problem.message)).collect();
+    let mut rest: Vec<FieldError> =
+        problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message)).collect();
     if flatten {
         let found = Flattened::of(rest, root);
         body["flattened_errors"] = found.entities.iter().map(Faulty::told).collect();
@@ -42,18 +42,18 @@ fn told(problems: &[Problem], root: &Value, flatten: bool) -> Value {
 struct Flattened<'r> {
     entities: Vec<Faulty<'r>>,
     /// Those that are about no entity.
-    rest: Vec<Violation>,
+    rest: Vec<FieldError>,
 }
 
 /// What is wrong with one entity.
 struct Faulty<'r> {
     kind: EntityKind,
     entity: &'r Value,
-    violations: Vec<Violation>,
+    violations: Vec<FieldError>,
 }
 
 impl<'r> Flattened<'r> {
-    fn of(violations: Vec<Violation>, root: &'r Value) -> Self {
+    fn of(violations: Vec<FieldError>, root: &'r Value) -> Self {
         let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
         // An entity is told by where it is in memory: two may be equal.
         let mut places: HashMap<*const Value, usize> = HashMap::new();
@@ -62,7 +62,7 @@ impl<'r> Flattened<'r> {
                 found.rest.push(violation);
                 continue;
             };
-            let violation = Violation::new(below, violation.message);
+            let violation = FieldError::new(below, violation.message);
             let next = found.entities.len();
             let place = *places.entry(std::ptr::from_ref(entity)).or_insert(next);
             match found.entities.get_mut(place) {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     fn flattened(problems: &[(&str, &str)], root: &Value) -> (Vec<Value>, usize) {
-        let violations = problems.iter().map(|(path, message)| Violation::new(*path, *message)).collect();
+        let violations = problems.iter().map(|(path, message)| FieldError::new(*path, *message)).collect();
         let found = Flattened::of(violations, root);
         (found.entities.iter().map(Faulty::told).collect(), found.rest.len())
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn many_problems_are_counted_and_take_no_time() {
         let root = json!({ "services": vec![1; 300_000] });
-        let problem = |index| Problem {
+        let problem = |index| ConfigError {
             at: Default::default(),
             path: format!("services[{index}]"),
             message: "no mapping".to_owned(),
@@ -221,7 +221,7 @@ mod tests {
         let unflattened = told(&problems, &root, false);
         assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MOST_PROBLEMS);
         assert_eq!(unflattened["message"], whole["message"]);
-        let violations = problems.iter().map(|problem| Violation::new(&problem.path, &problem.message));
+        let violations = problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message));
         assert_eq!(Flattened::of(violations.collect(), &root).entities.len(), 300_000);
     }
 

@@ -1,6 +1,6 @@
 //! How the targets of an upstream fare on this node, and what an operator says of them.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
 use crate::control::Control;
 use axum::Router;
 use axum::extract::{RawPathParams, State};
@@ -42,7 +42,7 @@ fn named(
     let entities = control.registry().entities();
     let found = name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref()));
     let Some(Entity::Upstreams(upstream)) = found else { return Err(Denied::NotFound) };
-    let naming = entities.naming((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
+    let naming = entities.referencing((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
     let targets = naming.filter_map(|entity| match entity {
         Entity::Targets(target) => Some(target.clone()),
         _ => None,

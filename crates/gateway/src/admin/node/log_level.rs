@@ -1,9 +1,9 @@
 //! `/debug/node/log-level`: how much the node logs, while it runs.
 
-use crate::admin::call::Named;
+use crate::admin::request::Named;
+use crate::listener::message;
 use crate::logger;
 use crate::settings::{LogLevel, Value};
-use crate::status::message;
 use axum::http::StatusCode;
 use axum::response::Response;
 

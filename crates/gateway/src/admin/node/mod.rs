@@ -12,7 +12,7 @@ mod root;
 mod schemas;
 mod tags;
 
-use super::answer::Denied;
+use super::response::Denied;
 use crate::control::Control;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;

@@ -1,6 +1,7 @@
 //! `GET /`: what tools ask first, to learn what they are talking to.
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::control::Control;
+use crate::plugins::priority;
 use crate::settings::{Database, Listen, Listeners};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
-use weir_proxy::plugins::PLUGINS;
 use weir_proxy::{Address, Listening};
 
 /// The version of Kong whose API is spoken here: by it tools decide what to send.
@@ -42,7 +42,7 @@ pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
 
 fn plugins(control: &Control) -> Value {
     let available = control.plugins().iter().filter(|plugin| plugin.available);
-    let priority = |name| PLUGINS.iter().find(|plugin| plugin.name == name).map(|plugin| plugin.priority);
+    let priority = |name| priority(control.plugin_definitions(), name);
     let on_server: Value = available
         .map(|plugin| {
             let about = json!({ "version": KONG_VERSION, "priority": priority(plugin.name) });

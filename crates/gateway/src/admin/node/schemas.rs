@@ -1,12 +1,12 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::body::Body;
-use crate::admin::call::{Call, Named};
 use crate::admin::edit::no_ids;
 use crate::admin::form;
-use crate::aside::aside;
+use crate::admin::request::{Call, Named};
+use crate::admin::request_body::Body;
+use crate::admin::response::{Denied, json_answer};
 use crate::control::Control;
-use crate::status::message;
+use crate::listener::message;
+use crate::low_priority::aside;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, References, find_plugin};
-use weir_model::{PluginSchema, Reading, Uuid};
+use weir_model::find_plugin;
+use weir_model::schema::{Choice, References};
+use weir_model::{PluginSchema, ReadOptions, Uuid};
 
 /// The kinds of entities that Kong has: others are no business of its tools.
 pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
@@ -78,7 +79,7 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Den
     }
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
-    let reading = Reading { plugins, references: &references, hash_passwords: true };
+    let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
     Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(Denied::Schema)
 }
 

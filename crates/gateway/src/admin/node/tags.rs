@@ -1,6 +1,6 @@
 //! `/tags`: which entities carry which tags.
-use crate::admin::answer::{Denied, json_answer};
-use crate::admin::call::Call;
+use crate::admin::request::Call;
+use crate::admin::response::{Denied, json_answer};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Files of APISIX's.
 use super::*;
-use crate::configuration;
+use crate::plugins;
 
 fn read(text: &str) -> Result<Document, Vec<String>> {
-    let plugins = configuration::plugins(&["bundled".to_owned()]).0;
+    let plugins = plugins::bundled();
     super::read(text, Format::Yaml, &plugins)
         .map(|read| read.document)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())

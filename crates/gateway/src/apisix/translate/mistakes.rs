@@ -4,8 +4,8 @@ use super::super::object::{Key, id_text};
 use super::schema::{Consumer, Credential, NOT_AVAILABLE, PluginSet, Route, Service, Ssl, Upstream};
 use super::{Kind, Objects, plugins, upstream};
 use weir_model::node::{Node, Value};
-use weir_model::schema::{Json, Reader, Record, Surroundings, read_record};
-use weir_model::{PluginSchema, Problem};
+use weir_model::schema::{Json, Reader, Record, RecordContext, read_record};
+use weir_model::{ConfigError, PluginSchema};
 
 /// The fields by which objects name others.
 const NAMING: [(&str, Kind); 4] = [
@@ -21,7 +21,7 @@ pub(crate) fn mistakes(
     written: &Node<'_>,
     objects: &dyn Objects,
     schemas: &[PluginSchema],
-) -> Vec<Problem> {
+) -> Vec<ConfigError> {
     let (mut node, mut found) = (written.clone(), Vec::new());
     take_unavailable(&mut node, "", &mut found);
     found.extend(match kind {
@@ -51,28 +51,28 @@ pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
 }
 
 /// Everything that is wrong with a record.
-pub(super) fn fields<T: Record>(node: &Node<'_>) -> Vec<Problem> {
+pub(super) fn fields<T: Record>(node: &Node<'_>) -> Vec<ConfigError> {
     let mut reader = Reader::new(&());
-    read_record::<T>(node, &Surroundings::NONE, &mut reader);
+    read_record::<T>(node, &RecordContext::NONE, &mut reader);
     reader.into_problems()
 }
 
 /// The same problems, seen from further up.
-pub(super) fn below(path: &str, found: Vec<Problem>) -> impl Iterator<Item = Problem> {
+pub(super) fn below(path: &str, found: Vec<ConfigError>) -> impl Iterator<Item = ConfigError> {
     found.into_iter().map(move |problem| {
         let path = if problem.path.is_empty() { path.to_owned() } else { format!("{path}.{}", problem.path) };
-        Problem { path, ..problem }
+        ConfigError { path, ..problem }
     })
 }
 
 /// Takes the fields out that cannot be expressed here.
-fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<Problem>) {
+fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<ConfigError>) {
     let Value::Map(entries) = &mut node.value else { return };
     entries.retain(|entry| {
         let is_taken = NOT_AVAILABLE.contains(&entry.key.as_ref()) && entry.node.value != Value::Null;
         if is_taken {
             let message = "is not available here; leave it out".to_owned();
-            found.push(Problem { at: entry.at, path: format!("{path}{}", entry.key), message });
+            found.push(ConfigError { at: entry.at, path: format!("{path}{}", entry.key), message });
         }
         !is_taken
     });
@@ -82,19 +82,19 @@ fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<Problem>) {
 }
 
 /// What is wrong with the nodes of an upstream that is right but for these.
-fn nodes(node: &Node<'_>, path: &str) -> Option<Problem> {
+fn nodes(node: &Node<'_>, path: &str) -> Option<ConfigError> {
     let upstream = Upstream::from_value(&node.to_json()).ok()?;
     let invalid = upstream::nodes(&upstream).err()?;
     let at = node.position_of("nodes");
-    Some(Problem { at, path: format!("{path}nodes"), message: invalid.reason().to_owned() })
+    Some(ConfigError { at, path: format!("{path}nodes"), message: invalid.reason().to_owned() })
 }
 
-fn names_nobody(node: &Node<'_>, field: &str, kind: Kind, objects: &dyn Objects) -> Option<Problem> {
+fn names_nobody(node: &Node<'_>, field: &str, kind: Kind, objects: &dyn Objects) -> Option<ConfigError> {
     let id = node.get(field)?;
     let key = id_text(&id.to_json()).and_then(|id| Key::new(kind, id).ok());
     if key.is_some_and(|key| objects.value(&key).is_some()) {
         return None;
     }
     let message = format!("names no {} of the file; write the id of one", kind.singular());
-    Some(Problem { at: id.at, path: field.to_owned(), message })
+    Some(ConfigError { at: id.at, path: field.to_owned(), message })
 }

@@ -1,7 +1,7 @@
 //! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
 mod checks;
 mod consumer;
-mod described;
+mod json_schema;
 mod mistakes;
 mod plugins;
 mod route;
@@ -9,16 +9,16 @@ mod schema;
 mod ssl;
 mod upstream;
 
-pub(super) use described::{Described, schema_of, validate};
-pub(super) use mistakes::{mistakes, named_by};
-pub(super) use plugins::described as plugins_described;
+pub(crate) use json_schema::{Described, schema_of, validate};
+pub(crate) use mistakes::{mistakes, named_by};
+pub(crate) use plugins::described as plugins_described;
 
 use super::object::{Invalid, Key, Kind, Objects};
 use schema::{PluginSet, read};
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Json, Record};
-use weir_model::{PluginSchema, Reading, Uuid};
+use weir_model::{PluginSchema, ReadOptions, Uuid};
 
 /// What an object becomes.
 pub(crate) struct Translated {
@@ -100,7 +100,7 @@ impl Entities<'_> {
                 entity[field] = self.written[of].clone();
             }
         }
-        let reading = Reading { plugins: self.plugins, references: &(), hash_passwords: true };
+        let reading = ReadOptions { plugins: self.plugins, references: &(), hash_passwords: true };
         match Entity::read(kind, &entity, &[("id", id)], reading) {
             Ok(entity) => self.found.push(entity),
             Err(found) => return Err(schema::invalid(&found)),

@@ -1,12 +1,13 @@
 //! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
-use super::described::{Described, described as schema_of};
+use super::json_schema::{Described, described as schema_of};
 use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
 use serde_json::json;
 use weir_model::entity::EntityKind;
+use weir_model::find_plugin;
 use weir_model::node::{Entry, Value};
-use weir_model::schema::{Record, Side, Violation, did_you_mean, find_plugin, quoted};
-use weir_model::{PluginSchema, Problem, Uuid};
+use weir_model::schema::{Direction, FieldError, Record, did_you_mean, quoted};
+use weir_model::{ConfigError, PluginSchema, Uuid};
 
 /// Asks for a key.
 #[derive(Clone, Record)]
@@ -54,7 +55,7 @@ struct Adapted {
 /// The plugins that there are, those that APISIX runs first before others.
 pub(crate) fn described(schemas: &[PluginSchema]) -> Vec<Described> {
     let ours = |name: &'static str, priority: i32| {
-        let schema = find_plugin(schemas, name)?.config.to_json_schema(Side::Written);
+        let schema = find_plugin(schemas, name)?.config.to_json_schema(Direction::Request);
         Some(Described { name, priority, schema, consumer_schema: None })
     };
     let theirs =
@@ -109,14 +110,18 @@ fn unknown(name: &str) -> Invalid {
 }
 
 /// Everything that is wrong with one plugin of an object in a file. `is_consumer`: some of them are credentials.
-pub(super) fn mistakes_of(entry: &Entry<'_>, is_consumer: bool, schemas: &[PluginSchema]) -> Vec<Problem> {
+pub(super) fn mistakes_of(
+    entry: &Entry<'_>,
+    is_consumer: bool,
+    schemas: &[PluginSchema],
+) -> Vec<ConfigError> {
     let (name, mut config) = (entry.key.as_ref(), entry.node.clone());
     let path = format!("plugins.{}", quoted(name));
     let schema = find_plugin(schemas, name).filter(|schema| schema.available && NAMES.contains(&name));
     let Some(schema) = schema else {
         let hint = did_you_mean(name, NAMES);
         let message = format!("no such plugin; available: {}{hint}", NAMES.join(", "));
-        return vec![Problem { at: entry.at, path, message }];
+        return vec![ConfigError { at: entry.at, path, message }];
     };
     let meta = match &mut config.value {
         Value::Map(members) => members.extract_if(.., |member| member.key == "_meta").next(),
@@ -158,7 +163,7 @@ pub(super) fn read<T: Record>(name: &str, written: &Json) -> Result<T, Invalid> 
     T::from_value(written).map_err(|found| refused(name, &found))
 }
 
-fn refused(name: &str, found: &[Violation]) -> Invalid {
+fn refused(name: &str, found: &[FieldError]) -> Invalid {
     let reason = invalid(found);
     Invalid(format!("failed to check the configuration of plugin {name} err: {}", reason.reason()))
 }

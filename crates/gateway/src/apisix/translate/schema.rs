@@ -2,7 +2,7 @@
 use super::Invalid;
 use super::checks::Checks;
 use std::collections::BTreeMap;
-use weir_model::schema::{Json, Record, Secret, Violation};
+use weir_model::schema::{FieldError, Json, Record, Secret};
 
 /// Plugins by name.
 pub(super) type Plugins = BTreeMap<String, Json>;
@@ -41,16 +41,16 @@ pub(super) struct Route {
     pub update_time: Option<i64>,
 }
 
-fn one_uri(route: &Route) -> Vec<Violation> {
+fn one_uri(route: &Route) -> Vec<FieldError> {
     match (&route.uri, &route.uris) {
         (Some(_), None) | (None, Some(_)) => Vec::new(),
-        _ => vec![Violation::new("", "one of uri or uris is required")],
+        _ => vec![FieldError::new("", "one of uri or uris is required")],
     }
 }
 
-fn one_host(route: &Route) -> Vec<Violation> {
+fn one_host(route: &Route) -> Vec<FieldError> {
     let both = route.host.is_some() && route.hosts.is_some();
-    both.then(|| Violation::new("", "only one of host or hosts is allowed")).into_iter().collect()
+    both.then(|| FieldError::new("", "only one of host or hosts is allowed")).into_iter().collect()
 }
 
 /// What several routes share.
@@ -101,16 +101,16 @@ pub(super) struct Upstream {
     pub update_time: Option<i64>,
 }
 
-fn host_to_write(upstream: &Upstream) -> Vec<Violation> {
+fn host_to_write(upstream: &Upstream) -> Vec<FieldError> {
     if upstream.pass_host == "rewrite" && upstream.upstream_host.is_none() {
-        return vec![Violation::new("upstream_host", "required with pass_host: rewrite")];
+        return vec![FieldError::new("upstream_host", "required with pass_host: rewrite")];
     }
     Vec::new()
 }
 
-fn key_to_hash(upstream: &Upstream) -> Vec<Violation> {
+fn key_to_hash(upstream: &Upstream) -> Vec<FieldError> {
     let needs = upstream.r#type == "chash" && upstream.hash_on != "consumer" && upstream.key.is_none();
-    needs.then(|| Violation::new("", "missing key")).into_iter().collect()
+    needs.then(|| FieldError::new("", "missing key")).into_iter().collect()
 }
 
 /// One place of an upstream.
@@ -199,10 +199,10 @@ pub(super) struct Ssl {
     pub update_time: Option<i64>,
 }
 
-fn one_name(ssl: &Ssl) -> Vec<Violation> {
+fn one_name(ssl: &Ssl) -> Vec<FieldError> {
     match (&ssl.sni, &ssl.snis) {
         (Some(_), None) | (None, Some(_)) => Vec::new(),
-        _ => vec![Violation::new("", "one of sni or snis is required")],
+        _ => vec![FieldError::new("", "one of sni or snis is required")],
     }
 }
 
@@ -247,8 +247,8 @@ fn not_available(written: &Json) -> Result<(), Invalid> {
 }
 
 /// What breaks rules, as APISIX says it.
-pub(super) fn invalid(found: &[Violation]) -> Invalid {
-    let line = |violation: &Violation| match violation.path.as_str() {
+pub(super) fn invalid(found: &[FieldError]) -> Invalid {
+    let line = |violation: &FieldError| match violation.path.as_str() {
         "" => violation.message.clone(),
         path => format!("property \"{path}\" validation failed: {}", violation.message),
     };

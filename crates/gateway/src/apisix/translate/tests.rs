@@ -1,6 +1,6 @@
 //! Translations, as cases: what is written, what others there are, and what must follow.
 use super::*;
-use crate::configuration;
+use crate::plugins;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::Route;
@@ -17,7 +17,7 @@ impl Objects for Others {
 }
 
 fn bundled() -> Vec<PluginSchema> {
-    configuration::plugins(&["bundled".to_owned()]).0
+    plugins::bundled()
 }
 
 fn key(text: &str) -> Key {

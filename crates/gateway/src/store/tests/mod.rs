@@ -1,12 +1,12 @@
 //! One suite for both kinds of store, against real files and a real server.
 use super::migrations::{Task, perform};
 use super::*;
-use crate::configuration::plugins;
+use crate::plugins;
 use crate::settings::{self, Flag, Sources};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::{Document, Format, Reading, Uuid};
+use weir_model::{Document, Format, ReadOptions, Uuid};
 
 #[path = "../../../tests/harness/postgres.rs"]
 mod server;
@@ -86,7 +86,7 @@ fn settings_of(pairs: Vec<(String, String)>) -> Settings {
 }
 
 fn all_plugins() -> Vec<PluginSchema> {
-    plugins(&["bundled".to_owned()]).0
+    plugins::bundled()
 }
 
 /// An entity of every kind.
@@ -100,7 +100,7 @@ fn document(yaml: &str) -> Document {
 
 fn service(number: u128, host: &str) -> Entity {
     let value = serde_json::json!({ "name": format!("service-{number}"), "host": host });
-    let reading = Reading { plugins: &[], references: &(), hash_passwords: false };
+    let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
     Entity::read(EntityKind::Services, &value, &[("id", Uuid::from_u128(number))], reading).unwrap()
 }
 

@@ -87,7 +87,7 @@ async fn what_is_nested_too_deep_is_named_and_nothing_is_kept() {
         "key": "routes/1", "value": { "a": value }, "created_index": 1, "modified_index": 1
     });
     let (reading, id) =
-        (Reading { plugins: &[], references: &(), hash_passwords: false }, Uuid::from_u128(1));
+        (ReadOptions { plugins: &[], references: &(), hash_passwords: false }, Uuid::from_u128(1));
     deep.push(Entity::read(EntityKind::ApisixObjects, &written, &[("id", id)], reading).unwrap());
     let error = import(&*store, deep, &all_plugins(), NOW).await.unwrap_err().to_string();
     assert!(error.contains(&format!("apisix_objects {id}: it is nested deeper than 62")), "{error}");

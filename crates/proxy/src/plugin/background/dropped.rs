@@ -35,7 +35,7 @@ impl Dropped {
 }
 
 /// Whose entries are delivered, where, and how many were not.
-pub struct Sender {
+pub(crate) struct Sender {
     /// What the log calls it.
     pub name: String,
     pub background: Arc<Background>,

@@ -89,7 +89,7 @@ impl Buffer {
 }
 
 impl Lines {
-    pub fn new<F>(sender: Sender, deliver: impl Fn(Vec<u8>) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn new<F>(sender: Sender, deliver: impl Fn(Vec<u8>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Delivered> + Send + 'static,
     {

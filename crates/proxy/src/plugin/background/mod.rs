@@ -7,7 +7,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use dropped::{Dropped, Sender};
+pub use dropped::Dropped;
+pub(crate) use dropped::Sender;
 pub use lines::{Delivered, Lines, Undelivered};
 pub use queue::{Failed, Queue, QueueConfig};
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use weir_model::schema::{Json, Record, Violation};
+use weir_model::schema::{FieldError, Json, Record};
 
 /// The first pause between tries while the node is about to end, and the longest.
 const SHORTEST_FINAL_DELAY: Duration = Duration::from_millis(10);
@@ -24,9 +24,9 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// How entries wait, how many are delivered together, and how often that is tried.
 #[derive(Debug, Clone, Record)]
-#[record(instead("queue_size", "batch_max_size", "write `max_batch_size`"))]
-#[record(instead("flush_timeout", "write `max_coalescing_delay`, in seconds"))]
-#[record(instead("retry_count", "max_retries", "write `max_retry_time`, in seconds"))]
+#[record(hint("queue_size", "batch_max_size", "write `max_batch_size`"))]
+#[record(hint("flush_timeout", "write `max_coalescing_delay`, in seconds"))]
+#[record(hint("retry_count", "max_retries", "write `max_retry_time`, in seconds"))]
 pub struct QueueConfig {
     /// The most entries that are delivered together.
     #[field(default = 1, between = [1, 1_000_000])]
@@ -67,10 +67,10 @@ impl QueueConfig {
     }
 
     /// What is told by a `retry_count` that stands beside the queue, and has no effect.
-    pub fn unheeded(config: &Json) -> Vec<Violation> {
+    pub fn unheeded(config: &Json) -> Vec<FieldError> {
         let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
         let message = "use queue.max_retry_time";
-        is_told.then(|| Violation::new("retry_count", message)).into_iter().collect()
+        is_told.then(|| FieldError::new("retry_count", message)).into_iter().collect()
     }
 }
 
@@ -117,7 +117,7 @@ struct Waiting<T> {
 }
 
 impl<T: Send + Sync + 'static> Queue<T> {
-    pub fn new<F, E: Into<Failed>>(
+    pub(crate) fn new<F, E: Into<Failed>>(
         sender: Sender,
         config: QueueConfig,
         deliver: impl Fn(Arc<[T]>) -> F + Send + Sync + 'static,

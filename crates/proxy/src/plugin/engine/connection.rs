@@ -1,10 +1,10 @@
 //! What all requests of one connection share.
 
-use crate::tls::ClientCertificate;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use weir_http1::{Known, KnownSet};
+use weir_net::tls::ClientCertificate;
 
 /// Headers by which the gateway names the consumer to the upstream. A client's own would be a forgery.
 pub const IDENTITY: KnownSet = KnownSet::of(&[

@@ -65,7 +65,7 @@ use weir_model::entity::HmacAuthCredential;
 
 /// How requests are to be signed.
 #[derive(Debug, Clone, Record)]
-#[record(instead(
+#[record(hint(
     "username",
     "secret",
     "a consumer has it: write `username` and `secret` in `hmacauth_credentials` of one of the `consumers`, or POST \

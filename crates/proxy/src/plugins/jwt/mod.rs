@@ -85,8 +85,8 @@ mod verify;
 
 use super::authentication::{Consumers, Fallback};
 use crate::plugin::{
-    Answer, Build, Credential, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Method, Record, Resume,
-    Violation,
+    Answer, Build, Credential, Define, Exchange, FieldError, Fingerprinter, Flow, Hooks, Json, Method,
+    Record, Resume,
 };
 use cache::{Signer, Verified};
 use jwks::KeySet;
@@ -99,7 +99,7 @@ use token::Found;
 /// Where tokens are looked for, and what is asked of them.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
-#[record(instead(
+#[record(hint(
     "key",
     "secret",
     "algorithm",
@@ -146,10 +146,10 @@ pub(super) struct Config {
     pub jwks_consumer_claim: String,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     if config.maximum_expiration > 0.0 && !config.verifies("exp") {
         let message = "must contain `exp` where `maximum_expiration` is set; write `claims_to_verify: [exp]`";
-        return vec![Violation::new("claims_to_verify", message)];
+        return vec![FieldError::new("claims_to_verify", message)];
     }
     Vec::new()
 }

@@ -50,7 +50,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where keys are looked for, and what becomes of requests without one.
 #[derive(Debug, Clone, Record)]
-#[record(instead(
+#[record(hint(
     "key",
     "keys",
     "api_key",

@@ -77,8 +77,8 @@ mod window;
 
 use super::counters::Table;
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprinter, Flow, Hooks, Json, Record, Resume, Secret, Uuid,
-    Violation,
+    Answer, Build, Define, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, Record,
+    Resume, Secret, Uuid,
 };
 use key::Key;
 use shared::Shared;
@@ -155,10 +155,10 @@ pub(super) struct Config {
     pub redis_cluster_ssl_verify: Option<bool>,
 }
 
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let mut found = shared::violations(config);
     if let Err(message) = Key::read(&config.key_type, &config.key) {
-        found.push(Violation::new("key", message));
+        found.push(FieldError::new("key", message));
     }
     found
 }
@@ -185,10 +185,10 @@ impl Define for LimitCount {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         let fields = ["redis_keepalive_timeout", "redis_keepalive_pool"];
         let given = fields.into_iter().filter(|field| !config[field].is_null());
-        given.map(|field| Violation::new(field, "one connection to each server is kept")).collect()
+        given.map(|field| FieldWarning::new(field, "one connection to each server is kept")).collect()
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

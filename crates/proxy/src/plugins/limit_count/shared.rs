@@ -3,7 +3,7 @@
 use super::super::limits::{ClusterNode, Identifier, Quota, QuotaUsage, Quotas, Redis, Unavailable};
 use super::Config;
 use super::window::{Limit, Usage};
-use crate::plugin::{Build, Exchange, Uuid, Violation};
+use crate::plugin::{Build, Exchange, FieldError, Uuid};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -98,7 +98,7 @@ fn cluster_node(text: &str) -> Option<ClusterNode> {
 }
 
 /// What a policy needs and is not there.
-pub(super) fn violations(config: &Config) -> Vec<Violation> {
+pub(super) fn violations(config: &Config) -> Vec<FieldError> {
     let needed = match &*config.policy {
         "redis" => vec![("redis_host", config.redis_host.is_some())],
         "redis-cluster" => vec![
@@ -108,11 +108,11 @@ pub(super) fn violations(config: &Config) -> Vec<Violation> {
         _ => Vec::new(),
     };
     let missing = needed.into_iter().filter(|(_, is_there)| !is_there);
-    let required = |field| Violation::new(field, format!("required with `policy: {}`", config.policy));
+    let required = |field| FieldError::new(field, format!("required with `policy: {}`", config.policy));
     let mut found: Vec<_> = missing.map(|(field, _)| required(field)).collect();
     if config.redis_cluster_nodes.iter().flatten().any(|node| cluster_node(node).is_none()) {
         let message = "expected a host and a port for each, as in `10.0.0.1:6379`";
-        found.push(Violation::new("redis_cluster_nodes", message));
+        found.push(FieldError::new("redis_cluster_nodes", message));
     }
     found
 }

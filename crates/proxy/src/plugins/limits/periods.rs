@@ -2,7 +2,7 @@
 
 use super::counter::Limit;
 use super::window::Period;
-use crate::plugin::{Record, Violation};
+use crate::plugin::{FieldError, Record};
 
 /// How much may be used.
 #[derive(Debug, Clone, Record)]
@@ -38,11 +38,11 @@ impl Periods {
 }
 
 /// There must be one, and a longer period must not have a lower limit than a shorter one.
-fn violations(periods: &Periods) -> Vec<Violation> {
+fn violations(periods: &Periods) -> Vec<FieldError> {
     let limits = periods.limits();
     if limits.is_empty() {
         let periods = Period::ALL.map(Period::name).join(", ");
-        return vec![Violation::new("", format!("set at least one limit: {periods}"))];
+        return vec![FieldError::new("", format!("set at least one limit: {periods}"))];
     }
     let lower = limits.windows(2).filter(|pair| pair[1].value < pair[0].value);
     let violation = |pair: &[Limit]| {
@@ -54,7 +54,7 @@ fn violations(periods: &Periods) -> Vec<Violation> {
             short.period.name(),
             short.value
         );
-        Violation::new(long.period.name(), message)
+        FieldError::new(long.period.name(), message)
     };
     lower.map(violation).collect()
 }

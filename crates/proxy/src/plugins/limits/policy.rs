@@ -8,7 +8,7 @@ use super::ledger::{Ask, Ledger};
 use super::redis::{Redis, RedisStore};
 use super::store::{ClusterStore, Unavailable, Whose};
 use super::window::{wall_clock, wall_clock_in_milliseconds};
-use crate::plugin::{Build, Fingerprint, Fingerprinter, Uuid, Violation};
+use crate::plugin::{Build, FieldError, Fingerprint, Fingerprinter, Uuid};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(crate) struct Policy<'a> {
 
 impl Policy<'_> {
     /// The rules that span fields.
-    pub(crate) fn violations(&self) -> Vec<Violation> {
+    pub(crate) fn violations(&self) -> Vec<FieldError> {
         let mut found = Vec::new();
         if self.name == "redis" {
             found.extend(self.redis.missing());
@@ -38,10 +38,10 @@ impl Policy<'_> {
         let exact = self.sync_rate == -1.0;
         if self.name != "redis" && !exact {
             let message = "only `policy: redis` has it; leave it out, or set -1";
-            found.push(Violation::new("sync_rate", message));
+            found.push(FieldError::new("sync_rate", message));
         } else if !exact && !(0.02..=86_400.0).contains(&self.sync_rate) {
             let message = "expected a number of seconds from 0.02 to 86400, or -1 to count exactly";
-            found.push(Violation::new("sync_rate", message));
+            found.push(FieldError::new("sync_rate", message));
         }
         found
     }

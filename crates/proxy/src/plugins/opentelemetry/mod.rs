@@ -62,7 +62,7 @@ mod spans;
 mod tests;
 
 use super::trace_context::{Context, Onward, Propagation, Traces};
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, NodeLog, Queue, QueueConfig, Record, Violation};
+use crate::plugin::{Build, Define, Exchange, FieldError, Flow, Hooks, NodeLog, Queue, QueueConfig, Record};
 use logs::Logs;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -131,9 +131,9 @@ fn header(name: &str) -> Result<(), String> {
     }
 }
 
-fn an_endpoint(config: &Config) -> Vec<Violation> {
+fn an_endpoint(config: &Config) -> Vec<FieldError> {
     let is_there = config.traces_endpoint.is_some() || config.logs_endpoint.is_some();
-    let missing = || Violation::new("traces_endpoint", "set traces_endpoint or logs_endpoint");
+    let missing = || FieldError::new("traces_endpoint", "set traces_endpoint or logs_endpoint");
     (!is_there).then(missing).into_iter().collect()
 }
 

@@ -68,8 +68,8 @@ pub(super) use store::kept;
 pub use store::{purge, purge_all, shown};
 
 use crate::plugin::{
-    Answer, Build, Bytes, Define, Exchange, Fingerprint, Flow, Hooks, Json, Known, Record, Resume, Streams,
-    Violation, WantsBody,
+    Answer, Build, Bytes, Define, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known, Record,
+    Resume, Streams, WantsBody,
 };
 use capture::Capture;
 use media_type::MediaType;
@@ -84,7 +84,7 @@ const DICTIONARY: &str = "kong_db_cache";
 
 /// Which responses are kept, and for whom.
 #[derive(Debug, Clone, Record)]
-#[record(instead("redis", "responses are kept in memory alone; leave it out"))]
+#[record(hint("redis", "responses are kept in memory alone; leave it out"))]
 pub(super) struct Config {
     /// Statuses of responses that are kept.
     #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
@@ -176,10 +176,10 @@ impl Define for ProxyCache {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         let other = config["memory"]["dictionary_name"].as_str().is_some_and(|name| name != DICTIONARY);
         let message = "all names share one memory of 128 MiB";
-        if other { vec![Violation::new("memory.dictionary_name", message)] } else { Vec::new() }
+        if other { vec![FieldWarning::new("memory.dictionary_name", message)] } else { Vec::new() }
     }
 
     fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {

@@ -100,22 +100,22 @@
 
 use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage, written};
 use crate::plugin::{
-    Answer, Build, Define, Exchange, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume, Violation,
+    Answer, Build, Define, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume,
 };
 use std::sync::Arc;
 
 /// What is limited, and how clients are told.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations, old_names = Redis::OLD_NAMES)]
-#[record(instead(
+#[record(hint(
     "limit",
     "window_size",
     "this is Kong Enterprise's; write the limit under its period: `minute: 5` for a `limit` of 5 with a `window_size` \
      of 60"
 ))]
-#[record(instead("strategy", "this is Kong Enterprise's; write `policy`"))]
-#[record(instead("identifier", "this is Kong Enterprise's; write `limit_by`"))]
-#[record(instead(
+#[record(hint("strategy", "this is Kong Enterprise's; write `policy`"))]
+#[record(hint("identifier", "this is Kong Enterprise's; write `limit_by`"))]
+#[record(hint(
     "namespace",
     "dictionary_name",
     "lock_dictionary_name",
@@ -233,13 +233,13 @@ impl Define for RateLimiting {
 }
 
 /// The rules that span several fields.
-fn violations(config: &Config) -> Vec<Violation> {
+fn violations(config: &Config) -> Vec<FieldError> {
     let mut found = config.policy().violations();
     let needed =
         [("header", "header_name", config.header_name.is_some()), ("path", "path", config.path.is_some())];
     for (by, field, given) in needed {
         if config.limit_by == by && !given {
-            found.push(Violation::new(field, format!("required with `limit_by: {by}`")));
+            found.push(FieldError::new(field, format!("required with `limit_by: {by}`")));
         }
     }
     found

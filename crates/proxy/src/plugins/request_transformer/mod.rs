@@ -57,9 +57,9 @@ mod operations;
 mod parser;
 mod template;
 
-use super::transformer::{named_header, not_in_force, renamed_header, split, valued, valued_header};
+use super::transformer::{ignored_fields, named_header, renamed_header, split, valued, valued_header};
 use crate::plugin::form;
-use crate::plugin::{Build, Define, Exchange, Flow, Hooks, Json, Known, Record, Violation, WantsBody};
+use crate::plugin::{Build, Define, Exchange, FieldWarning, Flow, Hooks, Json, Known, Record, WantsBody};
 use arguments::Arguments;
 use body::Form;
 use headers::HeaderOperations;
@@ -181,8 +181,8 @@ impl Define for RequestTransformer {
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
-        not_in_force(config)
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        ignored_fields(config)
     }
 
     fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {

@@ -39,7 +39,8 @@ mod tests;
 
 use super::datagrams::Peer;
 use crate::plugin::{
-    Build, Define, Dialer, Exchange, Hooks, Json, Queue, QueueConfig, Record, Streams, Violation,
+    Build, Define, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Queue, QueueConfig, Record,
+    Streams,
 };
 use metrics::Scope;
 use std::io;
@@ -147,10 +148,10 @@ pub(super) struct Metric {
     pub workspace_identifier: Option<String>,
 }
 
-fn rate(metric: &Metric) -> Vec<Violation> {
+fn rate(metric: &Metric) -> Vec<FieldError> {
     let is_needed = ["counter", "gauge"].contains(&&*metric.stat_type) && metric.sample_rate.is_none();
     let missing =
-        || Violation::new("sample_rate", "is required with a stat_type of counter or gauge; set it to 1");
+        || FieldError::new("sample_rate", "is required with a stat_type of counter or gauge; set it to 1");
     is_needed.then(missing).into_iter().collect()
 }
 
@@ -180,7 +181,7 @@ impl Define for Statsd {
     const STREAMS: Streams = Streams::Accepted;
     type Config = Config;
 
-    fn not_in_force(config: &Json) -> Vec<Violation> {
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         QueueConfig::unheeded(config)
     }
 

@@ -43,7 +43,7 @@ mod tests;
 
 use super::trace_context::{Context, Onward, Propagation, Traces};
 use crate::plugin::{
-    Build, Define, Exchange, Flow, Hooks, NodeId, Queue, QueueConfig, Record, Session, Streams, Violation,
+    Build, Define, Exchange, FieldError, Flow, Hooks, NodeId, Queue, QueueConfig, Record, Session, Streams,
 };
 use std::time::Instant;
 
@@ -142,13 +142,13 @@ fn own_tag(name: &str) -> Result<(), String> {
     }
 }
 
-fn tags_once(config: &Config) -> Vec<Violation> {
+fn tags_once(config: &Config) -> Vec<FieldError> {
     let tags = config.static_tags.as_deref().unwrap_or_default();
     let is_repeated =
         |(at, tag): &(usize, &StaticTag)| tags[..*at].iter().any(|other| other.name == tag.name);
     let repeated = tags.iter().enumerate().filter(is_repeated);
     let violation = |(_, tag): (usize, &StaticTag)| {
-        Violation::new("static_tags", format!("repeated tags are not allowed: {}", tag.name))
+        FieldError::new("static_tags", format!("repeated tags are not allowed: {}", tag.name))
     };
     repeated.map(violation).collect()
 }

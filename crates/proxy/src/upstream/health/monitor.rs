@@ -6,7 +6,6 @@ use super::probe::Probe;
 use super::under_way::UnderWay;
 use super::vitals::{Watch, Watches};
 use crate::plugin::Retained;
-use crate::tls::CertifiedKey;
 use crate::worker::Node;
 use rustls::pki_types::CertificateDer;
 use std::collections::HashMap;
@@ -17,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local};
 use weir_model::Uuid;
 use weir_model::entity::{Target, Upstream};
+use weir_net::tls::CertifiedKey;
 
 /// How often names are looked at; the resolver knows when to ask.
 const FOLLOWED: Duration = Duration::from_secs(1);
@@ -226,10 +226,7 @@ async fn keep_in_view(node: Arc<Node>, mut news: watch::Receiver<Arc<Watched>>) 
 /// Learns where a name leads now. One that cannot be resolved keeps what it had.
 async fn follow(node: &Node, target: &Followed) {
     if let Ok(addresses) = node.resolver.resolve(&target.host).await {
-        let place = |entry: &crate::upstream::resolve::Address| {
-            SocketAddr::new(entry.ip, entry.port.unwrap_or(target.port))
-        };
-        target.watch.vitals.follow(&addresses.entries.iter().map(place).collect::<Vec<_>>());
+        target.watch.vitals.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
     }
 }
 

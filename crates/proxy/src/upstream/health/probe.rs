@@ -1,17 +1,16 @@
 //! One look at an address: whether it takes a connection, speaks TLS, and what it answers.
 
 use super::checks::Outcome;
-use crate::tls::{self, CertifiedKey, TlsError, Verify};
 use rustls::ClientConfig;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::CertificateDer;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use weir_model::entity::{ProbeType, Upstream};
+use weir_net::connect;
+use weir_net::tls::{self, CertifiedKey, TlsError, Verify};
 
 /// A status line that is longer is none.
 const LONGEST_LINE: usize = 1024;
@@ -78,15 +77,14 @@ impl Probe {
     async fn ask(&self, address: SocketAddr, host: &str) -> io::Result<Outcome> {
         let tls = self.tls.as_ref().map(Result::as_ref).transpose();
         let tls = tls.map_err(|_| io::ErrorKind::Unsupported)?;
-        let tcp = TcpStream::connect(address).await?;
+        let tcp = connect::tcp(address).await?;
         let Some(request) = &self.request else { return Ok(Outcome::Connected) };
         let request = request.to(host);
         match tls {
             None => status(tcp, &request).await,
             Some(config) => {
-                let name = self.sni.as_deref().unwrap_or(host).to_owned();
-                let name = ServerName::try_from(name).map_err(io::Error::other)?;
-                status(TlsConnector::from(config.clone()).connect(name, tcp).await?, &request).await
+                let name = self.sni.as_deref().unwrap_or(host);
+                status(connect::tls(tcp, config.clone(), name, None).await?, &request).await
             }
         }
     }

@@ -2,8 +2,6 @@
 
 use super::{SharedConnections, Shelf};
 use crate::answer::Failure;
-use crate::http2::{Pulse, Sender, Transport, broken, gone};
-use crate::io::Io;
 use crate::upstream::pool::KeepAlive;
 use bytes::Bytes;
 use h2::client::{self, SendRequest};
@@ -14,6 +12,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+use weir_net::http2::{Pulse, Sender, Transport, broken, gone};
+use weir_net::io::Io;
 
 /// What is queued of a request's body that the upstream does not take, and what an upstream may send of a response
 /// that its client does not.

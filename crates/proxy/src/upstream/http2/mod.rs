@@ -10,8 +10,6 @@ use super::endpoint::{Endpoint, Speaks};
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
 use crate::answer::Failure;
-use crate::io::Io;
-use crate::tls::HTTP2;
 use crate::worker::Worker;
 use connection::{Connection, Place};
 use foldhash::fast::RandomState;
@@ -21,6 +19,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use weir_net::io::Io;
+use weir_net::tls::HTTP2;
 
 /// How connections to upstreams are shared over HTTP/2.
 #[derive(Debug, Clone)]

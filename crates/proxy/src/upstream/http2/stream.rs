@@ -5,7 +5,7 @@ use crate::answer::Failure;
 use crate::exchange::Exchange;
 use crate::forward::Ask;
 use crate::head;
-use crate::http2::{Incoming, Outgoing, broken, gone, read_response, write_request_fields};
+use crate::http2::{read_response, write_request_fields};
 use crate::plugin::engine;
 use crate::upstream::balance::Lease;
 use crate::upstream::{Progress, Upstream};
@@ -19,7 +19,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use weir_http1::{Framing, Headers, Limits, Reject};
+use weir_http1::{Framing, Headers, Limits, ParseError};
+use weir_net::http2::{Incoming, Outgoing, broken, gone};
 
 /// What is sent of a body together with its head. A new stream has no room before the connection's task has opened it,
 /// so that every request would be sent in two parts.
@@ -182,7 +183,7 @@ impl Upstream for Http2Stream {
         !(ended && (self.refused || self.lost_kept_connection()))
     }
 
-    fn body(&mut self) -> Result<&[u8], Reject> {
+    fn body(&mut self) -> Result<&[u8], ParseError> {
         self.response.as_ref().map_or(Ok(&[]), Incoming::data)
     }
 

@@ -5,13 +5,13 @@ use crate::admin::node::endpoints::kongs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, JsonMap, Side};
+use weir_model::schema::{Choice, Direction, JsonMap};
 
 /// An entity of a kind: what its declaration says, and what is written beside its fields.
-pub(super) fn schema(kind: EntityKind, side: Side) -> Value {
+pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
     let mut schema = kind.schema().to_json_schema(side);
     match kind {
-        EntityKind::Services if side == Side::Written => {
+        EntityKind::Services if side == Direction::Request => {
             schema["properties"]["url"] =
                 json!({ "type": "string", "description": "Protocol, host, port and path at once." });
             // A URL names the host as well.
@@ -87,7 +87,7 @@ impl Operations<'_> {
         operation(&format!("{verb}-{single}{}", name.join("-")), summary, responses)
     }
 
-    fn entity(&self, side: Side) -> Value {
+    fn entity(&self, side: Direction) -> Value {
         schema_ref(&name_of(self.kind, side))
     }
 
@@ -95,7 +95,7 @@ impl Operations<'_> {
         let page = json!({
             "type": "object",
             "properties": {
-                "data": { "type": "array", "items": self.entity(Side::Answered) },
+                "data": { "type": "array", "items": self.entity(Direction::Response) },
                 "offset": { "type": ["string", "null"] },
                 "next": { "type": ["string", "null"] },
             },
@@ -113,9 +113,9 @@ impl Operations<'_> {
 
     /// A group comes with its consumers.
     fn get_group(&self) -> Value {
-        let consumers = schema_ref(&name_of(EntityKind::Consumers, Side::Answered));
+        let consumers = schema_ref(&name_of(EntityKind::Consumers, Direction::Response));
         let group = json!({ "type": "object", "properties": {
-            "consumer_group": self.entity(Side::Answered),
+            "consumer_group": self.entity(Direction::Response),
             "consumers": { "type": "array", "items": consumers },
         }, "required": ["consumer_group"] });
         let mut get = self.get();
@@ -129,7 +129,7 @@ impl Operations<'_> {
 
     fn get(&self) -> Value {
         let responses = json!({
-            "200": answer("The entity", self.entity(Side::Answered)),
+            "200": answer("The entity", self.entity(Direction::Response)),
             "304": { "description": "The entity is the one that If-None-Match names" },
             "400": response_ref("Invalid"),
             "404": response_ref("NotFound"),
@@ -142,8 +142,8 @@ impl Operations<'_> {
         let mut responses = refusals();
         let owner = membership.owner.as_str().trim_end_matches('s');
         let added = json!({ "type": "object", "properties": {
-            owner: schema_ref(&name_of(membership.owner, Side::Answered)),
-            membership.kind.as_str(): { "type": "array", "items": self.entity(Side::Answered) },
+            owner: schema_ref(&name_of(membership.owner, Direction::Response)),
+            membership.kind.as_str(): { "type": "array", "items": self.entity(Direction::Response) },
         } });
         responses["201"] = answer("Those that were added", added);
         let mut add = self.operation("post", &format!("Add {}", self.kind.as_str()), responses);
@@ -175,16 +175,16 @@ impl Operations<'_> {
 
     fn write(&self, verb: &str, does: &str, status: &str) -> Value {
         let mut responses = refusals();
-        responses[status] = answer("The entity as it is now", self.entity(Side::Answered));
+        responses[status] = answer("The entity as it is now", self.entity(Direction::Response));
         let mut write = self.operation(verb, &format!("{does} one of the {}", self.kind.as_str()), responses);
         let names: &[_] = if verb == "post" { &["wait"] } else { &["wait", "if_match"] };
         write["parameters"] = parameters(names);
         let schema = match verb {
             // What is not sent stays as it is.
             "patch" => {
-                json!({ "type": "object", "properties": schema(self.kind, Side::Written)["properties"] })
+                json!({ "type": "object", "properties": schema(self.kind, Direction::Request)["properties"] })
             }
-            _ => self.entity(Side::Written),
+            _ => self.entity(Direction::Request),
         };
         write["requestBody"] =
             json!({ "required": true, "content": { "application/json": { "schema": schema } } });

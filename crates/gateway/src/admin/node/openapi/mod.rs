@@ -3,7 +3,7 @@ mod entities;
 mod others;
 
 use super::schemas::kinds;
-use crate::admin::answer::json_answer;
+use crate::admin::response::json_answer;
 use crate::control::Control;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Side};
+use weir_model::schema::{Choice, Direction};
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
     json_answer(StatusCode::OK, &describe(control.settings().admin_auth.is_off()))
@@ -44,11 +44,11 @@ fn describe(open: bool) -> Value {
 }
 
 /// What a kind of entity is called among the schemas.
-fn name_of(kind: EntityKind, side: Side) -> String {
+fn name_of(kind: EntityKind, side: Direction) -> String {
     let name = kind.as_str();
     match side {
-        Side::Answered => name.to_owned(),
-        Side::Written => format!("{name}_written"),
+        Direction::Response => name.to_owned(),
+        Direction::Request => format!("{name}_written"),
     }
 }
 
@@ -68,7 +68,8 @@ fn answer(description: &str, schema: Value) -> Value {
 fn schemas() -> Value {
     let mut schemas: Value = kinds()
         .flat_map(|kind| {
-            [Side::Answered, Side::Written].map(|side| (name_of(kind, side), entities::schema(kind, side)))
+            [Direction::Response, Direction::Request]
+                .map(|side| (name_of(kind, side), entities::schema(kind, side)))
         })
         .collect();
     schemas["message"] = json!({ "type": "object", "properties": { "message": { "type": "string" } }, "required": ["message"] });

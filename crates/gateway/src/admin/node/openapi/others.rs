@@ -1,7 +1,7 @@
 //! The operations that are about the node.
 use super::{answer, operation, path_parameters, response_ref, schema_ref};
 use serde_json::{Value, json};
-use weir_model::schema::{JsonMap, Record, Side};
+use weir_model::schema::{Direction, JsonMap, Record};
 use weir_proxy::explain::Asked;
 
 /// A path, a verb, the operation's name, and what it does.
@@ -145,7 +145,7 @@ fn explain() -> Value {
             "415": response_ref("MediaType"),
         }),
     );
-    let schema = Asked::SCHEMA.to_json_schema(Side::Written);
+    let schema = Asked::SCHEMA.to_json_schema(Direction::Request);
     explain["requestBody"] =
         json!({ "required": true, "content": { "application/json": { "schema": schema } } });
     explain

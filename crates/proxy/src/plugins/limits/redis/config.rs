@@ -1,19 +1,19 @@
 //! How Redis is reached, as Kong's plugins have it; sentinels and clusters as those of Kong Enterprise have them.
 
-use crate::plugin::{Record, Secret, Violation};
+use crate::plugin::{FieldError, Record, Secret};
 
 /// A Redis or Valkey server, or several that are one.
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = violations)]
-#[record(instead("cluster_addresses", "write `cluster_nodes`, a list of `ip` and `port`"))]
-#[record(instead("sentinel_addresses", "write `sentinel_nodes`, a list of `host` and `port`"))]
-#[record(instead(
+#[record(hint("cluster_addresses", "write `cluster_nodes`, a list of `ip` and `port`"))]
+#[record(hint("sentinel_addresses", "write `sentinel_nodes`, a list of `host` and `port`"))]
+#[record(hint(
     "connect_timeout",
     "read_timeout",
     "send_timeout",
     "write `timeout`, which is for each of them"
 ))]
-#[record(instead("db", "write `database`"))]
+#[record(hint("db", "write `database`"))]
 pub(crate) struct Redis {
     /// The host name or address.
     #[field(matches = host)]
@@ -112,16 +112,16 @@ impl Redis {
     ];
 
     /// What policy `redis` needs and is not there.
-    pub(crate) fn missing(&self) -> Vec<Violation> {
+    pub(crate) fn missing(&self) -> Vec<FieldError> {
         let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
         let mut found = Vec::new();
         if !named {
             let message = "required with `policy: redis`, unless there are sentinels or a cluster";
-            found.push(Violation::new("redis.host", message));
+            found.push(FieldError::new("redis.host", message));
         }
         if self.timeout == 0 {
             let message = "within 0 ms nothing is answered: set more, as in `timeout: 2000`";
-            found.push(Violation::new("redis.timeout", message));
+            found.push(FieldError::new("redis.timeout", message));
         }
         found
     }
@@ -150,18 +150,18 @@ impl Redis {
     }
 }
 
-fn violations(redis: &Redis) -> Vec<Violation> {
+fn violations(redis: &Redis) -> Vec<FieldError> {
     let mut found = Vec::new();
     if redis.sentinel_master.is_some() != redis.sentinel_nodes.is_some() {
         let field = if redis.sentinel_master.is_some() { "sentinel_nodes" } else { "sentinel_master" };
         let message = "sentinels need both `sentinel_master` and `sentinel_nodes`";
-        found.push(Violation::new(field, message));
+        found.push(FieldError::new(field, message));
     }
     if redis.cluster_nodes.is_some() && redis.sentinel_nodes.is_some() {
-        found.push(Violation::new("cluster_nodes", "leave out these or `sentinel_nodes`"));
+        found.push(FieldError::new("cluster_nodes", "leave out these or `sentinel_nodes`"));
     }
     if redis.cluster_nodes.is_some() && redis.database != 0 {
-        found.push(Violation::new("database", "a cluster has the database 0 alone: leave this out"));
+        found.push(FieldError::new("database", "a cluster has the database 0 alone: leave this out"));
     }
     found
 }

@@ -1,0 +1,234 @@
+//! Who may use the Admin API, and the record of who wrote what.
+//!
+//! Where tokens are set, each request must show one. Where none is, anyone who can connect may ask, but for web pages:
+//! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
+use super::item::REVISION;
+use crate::listener::Client;
+use crate::listener::message;
+use crate::logger::AUDIT;
+use crate::registry::Written;
+use crate::settings::AdminAuth;
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use weir_model::Uuid;
+use weir_model::entity::EntityKind;
+use weir_model::schema::Choice;
+
+/// The entities that a write was about: put by its handler among the extensions of the response.
+#[derive(Debug, Clone)]
+pub(super) struct Wrote(Vec<(EntityKind, Uuid)>);
+
+impl Wrote {
+    pub(super) fn of(written: &Written) -> Wrote {
+        Wrote(written.changes.iter().map(|change| (change.kind, change.id)).collect())
+    }
+}
+
+/// Lets only those through who may ask, and logs a line for each write.
+pub(crate) fn guarded(router: Router, auth: AdminAuth) -> Router {
+    router.layer(middleware::from_fn_with_state(Arc::new(auth), guard))
+}
+
+async fn guard(
+    State(auth): State<Arc<AdminAuth>>,
+    ConnectInfo(client): ConnectInfo<Client>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let (name, response) = match admit(&auth, &client, &request) {
+        Ok(name) => (name, next.run(request).await),
+        Err(refusal) => (None, refusal.response()),
+    };
+    if is_write(&method, uri.path()) {
+        audit(&client, name.as_deref(), &method, uri.path(), &response);
+    }
+    response
+}
+
+/// Why somebody may not ask.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    /// No token, or none that is known.
+    Token,
+    /// The request was made by a web page.
+    WebPage,
+}
+
+impl Refusal {
+    fn response(self) -> Response {
+        match self {
+            Refusal::Token => {
+                let mut response = message(StatusCode::UNAUTHORIZED, "Unauthorized");
+                let bearer = HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+                response
+            }
+            Refusal::WebPage => message(
+                StatusCode::FORBIDDEN,
+                "Refused: a web page elsewhere may have sent this, for its Origin or Host is of another site; call the \
+                 Admin API by its address or as localhost, or set admin_auth and send the token",
+            ),
+        }
+    }
+}
+
+/// The name of who asks, where it is known.
+fn admit(auth: &AdminAuth, client: &Client, request: &Request) -> Result<Option<String>, Refusal> {
+    let headers = request.headers();
+    if !auth.is_off() {
+        let name = token(headers).and_then(|token| auth.name_of(token));
+        return name.map(|name| Some(name.to_owned())).ok_or(Refusal::Token);
+    }
+    let host = host(request.uri(), headers);
+    if is_foreign_origin(headers, host) || client.address.ip().to_canonical().is_loopback() && !is_local(host)
+    {
+        return Err(Refusal::WebPage);
+    }
+    Ok(client.certificate.clone())
+}
+
+/// The token of `Authorization: Bearer …`, or of the header that Kong's tools have for it.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let bearer = || {
+        let (scheme, token) = text("authorization")?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    };
+    text("kong-admin-token").or_else(bearer)
+}
+
+fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
+    let header = || headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    uri.authority().map(|authority| authority.as_str()).or_else(header).unwrap_or_default()
+}
+
+/// Whether a page of another site sends this.
+fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
+    headers.get(header::ORIGIN).is_some_and(|origin| {
+        let origin = origin.to_str().unwrap_or_default();
+        origin.split_once("://").is_none_or(|(_, origin)| origin != host)
+    })
+}
+
+/// Whether a name cannot have been made to mean this machine by somebody else's DNS.
+pub(crate) fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let local = |name: &str| name.eq_ignore_ascii_case("localhost") || !name.contains('.');
+    address.parse::<IpAddr>().is_ok() || local(name) || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+fn is_write(method: &Method, path: &str) -> bool {
+    let asks = path == "/explain" || path.starts_with("/schemas/");
+    !(method.is_safe() || asks)
+}
+
+fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, response: &Response) {
+    let about = response.extensions().get::<Wrote>();
+    let entities = about.map(|Wrote(all)| all.as_slice()).unwrap_or_default();
+    let kinds = entities.iter().map(|(kind, _)| kind.as_str().to_owned());
+    let ids = entities.iter().map(|(_, id)| id.to_string());
+    let revision = response.headers().get(REVISION).and_then(|revision| revision.to_str().ok());
+    tracing::info!(
+        target: AUDIT,
+        client = %client.address.ip(),
+        token = token.unwrap_or("-"),
+        method = %method,
+        path = %shown(path),
+        status = response.status().as_u16(),
+        kind = listed(kinds),
+        id = listed(ids),
+        revision = revision.unwrap_or("-"),
+        "admin"
+    );
+}
+
+/// `a,b`, or what stands for nothing.
+fn listed(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<_> = texts.collect();
+    if texts.is_empty() { "-".to_owned() } else { texts.join(",") }
+}
+
+/// A path for a log: keys by which credentials can be asked for are left out.
+pub(crate) fn shown(path: &str) -> Cow<'_, str> {
+    let mut segments: Vec<_> = path.split('/').collect();
+    for index in 1..segments.len() {
+        let is_key = matches!(segments[index - 1], "key-auth" | "key-auths");
+        if is_key && weir_model::rule::id(segments[index]).is_none() && !segments[index].is_empty() {
+            segments[index] = "…";
+            return Cow::Owned(segments.join("/"));
+        }
+    }
+    Cow::Borrowed(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Value;
+    use axum::body::Body;
+
+    fn request(headers: &[(&str, &str)]) -> Request {
+        let builder = headers.iter().fold(Request::builder().uri("/services"), |b, (n, v)| b.header(*n, *v));
+        builder.body(Body::empty()).unwrap()
+    }
+
+    fn admitted(address: &str, headers: &[(&str, &str)]) -> bool {
+        let client = Client { address: address.parse().unwrap(), certificate: None };
+        admit(&AdminAuth::default(), &client, &request(headers)).is_ok()
+    }
+
+    #[test]
+    fn web_pages_are_not_answered() {
+        for (address, headers, answered) in [
+            ("127.0.0.1:5", &[("host", "localhost:8001")] as &[_], true),
+            ("127.0.0.1:5", &[("host", "127.0.0.1:8001")], true),
+            ("[::1]:5", &[("host", "[::1]:8001")], true),
+            ("[::1]:5", &[("host", "weir")], true),
+            ("127.0.0.1:5", &[("host", "rebound.example.com:8001")], false),
+            ("[::ffff:127.0.0.1]:5", &[("host", "rebound.example.com")], false),
+            ("10.0.0.9:5", &[("host", "weir.example.com:8001")], true),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "https://example.com")], false),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "null")], false),
+            ("127.0.0.1:5", &[("host", "localhost:8001"), ("origin", "http://localhost:8001")], true),
+        ] {
+            assert_eq!(admitted(address, headers), answered, "{address} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_asked_for_and_named() {
+        let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+        let auth = AdminAuth::parse(&format!("ci=sha256:{sha256}")).unwrap();
+        let client = Client { address: "127.0.0.1:5".parse().unwrap(), certificate: None };
+        let name = |headers: &[(&str, &str)]| admit(&auth, &client, &request(headers));
+        assert_eq!(name(&[("authorization", "Bearer secret")]), Ok(Some("ci".to_owned())));
+        assert_eq!(name(&[("authorization", "bearer  secret ")]), Ok(Some("ci".to_owned())));
+        assert_eq!(name(&[("kong-admin-token", "secret")]), Ok(Some("ci".to_owned())));
+        for headers in
+            [&[] as &[_], &[("authorization", "Bearer other")], &[("authorization", "Basic secret")]]
+        {
+            assert_eq!(name(headers), Err(Refusal::Token), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let id = "7ee7b0b0-6d0c-4e4c-8a0c-3c0a1e6f0a11";
+        assert_eq!(shown("/consumers/alice/key-auth/secret"), "/consumers/alice/key-auth/…");
+        assert_eq!(shown("/key-auths/secret/consumer"), "/key-auths/…/consumer");
+        for path in [&format!("/key-auths/{id}"), "/services/key-auth", "/key-auths/"] {
+            assert_eq!(shown(path), path);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Entities as the Admin API shows them.
+use super::collection::naming_fields;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
+use weir_model::Entities;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::Json;
+
+/// An entity, with what others say of it.
+pub(super) struct Shown {
+    entity: Entity,
+    /// A certificate's server names.
+    snis: Option<Vec<String>>,
+}
+
+impl Shown {
+    /// As it is shown while others are as they are.
+    pub(super) fn of(entity: &Entity, entities: &Entities) -> Shown {
+        let is_certificate = entity.kind() == EntityKind::Certificates;
+        Shown { entity: entity.clone(), snis: is_certificate.then(|| server_names(entity, entities)) }
+    }
+
+    /// Kong's JSON: every field, and other entities as `{"id": …}`.
+    pub(super) fn to_json(&self) -> Json {
+        let mut shown = self.entity.to_value();
+        for (field, _) in naming_fields(self.entity.kind()) {
+            if let Some(id) = shown.get_mut(field).filter(|id| id.is_string()) {
+                *id = serde_json::json!({ "id": id.take() });
+            }
+        }
+        if let Some(names) = &self.snis {
+            shown["snis"] = names.as_slice().into();
+        }
+        shown
+    }
+}
+
+fn server_names(certificate: &Entity, entities: &Entities) -> Vec<String> {
+    let snis = entities.referencing((EntityKind::Certificates, certificate.id()), EntityKind::Snis, None);
+    let mut names: Vec<String> = snis.filter_map(Entity::name).map(str::to_owned).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Identifies what is shown, byte by byte.
+pub(super) fn etag(shown: &str) -> String {
+    let mut hasher = SipHasher13::new();
+    hasher.write(shown.as_bytes());
+    format!("\"{:032x}\"", hasher.finish128().as_u128())
+}

@@ -1,0 +1,79 @@
+//! The objects and plugins that can be expressed here, as JSON Schemas.
+use super::schema::{Consumer, Credential, Node, PluginSet, Route, Service, Ssl, Upstream, read};
+use super::{Invalid, Json, Kind, upstream};
+use serde_json::json;
+use weir_model::schema::{Direction, Record};
+
+/// The schema of a kind of objects.
+pub(crate) fn schema_of(kind: Kind) -> Json {
+    match kind {
+        Kind::Upstreams => described::<Upstream>(),
+        Kind::Services => described::<Service>(),
+        Kind::Routes => described::<Route>(),
+        Kind::Consumers => described::<Consumer>(),
+        Kind::Credentials => described::<Credential>(),
+        Kind::Ssls => described::<Ssl>(),
+        Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => described::<PluginSet>(),
+    }
+}
+
+/// The schema of a record.
+pub(super) fn described<T: Record>() -> Json {
+    let mut schema = T::SCHEMA.to_json_schema(Direction::Request);
+    tell_apart(&mut schema);
+    schema
+}
+
+/// Says what fields are that may be of several types.
+fn tell_apart(schema: &mut Json) {
+    let Some(properties) = schema["properties"].as_object_mut() else { return };
+    for (name, property) in properties {
+        if name == "id" || name.ends_with("_id") {
+            *property = json!({ "anyOf": [{ "type": "string", "minLength": 1, "maxLength": 64 }, { "type": "integer", "minimum": 1 }] });
+        } else if name == "nodes" {
+            let weights =
+                json!({ "type": "object", "additionalProperties": { "type": "integer", "minimum": 0 } });
+            *property = json!({ "anyOf": [weights, { "type": "array", "items": described::<Node>() }] });
+        } else {
+            tell_apart(property);
+        }
+    }
+}
+
+/// Checks an object by itself: neither what it names nor its plugins.
+pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
+    match kind {
+        Kind::Upstreams => upstream::nodes(&read(value)?).map(drop),
+        Kind::Services => own_nodes(read::<Service>(value)?.upstream),
+        Kind::Routes => own_nodes(read::<Route>(value)?.upstream),
+        Kind::Consumers => read::<Consumer>(value).map(drop),
+        Kind::Credentials => read::<Credential>(value).map(drop),
+        Kind::Ssls => read::<Ssl>(value).map(drop),
+        Kind::PluginConfigs | Kind::ConsumerGroups | Kind::GlobalRules => read::<PluginSet>(value).map(drop),
+    }
+}
+
+fn own_nodes(own: Option<Upstream>) -> Result<(), Invalid> {
+    own.map_or(Ok(()), |own| upstream::nodes(&own).map(drop))
+}
+
+/// A plugin as APISIX's clients are told of it.
+pub(crate) struct Described {
+    pub(crate) name: &'static str,
+    /// APISIX's: which of two plugins runs first.
+    pub(crate) priority: i32,
+    pub(crate) schema: Json,
+    /// What a consumer has of it.
+    pub(crate) consumer_schema: Option<Json>,
+}
+
+impl Described {
+    pub(crate) fn to_json(&self) -> Json {
+        let mut described = json!({ "priority": self.priority, "schema": self.schema });
+        if let Some(schema) = &self.consumer_schema {
+            described["consumer_schema"] = schema.clone();
+            described["type"] = "auth".into();
+        }
+        described
+    }
+}

@@ -1,0 +1,215 @@
+//! APISIX's Admin API: a request in, an answer out, whichever listener carries them.
+use super::list::{item, list, path, shown};
+use super::request::{Place, argument, body, cookie, header, no_ttl, segments};
+use super::response::{Answer, typed};
+use super::write::{Moment, Write, decide};
+use super::{other_endpoints, schemas};
+use crate::admin::warning;
+use crate::apisix::object::{Invalid, Kind, id_text, stored};
+use crate::control::Control;
+use crate::logger::AUDIT;
+use crate::low_priority::aside;
+use crate::registry::Written;
+use crate::settings::AdminKey;
+use axum::body::Bytes;
+use axum::http::{Method, Request, Response, StatusCode};
+use serde_json::{Value as Json, json};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_model::entity::Entity;
+
+/// The longest body of a request, as APISIX's.
+pub(super) const LONGEST_BODY: usize = 3 << 19;
+/// Where the Admin API is.
+pub(super) const ADMIN: &str = "/apisix/admin";
+/// Where the metrics are.
+pub(super) const METRICS: &str = "/apisix/prometheus/metrics";
+
+/// APISIX's Admin API.
+pub(crate) struct Api {
+    control: Arc<Control>,
+    key: AdminKey,
+}
+
+impl Api {
+    /// The Admin API of a node.
+    pub(crate) fn new(control: Arc<Control>, key: AdminKey) -> Api {
+        Api { control, key }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, peer: IpAddr, request: Request<Bytes>) -> Response<String> {
+        if request.uri().path() == METRICS {
+            return self.metrics().await;
+        }
+        let answer = match self.admit(&request) {
+            Err(refusal) => refusal,
+            Ok(()) => self.admin(&request).await.unwrap_or_else(|answer| answer),
+        };
+        audit(peer, request.method(), request.uri().path(), answer.status, answer.revision);
+        answer.into_response()
+    }
+
+    async fn metrics(&self) -> Response<String> {
+        let control = self.control.clone();
+        match aside("weir-metrics", move || super::metrics::render(&control)).await {
+            Ok(body) => typed("text/plain; charset=UTF-8", body),
+            Err(error) => {
+                Answer::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string().into()).into_response()
+            }
+        }
+    }
+
+    /// Whether the request has the key, wherever APISIX looks for it.
+    fn admit(&self, request: &Request<Bytes>) -> Result<(), Answer> {
+        let refuse = |description| {
+            let body = json!({ "error_msg": "failed to check token", "description": description });
+            Answer::new(StatusCode::UNAUTHORIZED, body)
+        };
+        let query = argument(request, "api_key");
+        let given = query.or_else(|| header(request.headers(), "x-api-key").map(str::to_owned));
+        match given.or_else(|| cookie(request.headers(), "x_api_key")) {
+            None => Err(refuse("missing apikey")),
+            Some(given) if self.key.is(&given) => Ok(()),
+            Some(_) => Err(refuse("wrong apikey")),
+        }
+    }
+
+    async fn admin(&self, request: &Request<Bytes>) -> Result<Answer, Answer> {
+        let segments = segments(request);
+        match segments.as_slice() {
+            [] if *request.method() == Method::HEAD => return Ok(Answer::ok(Json::Null)),
+            ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
+                return schemas::plugins(request, rest, self.control.plugins());
+            }
+            ["schema", rest @ ..] => return schemas::schema(request, rest, self.control.plugins()),
+            [name, rest @ ..] if other_endpoints::has(name) => {
+                return other_endpoints::answer(request, name, rest);
+            }
+            _ => {}
+        }
+        let place = Place::find(&segments)?;
+        // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
+        if !place.below.is_empty() && *request.method() != Method::PATCH {
+            return Err(Answer::not_found());
+        }
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
+            return self.read(request, &place);
+        }
+        self.write(request, wanted(request, place)?).await
+    }
+
+    fn read(&self, request: &Request<Bytes>, place: &Place) -> Result<Answer, Answer> {
+        let entities = self.control.registry().entities();
+        let Some(id) = &place.id else { return list(&entities, request, place) };
+        let object = stored(&entities, &place.key(id)?).ok_or_else(Answer::not_found)?;
+        Ok(Answer::ok(item(object)))
+    }
+
+    async fn write(&self, request: &Request<Bytes>, write: Write) -> Result<Answer, Answer> {
+        let registry = self.control.registry();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let moment = Moment {
+            now: i64::try_from(now).unwrap_or(i64::MAX),
+            index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
+            plugins: self.control.plugins().to_vec(),
+        };
+        let deleted = if let Write::Delete(key) = &write { Some(key.clone()) } else { None };
+        let written = registry.write(move |entities| decide(entities, write.clone(), &moment)).await?;
+        if waits(request) {
+            let in_force = registry.wait_in_force(written.revision).await;
+            in_force.map_err(|not_in_force| {
+                let mut answer = Answer::error(StatusCode::INTERNAL_SERVER_ERROR, not_in_force.to_string());
+                answer.revision = Some(written.revision.0);
+                answer
+            })?;
+        }
+        let mut answer = match deleted {
+            Some(key) => {
+                let path = format!("/apisix/{key}");
+                Answer::ok(json!({ "deleted": key.id, "key": path }))
+            }
+            None => put(&written),
+        };
+        answer.revision = Some(written.revision.0);
+        answer.warnings = warning::of(written.entities(), self.control.plugins());
+        Ok(answer)
+    }
+}
+
+/// What a request that writes asks for.
+fn wanted(request: &Request<Bytes>, place: Place) -> Result<Write, Answer> {
+    let (kind, method) = (place.kind, request.method());
+    let written = body(request)?;
+    no_ttl(request)?;
+    let key = place.id.as_deref().map(|id| place.key(id)).transpose()?;
+    let missing = || Answer::bad(format!("missing {} id", kind.singular()));
+    let nothing = |what: &str| Answer::bad(format!("missing {what}"));
+    match *method {
+        Method::DELETE => Ok(Write::Delete(key.ok_or_else(missing)?)),
+        Method::POST if kind.is_named() => Err(Answer::unsupported("POST", kind.singular())),
+        Method::POST => Ok(Write::Post(kind, written.ok_or_else(|| nothing("configurations"))?)),
+        Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials) => {
+            Err(Answer::unsupported("PATCH", kind.singular()))
+        }
+        Method::PATCH => {
+            let key = key.ok_or_else(missing)?;
+            let patch = written.ok_or_else(|| nothing("new configuration"))?;
+            if place.below.is_empty() && !patch.is_object() {
+                return Err(Answer::bad("invalid configuration"));
+            }
+            Ok(Write::Patch(key, place.below, patch))
+        }
+        Method::PUT => {
+            let value = written.ok_or_else(|| nothing("configurations"))?;
+            let key = match key {
+                Some(key) => key,
+                None => place.key(&id_text(&value[kind.id_field()]).ok_or_else(|| unnamed(kind))?)?,
+            };
+            Ok(Write::Put(key, value))
+        }
+        _ => Err(Answer::error(StatusCode::NOT_FOUND, "not found")),
+    }
+}
+
+/// The answer to an object that has no id in its path, and none in itself.
+fn unnamed(kind: Kind) -> Answer {
+    match kind {
+        Kind::Consumers => Invalid::configuration("property \"username\" is required").into(),
+        _ => Answer::bad(format!("missing {} id", kind.singular())),
+    }
+}
+
+/// The answer to an object that was put.
+fn put(written: &Written) -> Answer {
+    let mut objects = written.changes.iter().filter_map(|change| match &change.entity {
+        Some(Entity::ApisixObjects(object)) => Some(object),
+        _ => None,
+    });
+    let Some(object) = objects.next_back() else { return Answer::ok(json!({})) };
+    let is_new = object.created_index == object.modified_index;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Answer::new(status, json!({ "key": path(object), "value": shown(object) }))
+}
+
+/// Logs a line for each write, as Kong's Admin API does.
+pub(super) fn audit(peer: IpAddr, method: &Method, path: &str, status: StatusCode, revision: Option<u64>) {
+    if method.is_safe() {
+        return;
+    }
+    tracing::info!(
+        target: AUDIT,
+        client = %peer.to_canonical(),
+        method = %method,
+        path,
+        status = status.as_u16(),
+        revision,
+        "apisix admin"
+    );
+}
+
+fn waits(request: &Request<Bytes>) -> bool {
+    argument(request, "wait").is_some_and(|value| value == "true")
+        || header(request.headers(), "prefer").is_some_and(|value| value == "wait")
+}

@@ -1,0 +1,104 @@
+//! Objects as clients see them, and lists of them: filters and pages.
+use super::request::{Place, argument};
+use super::response::Answer;
+use crate::apisix::object::{Key, Kind, all, id_text};
+use axum::body::Bytes;
+use axum::http::{Request, StatusCode};
+use regex::Regex;
+use serde_json::{Value as Json, json};
+use weir_model::Entities;
+use weir_model::entity::ApisixObject;
+
+/// The fields by which a list of routes can be filtered.
+const FILTER_FIELDS: [&str; 2] = ["service_id", "upstream_id"];
+
+/// The objects of one kind that the arguments ask for.
+pub(super) fn list(entities: &Entities, request: &Request<Bytes>, place: &Place) -> Result<Answer, Answer> {
+    let filter = Filter::of(request, place.kind);
+    let here = all(entities, place.kind).filter(|(key, object)| {
+        key.owner == place.owner && filter.as_ref().is_none_or(|filter| filter.admits(&object.value))
+    });
+    let mut objects: Vec<&ApisixObject> = here.map(|(_, object)| object).collect();
+    objects.sort_by(|a, b| a.key.cmp(&b.key));
+    let total = objects.len();
+    let list: Vec<Json> = page(request, objects)?.into_iter().map(item).collect();
+    Ok(Answer::ok(json!({ "total": total, "list": list })))
+}
+
+/// One object of a list, and what is answered to those who ask for it alone.
+pub(super) fn item(object: &ApisixObject) -> Json {
+    json!({
+        "key": path(object),
+        "value": shown(object),
+        "createdIndex": object.created_index,
+        "modifiedIndex": object.modified_index,
+    })
+}
+
+/// An object as clients see it: private keys stay here, as with APISIX.
+pub(super) fn shown(object: &ApisixObject) -> Json {
+    let mut value = object.value.clone();
+    let is_ssl = Key::of(object).is_some_and(|key| key.kind == Kind::Ssls);
+    if let (true, Json::Object(members)) = (is_ssl, &mut value) {
+        members.remove("key");
+        members.remove("keys");
+    }
+    value
+}
+
+pub(super) fn path(object: &ApisixObject) -> String {
+    format!("/apisix/{}", object.key)
+}
+
+/// Which objects are asked for.
+struct Filter {
+    name: Option<Option<Regex>>,
+    uri: Option<Option<Regex>>,
+    label: Option<String>,
+    fields: Vec<(String, String)>,
+}
+
+impl Filter {
+    /// None, if all are.
+    fn of(request: &Request<Bytes>, kind: Kind) -> Option<Filter> {
+        // What is no regex finds nothing.
+        let regex = |name: &str| argument(request, name).map(|text| Regex::new(&text).ok());
+        let mut fields = Vec::new();
+        if let (Some(filter), Kind::Routes) = (argument(request, "filter"), kind) {
+            let pairs = form_urlencoded::parse(filter.as_bytes()).into_owned();
+            fields.extend(pairs.filter(|(field, _)| FILTER_FIELDS.contains(&field.as_str())));
+        }
+        let filter =
+            Filter { name: regex("name"), uri: regex("uri"), label: argument(request, "label"), fields };
+        let by_words = filter.name.is_some() || filter.uri.is_some() || filter.label.is_some();
+        (by_words || !filter.fields.is_empty()).then_some(filter)
+    }
+
+    fn admits(&self, value: &Json) -> bool {
+        let finds = |regex: &Option<Regex>, text: &Json| {
+            regex.as_ref().zip(text.as_str()).is_some_and(|(regex, text)| regex.is_match(text))
+        };
+        let uris = || value["uris"].as_array().into_iter().flatten().chain([&value["uri"]]);
+        self.name.as_ref().is_none_or(|name| finds(name, &value["name"]))
+            && self.uri.as_ref().is_none_or(|regex| uris().any(|uri| finds(regex, uri)))
+            && self.label.as_ref().is_none_or(|label| value["labels"].get(label).is_some())
+            && self.fields.iter().all(|(field, id)| id_text(&value[field]).as_ref() == Some(id))
+    }
+}
+
+/// The objects of the page that is asked for; all of them, if none is.
+fn page<'o>(
+    request: &Request<Bytes>,
+    mut objects: Vec<&'o ApisixObject>,
+) -> Result<Vec<&'o ApisixObject>, Answer> {
+    let number = |name: &str| argument(request, name)?.parse::<i64>().ok();
+    let (Some(page), Some(size)) = (number("page"), number("page_size")) else { return Ok(objects) };
+    let size = usize::try_from(size).unwrap_or(0);
+    if !(10..=500).contains(&size) {
+        let message = "page_size must be between 10 and 500";
+        return Err(Answer::new(StatusCode::BAD_REQUEST, message.into()));
+    }
+    objects.sort_by_key(|object| object.created_index);
+    let before = usize::try_from(page.max(1) - 1).unwrap_or(usize::MAX);
+    Ok(objects.into_iter().skip(before.saturating_mul(size)).take(size).collect())
+}

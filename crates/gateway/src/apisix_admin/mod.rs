@@ -1,0 +1,48 @@
+//! APISIX's Admin API: a translation at the edge. What clients write becomes entities like any other, and is itself kept
+//! among them, so that it can be read back.
+//!
+//! ```text
+//! request ─► api: key, path ─► write: the object, and those that name it ─► translate ─► registry
+//! ```
+mod api;
+mod list;
+mod listeners;
+mod metrics;
+mod on_proxy;
+mod other_endpoints;
+mod request;
+mod response;
+mod schemas;
+mod write;
+
+pub(crate) use listeners::Opened;
+
+use crate::listener::{Client, Unread};
+use api::Api;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
+use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
+
+/// Everything that the Admin API's own listeners serve.
+fn router(api: Arc<Api>) -> Router {
+    Router::new().fallback(answer).layer(DefaultBodyLimit::max(api::LONGEST_BODY)).with_state(api)
+}
+
+async fn answer(
+    State(api): State<Arc<Api>>,
+    ConnectInfo(client): ConnectInfo<Client>,
+    request: Request,
+) -> Response {
+    let peer = client.address.ip();
+    let (parts, body) = request.into_parts();
+    match Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await {
+        Ok(body) => api.answer(peer, Request::from_parts(parts, body)).await.into_response(),
+        Err(rejection) => {
+            let status = Unread::of(&rejection).status();
+            api::audit(peer, &parts.method, parts.uri.path(), status, None);
+            status.into_response()
+        }
+    }
+}

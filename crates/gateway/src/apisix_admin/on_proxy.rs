@@ -1,0 +1,98 @@
+//! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
+use super::api::{ADMIN, Api, METRICS, audit};
+use super::response::{API_VERSION, REVISION};
+use crate::admin::auth::is_local;
+use crate::admin::warning::WARNING;
+use axum::body::Bytes;
+use axum::http::{Request, Response, StatusCode, header};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use tokio::runtime::Handle;
+use weir_proxy::{Answer, Origin, OwnPaths, OwnRequest};
+
+/// Answers on the proxy's listeners, once it is connected.
+pub(crate) struct OnProxy {
+    /// Whether the Admin API is there too.
+    admin: bool,
+    connected: OnceLock<Connected>,
+}
+
+struct Connected {
+    api: Arc<Api>,
+    /// Of the listeners that are APISIX's.
+    ports: Vec<u16>,
+    /// Where everything but proxying runs.
+    runtime: Handle,
+}
+
+impl OnProxy {
+    /// Answers nothing yet.
+    pub(crate) fn new(admin: bool) -> Arc<OnProxy> {
+        Arc::new(OnProxy { admin, connected: OnceLock::new() })
+    }
+
+    /// From now on answers on these ports.
+    pub(crate) fn connect(&self, api: Arc<Api>, ports: Vec<u16>, runtime: Handle) {
+        // It is called once.
+        let _ = self.connected.set(Connected { api, ports, runtime });
+    }
+
+    fn is_own(&self, path: &str) -> bool {
+        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        path == METRICS || self.admin && path.strip_prefix(ADMIN).is_some_and(below)
+    }
+}
+
+impl OwnPaths for OnProxy {
+    fn has(&self, local: SocketAddr, path: &str) -> bool {
+        self.is_own(path)
+            && self.connected.get().is_some_and(|connected| connected.ports.contains(&local.port()))
+    }
+
+    /// A proxy on this machine connects from it for anybody, and so does a browser for a page whose name was made to mean
+    /// this machine.
+    fn admits(&self, from: &Origin<'_>) -> bool {
+        from.peer.ip().to_canonical().is_loopback() && !from.is_forwarded && is_local(from.host)
+    }
+
+    fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        let failed = || Answer::error(500, "An unexpected error occurred");
+        let Some(Connected { api, runtime, .. }) = self.connected.get() else {
+            return Box::pin(async move { failed() });
+        };
+        let (api, runtime) = (api.clone(), runtime.clone());
+        Box::pin(async move {
+            let peer = request.peer.ip();
+            let Some(request) = read(request) else { return Answer::error(400, "Bad request") };
+            // Not on this worker, which has traffic to serve.
+            let answered = runtime.spawn(async move { api.answer(peer, request).await });
+            answered.await.map_or_else(|_| failed(), written)
+        })
+    }
+
+    fn too_long(&self, peer: SocketAddr, method: &str, path: &str) {
+        if let Ok(method) = method.parse() {
+            audit(peer.ip(), &method, path, StatusCode::PAYLOAD_TOO_LARGE, None);
+        }
+    }
+}
+
+fn read(request: OwnRequest) -> Option<Request<Bytes>> {
+    let OwnRequest { method, target, headers, body, .. } = request;
+    let builder = Request::builder().method(method.as_str()).uri(target);
+    let builder =
+        headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value.as_slice()));
+    builder.body(body.into()).ok()
+}
+
+fn written(response: Response<String>) -> Answer {
+    let (parts, body) = response.into_parts();
+    let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let answer = Answer::raw(parts.status.as_u16(), content_type, body);
+    let told = [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
+    told.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
+        Some(value) => answer.header(written, value),
+        None => answer,
+    })
+}

@@ -1,0 +1,87 @@
+//! What a request says: its arguments, its body, and what its path leads to.
+use super::api::ADMIN;
+use super::response::Answer;
+use crate::apisix::object::{Key, Kind};
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Request, StatusCode};
+use serde_json::Value as Json;
+
+/// The names in a path below the Admin API.
+pub(super) fn segments(request: &Request<Bytes>) -> Vec<&str> {
+    let path = request.uri().path().strip_prefix(ADMIN).unwrap_or_default();
+    path.split('/').filter(|segment| !segment.is_empty()).collect()
+}
+
+/// The argument of this name.
+pub(super) fn argument(request: &Request<Bytes>, name: &str) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+pub(super) fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let pairs = header(headers, "cookie")?.split(';').filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).next()
+}
+
+/// The body, or nothing where there is none.
+pub(super) fn body(request: &Request<Bytes>) -> Result<Option<Json>, Answer> {
+    if request.body().trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let read = serde_json::from_slice(request.body());
+    read.map(Some).map_err(|error| Answer::bad(format!("invalid request body: {error}")))
+}
+
+/// Refuses to forget an object after a while, which cannot be done here.
+pub(super) fn no_ttl(request: &Request<Bytes>) -> Result<(), Answer> {
+    let Some(ttl) = argument(request, "ttl") else { return Ok(()) };
+    match ttl.parse::<f64>() {
+        Err(_) => Err(Answer::bad("invalid argument ttl: should be a number")),
+        Ok(0.0) => Ok(()),
+        Ok(_) => Err(Answer::bad("`ttl` is not available here: delete the object when its time is over")),
+    }
+}
+
+/// What a path leads to.
+pub(super) struct Place {
+    pub(super) kind: Kind,
+    /// The consumer whose credentials are meant.
+    pub(super) owner: Option<String>,
+    /// One object, or all of them.
+    pub(super) id: Option<String>,
+    /// The path within the object.
+    pub(super) below: Vec<String>,
+}
+
+impl Place {
+    pub(super) fn find(segments: &[&str]) -> Result<Place, Answer> {
+        let owned = |text: &&str| (*text).to_owned();
+        if let ["consumers", owner, "credentials", rest @ ..] = segments {
+            let (id, below) = (rest.first().map(owned), rest.iter().skip(1).map(owned).collect());
+            let owner = Some((*owner).to_owned());
+            return Ok(Place { kind: Kind::Credentials, owner, id, below });
+        }
+        let name = segments.first().copied().unwrap_or_default();
+        let kind = Kind::from_name(name).filter(|kind| *kind != Kind::Credentials);
+        let kind = kind.ok_or_else(|| unsupported(name))?;
+        let (id, below) = (segments.get(1).map(owned), segments.iter().skip(2).map(owned).collect());
+        Ok(Place { kind, owner: None, id, below })
+    }
+
+    /// The object with this id there.
+    pub(super) fn key(&self, id: &str) -> Result<Key, Answer> {
+        Ok(match &self.owner {
+            Some(owner) => Key::credential(owner, id)?,
+            None => Key::new(self.kind, id)?,
+        })
+    }
+}
+
+/// The answer about a kind that there is not.
+pub(super) fn unsupported(name: &str) -> Answer {
+    Answer::error(StatusCode::NOT_FOUND, format!("Unsupported resource type: {name}"))
+}

@@ -1,0 +1,93 @@
+//! What there is to configure: the plugins and the schemas of objects, and whether an object meets its schema.
+use super::other_endpoints;
+use super::request::{argument, body, unsupported};
+use super::response::Answer;
+use crate::apisix::object::Kind;
+use crate::apisix::translate::{Described, plugins_described, schema_of, validate};
+use axum::body::Bytes;
+use axum::http::{Method, Request, StatusCode};
+use serde_json::{Map, Value as Json};
+use weir_model::PluginSchema;
+
+/// Answers about plugins, each by its schema.
+pub(super) fn plugins(
+    request: &Request<Bytes>,
+    path: &[&str],
+    schemas: &[PluginSchema],
+) -> Result<Answer, Answer> {
+    let method = request.method();
+    match path {
+        // They are the same until the node starts again.
+        ["reload"] if *method == Method::PUT => return Ok(Answer::ok("done".into())),
+        ["reload"] => {
+            let message =
+                format!("please use PUT method to reload the plugins, {method} method is not allowed.");
+            return Err(Answer::error(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        _ if *method != Method::GET => return Err(not_found()),
+        _ => {}
+    }
+    let subsystem = argument(request, "subsystem").unwrap_or_else(|| "http".to_owned());
+    let described = match subsystem.as_str() {
+        "http" => plugins_described(schemas),
+        "stream" => Vec::new(),
+        _ if path == ["list"] => {
+            return Err(Answer::new(StatusCode::BAD_REQUEST, "invalid subsystem passed".into()));
+        }
+        other => return Err(Answer::bad(format!("unsupported subsystem: {other}"))),
+    };
+    match path {
+        ["list"] => Ok(Answer::ok(described.iter().map(|plugin| plugin.name).collect())),
+        _ if argument(request, "all").is_some_and(|all| all == "true") => {
+            let entry = |plugin: &Described| (plugin.name.to_owned(), plugin.to_json());
+            Ok(Answer::ok(described.iter().map(entry).collect::<Map<_, _>>().into()))
+        }
+        [name] => one(request, described.iter().find(|plugin| plugin.name == *name)),
+        _ => Err(Answer::bad("not found plugin name")),
+    }
+}
+
+fn one(request: &Request<Bytes>, plugin: Option<&Described>) -> Result<Answer, Answer> {
+    let not_found = || Answer::error(StatusCode::NOT_FOUND, "plugin not found");
+    let plugin = plugin.ok_or_else(not_found)?;
+    let of_consumers = argument(request, "schema_type").is_some_and(|kind| kind == "consumer");
+    let schema = if of_consumers { plugin.consumer_schema.clone() } else { Some(plugin.schema.clone()) };
+    schema.map(Answer::ok).ok_or_else(|| Answer::bad("not found schema"))
+}
+
+/// Answers about the schemas of kinds.
+pub(super) fn schema(
+    request: &Request<Bytes>,
+    path: &[&str],
+    schemas: &[PluginSchema],
+) -> Result<Answer, Answer> {
+    match (request.method(), path) {
+        (&Method::POST, ["validate", name]) => check(request, name),
+        (&Method::GET, [name]) => match Kind::ALL.into_iter().find(|kind| called(*kind) == *name) {
+            Some(kind) => Ok(Answer::ok(schema_of(kind))),
+            None => plugins(request, path, schemas),
+        },
+        _ => Err(not_found()),
+    }
+}
+
+/// What APISIX calls the schema of a kind.
+fn called(kind: Kind) -> String {
+    kind.singular().replace(' ', "_")
+}
+
+fn check(request: &Request<Bytes>, name: &str) -> Result<Answer, Answer> {
+    if let Some(why) = other_endpoints::why_not(name) {
+        return Err(Answer::bad(format!("`{name}` are not available here: {why}")));
+    }
+    let kind = Kind::from_name(name).ok_or_else(|| unsupported(name))?;
+    let value = body(request)?.ok_or_else(|| Answer::bad("missing configurations"))?;
+    match validate(kind, &value) {
+        Ok(()) => Ok(Answer::ok(Json::Null)),
+        Err(invalid) => Err(Answer::bad(invalid.reason())),
+    }
+}
+
+fn not_found() -> Answer {
+    Answer::error(StatusCode::NOT_FOUND, "not found")
+}

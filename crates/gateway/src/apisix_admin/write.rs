@@ -1,0 +1,294 @@
+//! What a client writes → what changes among the entities: the object, what follows from it, and what follows from the
+//! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
+use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
+use crate::apisix::translate::translate;
+use crate::depth::{self, is_deeper};
+use crate::registry::Op;
+use serde_json::json;
+use std::collections::HashSet;
+use std::iter;
+use weir_model::entity::{ApisixObject, Entity, EntityKind};
+use weir_model::schema::Json;
+use weir_model::{Entities, PluginSchema, Uuid};
+
+/// How deep an object may be nested: deeper than any that means something. It is kept as the value of an entity.
+const DEEPEST: usize = depth::DEEPEST - 1;
+/// How many steps a path below an object may have.
+const MOST_STEPS: usize = 16;
+
+/// What a client asks for.
+#[derive(Clone)]
+pub(crate) enum Write {
+    /// The object is to be this.
+    Put(Key, Json),
+    /// There is to be one more.
+    Post(Kind, Json),
+    /// The object is to differ in this, at a path below it.
+    Patch(Key, Vec<String>, Json),
+    /// The object is to go.
+    Delete(Key),
+}
+
+/// Why it is not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It must not be.
+    Invalid(Invalid),
+    /// There is no such object.
+    NotFound,
+    /// It is to be a credential of nobody.
+    NoConsumer,
+}
+
+impl From<Invalid> for Refused {
+    fn from(invalid: Invalid) -> Self {
+        Refused::Invalid(invalid)
+    }
+}
+
+/// What a write takes from outside.
+#[derive(Debug, Clone)]
+pub(crate) struct Moment {
+    /// Seconds since 1970.
+    pub(crate) now: i64,
+    /// Greater than that of any write before.
+    pub(crate) index: i64,
+    /// The plugins there are.
+    pub(crate) plugins: Vec<PluginSchema>,
+}
+
+/// Decides a write.
+pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Result<Vec<Op>, Refused> {
+    match write {
+        Write::Put(key, value) => {
+            no_times(&value)?;
+            let before = stored(entities, &key);
+            put(entities, &key, stamped(&key, value, before, moment)?, moment)
+        }
+        Write::Post(kind, value) => {
+            if !value[kind.id_field()].is_null() {
+                let what = kind.singular();
+                return Err(Invalid(format!("wrong {what} id, do not need it")).into());
+            }
+            no_times(&value)?;
+            let mut keys =
+                (moment.index..).map(|index| Key { kind, owner: None, id: format!("{index:020}") });
+            let key = keys.find(|key| stored(entities, key).is_none()).ok_or(Refused::NotFound)?;
+            put(entities, &key, stamped(&key, value, None, moment)?, moment)
+        }
+        Write::Patch(key, path, patch) => {
+            let before = stored(entities, &key).ok_or(Refused::NotFound)?;
+            let mut value = before.value.clone();
+            if path.is_empty() {
+                merge(&mut value, &patch);
+            } else {
+                set(&mut value, &path, patch.clone())?;
+            }
+            if !path.is_empty() || patch["update_time"].is_null() {
+                value["update_time"] = moment.now.into();
+            }
+            put(entities, &key, stamped(&key, value, Some(before), moment)?, moment)
+        }
+        Write::Delete(key) => delete(entities, &key, moment),
+    }
+}
+
+/// The times of an object are not for clients to set, unless they patch it.
+fn no_times(value: &Json) -> Result<(), Invalid> {
+    for (within, path) in [(value, ""), (&value["upstream"], "upstream."), (&value["plugins"], "plugins.")] {
+        if let Some(time) = ["create_time", "update_time"].iter().find(|time| !within[**time].is_null()) {
+            return Err(Invalid(format!("the property is forbidden:  {path}{time}")));
+        }
+    }
+    Ok(())
+}
+
+/// An object with its id and its times.
+fn stamped(
+    key: &Key,
+    mut value: Json,
+    before: Option<&ApisixObject>,
+    moment: &Moment,
+) -> Result<Json, Invalid> {
+    if !value.is_object() {
+        return Err(Invalid::configuration("wrong type: expected object"));
+    }
+    if is_deeper(&value, DEEPEST) {
+        return Err(Invalid::configuration(format!("it is nested deeper than {DEEPEST} levels")));
+    }
+    let field = key.kind.id_field();
+    match &value[field] {
+        Json::Null => value[field] = key.id.as_str().into(),
+        written if id_text(written).as_deref() == Some(&key.id) => {}
+        _ if key.kind == Kind::Consumers => return Err(Invalid("wrong username".to_owned())),
+        _ => return Err(Invalid(format!("wrong {} id", key.kind.singular()))),
+    }
+    if value["create_time"].is_null() {
+        let created = before.map(|before| before.value["create_time"].clone()).filter(|time| !time.is_null());
+        value["create_time"] = created.unwrap_or_else(|| moment.now.into());
+    }
+    if value["update_time"].is_null() {
+        value["update_time"] = moment.now.into();
+    }
+    Ok(value)
+}
+
+/// RFC 7386: null takes a member away.
+fn merge(value: &mut Json, patch: &Json) {
+    let Json::Object(members) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    for (name, member) in members {
+        match member {
+            Json::Null => drop(value.as_object_mut().and_then(|object| object.remove(name))),
+            _ => merge(&mut value[name], member),
+        }
+    }
+}
+
+/// Replaces what is at a path, or takes it away.
+fn set(value: &mut Json, path: &[String], by: Json) -> Result<(), Invalid> {
+    let no_such = || Invalid("invalid sub-path: it leads nowhere".to_owned());
+    let [parents @ .., last] = path else { return Err(no_such()) };
+    if path.len() > MOST_STEPS {
+        return Err(Invalid(format!("invalid sub-path: it has more than {MOST_STEPS} steps")));
+    }
+    let mut at = value;
+    for name in parents {
+        at = match at {
+            Json::Object(members) => members.get_mut(name),
+            Json::Array(elements) => name.parse().ok().and_then(|index: usize| elements.get_mut(index)),
+            _ => None,
+        }
+        .ok_or_else(no_such)?;
+    }
+    match (at, by) {
+        (Json::Object(members), Json::Null) => drop(members.remove(last)),
+        (Json::Object(members), by) => drop(members.insert(last.clone(), by)),
+        (Json::Array(elements), by) => {
+            let index = last.parse().ok().and_then(|index: usize| elements.get_mut(index));
+            *index.ok_or_else(no_such)? = by;
+        }
+        _ => return Err(no_such()),
+    }
+    Ok(())
+}
+
+/// All objects, one of them as it will be.
+struct World<'e> {
+    entities: &'e Entities,
+    key: &'e Key,
+    value: &'e Json,
+}
+
+impl Objects for World<'_> {
+    fn value(&self, key: &Key) -> Option<&Json> {
+        if key == self.key { Some(self.value) } else { self.entities.value(key) }
+    }
+}
+
+fn put(entities: &Entities, key: &Key, value: Json, moment: &Moment) -> Result<Vec<Op>, Refused> {
+    if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
+        return Err(Refused::NoConsumer);
+    }
+    let world = World { entities, key, value: &value };
+    let translated = translate(key, &value, &world, &moment.plugins)?;
+    let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
+    changes.put.push(to_entity(key, &translated.value, stored(entities, key), moment.index)?);
+    changes.replace(owned(entities, key, &moment.plugins), translated.entities);
+    for (dependent, object) in dependents(entities, key) {
+        let after =
+            translate(&dependent, &object.value, &world, &moment.plugins).map_err(|Invalid(message)| {
+                Invalid(format!("{} {}: {message}", dependent.kind.singular(), dependent.id))
+            })?;
+        changes.replace(owned(entities, &dependent, &moment.plugins), after.entities);
+    }
+    Ok(changes.into_ops())
+}
+
+fn is_there(entities: &Entities, consumer: &str) -> bool {
+    Key::new(Kind::Consumers, consumer).is_ok_and(|consumer| stored(entities, &consumer).is_some())
+}
+
+fn delete(entities: &Entities, key: &Key, moment: &Moment) -> Result<Vec<Op>, Refused> {
+    stored(entities, key).ok_or(Refused::NotFound)?;
+    if let Some((user, _)) = naming(entities, key).first() {
+        let (what, by) = (key.kind.singular(), user.kind.singular());
+        let directly = if key.kind == Kind::Services { " directly" } else { "" };
+        let message =
+            format!("can not delete this {what}{directly}, {by} [{}] is still using it now", user.id);
+        return Err(Invalid(message).into());
+    }
+    let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
+    for key in iter::once(key.clone()).chain(credentials(entities, key)) {
+        changes.gone.push((EntityKind::ApisixObjects, key.object_uuid()));
+        changes.replace(owned(entities, &key, &moment.plugins), Vec::new());
+    }
+    Ok(changes.into_ops())
+}
+
+/// The credentials of a consumer, which go with it.
+fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
+    if consumer.kind != Kind::Consumers {
+        return Vec::new();
+    }
+    let keys = all(entities, Kind::Credentials).map(|(key, _)| key);
+    keys.filter(|key| key.owner.as_ref() == Some(&consumer.id)).collect()
+}
+
+/// The objects whose translation depends on this one, those that others name first.
+fn dependents<'e>(entities: &'e Entities, key: &Key) -> Vec<(Key, &'e ApisixObject)> {
+    let mut all = naming(entities, key);
+    for at in 0..all.len() {
+        let further = naming(entities, &all[at].0);
+        all.extend(further);
+    }
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.dedup_by(|(a, _), (b, _)| a == b);
+    all
+}
+
+/// The entities that follow from an object as it is now.
+fn owned(entities: &Entities, key: &Key, plugins: &[PluginSchema]) -> Vec<(EntityKind, Uuid)> {
+    let Some(object) = stored(entities, key) else { return Vec::new() };
+    let of = |entity: &Entity| (entity.kind(), entity.id());
+    match translate(key, &object.value, entities, plugins) {
+        Ok(translated) => translated.entities.iter().map(of).collect(),
+        // It could be expressed once, and cannot any more: the tags tell all the same, if it takes longer.
+        Err(_) => {
+            let tag = key.tag();
+            entities.iter().filter(|entity| entity.tags().contains(&tag)).map(of).collect()
+        }
+    }
+}
+
+/// What is to be written, in an order in which nothing that others name is missing.
+struct Changes<'e> {
+    entities: &'e Entities,
+    put: Vec<Entity>,
+    gone: Vec<(EntityKind, Uuid)>,
+}
+
+impl Changes<'_> {
+    fn replace(&mut self, before: Vec<(EntityKind, Uuid)>, after: Vec<Entity>) {
+        let kept: HashSet<_> = after.iter().map(|entity| (entity.kind(), entity.id())).collect();
+        self.gone.extend(before.into_iter().filter(|entity| !kept.contains(entity)));
+        let entities = self.entities;
+        let differs = |entity: &Entity| entities.get(entity.kind(), entity.id()) != Some(entity);
+        self.put.extend(after.into_iter().filter(differs));
+    }
+
+    fn into_ops(self) -> Vec<Op> {
+        let entities = self.entities;
+        let present = self.gone.into_iter().rev().filter(|(kind, id)| entities.get(*kind, *id).is_some());
+        let gone = present.map(|(kind, id)| Op::Delete(kind, id));
+        self.put.into_iter().map(Op::Put).chain(gone).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

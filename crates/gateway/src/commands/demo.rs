@@ -1,0 +1,147 @@
+//! `weir demo`: a node with a sample configuration and an upstream of its own. It makes the requests it suggests, and
+//! shows the status that each gave.
+use super::echo;
+use crate::node::{Addresses, Node};
+use crate::plugins::Definitions;
+use crate::settings::{Database, Listen, Listeners, Loaded};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use weir_proxy::Address;
+
+const CONFIGURATION: &str = include_str!("../../../../examples/quickstart/kong.yml");
+
+/// A request to try.
+struct Try {
+    /// What it shows.
+    shows: &'static str,
+    /// What curl is told beside the URL.
+    options: &'static [&'static str],
+    /// Asks over TLS.
+    tls: bool,
+    path: &'static str,
+    /// How often it is made.
+    times: usize,
+}
+
+impl Try {
+    const fn new(shows: &'static str, path: &'static str, options: &'static [&'static str]) -> Try {
+        Try { shows, options, tls: false, path, times: 1 }
+    }
+}
+
+const TRIES: &[Try] = &[
+    Try::new("An open route", "/open", &[]),
+    Try { times: 6, ..Try::new("rate-limiting: five a minute", "/limited", &[]) },
+    Try::new("key-auth, without a key", "/key", &[]),
+    Try::new("key-auth, with a key", "/key", &["-H", "apikey: demo-key"]),
+    Try::new("basic-auth, without a password", "/basic", &[]),
+    Try::new("basic-auth, with a password", "/basic", &["-u", "demo:demo-password"]),
+    Try { tls: true, ..Try::new("TLS, with a certificate generated at the start", "/open", &["-k"]) },
+];
+
+/// Runs the demo until it is stopped.
+pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCode, String> {
+    let folder =
+        tempfile::Builder::new().prefix("weir-demo-").tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("kong.yml");
+    std::fs::write(&file, CONFIGURATION).map_err(|error| error.to_string())?;
+    let upstream = format!("http://{}", echo::start().map_err(|error| error.to_string())?);
+    loaded.settings.prefix = Some(folder.path().to_owned());
+    loaded.settings.declarative_config = Some(file);
+    loaded.settings.database = Some(Database::Off);
+    prefer_defaults(&mut loaded);
+    let environment = move |name: &str| match name {
+        "ECHO_URL" => Some(upstream.clone()),
+        _ => std::env::var(name).ok(),
+    };
+    let node = Node::start(loaded, Box::new(environment), definitions).map_err(|error| error.to_string())?;
+    let addresses = node.addresses().clone();
+    thread::Builder::new()
+        .name("demo".to_owned())
+        .spawn(move || tour(&addresses, &mut io::stdout()))
+        .map_err(|error| error.to_string())?;
+    node.serve().map_err(|error| error.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a default port is taken, any other does.
+fn prefer_defaults(loaded: &mut Loaded) {
+    let settings = &mut loaded.settings;
+    let listeners = [
+        ("proxy_listen", &mut settings.proxy_listen),
+        ("admin_listen", &mut settings.admin_listen),
+        ("status_listen", &mut settings.status_listen),
+    ];
+    for (name, Listeners(listeners)) in listeners {
+        if !loaded.given.contains(&name) {
+            listeners.iter_mut().for_each(prefer_default);
+        }
+    }
+}
+
+fn prefer_default(listen: &mut Listen) {
+    if let Address::Ip(address) = &mut listen.address
+        && TcpListener::bind(*address).is_err()
+    {
+        address.set_port(0);
+    }
+}
+
+/// Makes every request and prints what came of it.
+fn tour(addresses: &Addresses, output: &mut dyn Write) -> io::Result<()> {
+    writeln!(output, "Weir serves examples/quickstart/kong.yml. These requests are made just now:")?;
+    for attempt in TRIES {
+        let listeners = if attempt.tls { &addresses.proxy_ssl } else { &addresses.proxy };
+        let Some(listener) = listeners.iter().find_map(Address::ip) else { continue };
+        let arguments = arguments(attempt, listener);
+        let statuses: Vec<_> = (0..attempt.times).map(|_| status(&arguments)).collect();
+        let line: Vec<_> = arguments.iter().map(|argument| quoted(argument)).collect();
+        writeln!(output, "\n{}\n  {}\n  curl -i {}", attempt.shows, statuses.join(" "), line.join(" "))?;
+    }
+    let list =
+        |addresses: &[Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    writeln!(
+        output,
+        "\nHTTP {} · HTTPS {} · Admin API {} · status {}\nServing on; Ctrl-C stops it.",
+        list(&addresses.proxy),
+        list(&addresses.proxy_ssl),
+        list(&addresses.admin),
+        list(&addresses.status),
+    )
+}
+
+fn arguments(attempt: &Try, listener: SocketAddr) -> Vec<String> {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    let scheme = if attempt.tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}{}", SocketAddr::new(ip, listener.port()), attempt.path);
+    attempt.options.iter().map(|option| (*option).to_owned()).chain([url]).collect()
+}
+
+/// The status that curl sees.
+fn status(arguments: &[String]) -> String {
+    let curl = Command::new("curl")
+        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "--noproxy", "*", "--max-time", "10"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
+    match curl {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) => format!("(not tried: curl: {error})"),
+    }
+}
+
+/// An argument as a shell reads it back.
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@[]".contains(c);
+    if argument.chars().all(plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,152 @@
+//! `weir explain`: what a declarative file would make of a request, as a table for a terminal.
+use crate::cli::ExplainArgs;
+use crate::configuration::{Origin, Source, process_environment};
+use crate::data_plane::compiled;
+use crate::plugins::{Definitions, schemas};
+use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use weir_proxy::explain::{Asked, Explained, PluginStep, Upstream, Winner, explain as explain_by};
+
+/// The width of a line.
+const WIDTH: usize = 80;
+/// The width of the column of labels.
+const LABEL: usize = 11;
+
+/// Explains a request by a declarative file.
+pub(crate) fn explain(
+    arguments: ExplainArgs,
+    definitions: Definitions,
+    output: &mut dyn Write,
+) -> Result<ExitCode, String> {
+    let asked = Asked::read(&question(&arguments)?).map_err(|refusal| refusal.to_string())?;
+    let (plugins, _) = schemas(definitions, &["bundled".to_owned()]);
+    let origin = Origin::File(arguments.file);
+    let source = Source { origin, environment: process_environment(), definitions, plugins };
+    let (configuration, snapshot) = compiled(&source, None).map_err(|errors| errors.join("\n"))?;
+    let explained = explain_by(&Arc::new(snapshot), &configuration.document, &asked)
+        .map_err(|refusal| refusal.to_string())?;
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&explained).map_err(|error| error.to_string())? + "\n"
+    } else {
+        table(&explained)
+    };
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| error.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The question as `POST /explain` would be asked it. A header `Host` takes the place of the URL's.
+fn question(arguments: &ExplainArgs) -> Result<Value, String> {
+    let (scheme, rest) = arguments
+        .url
+        .split_once("://")
+        .ok_or_else(|| format!("{}: write the whole URL, as http://host/path", arguments.url))?;
+    let (mut host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let authority = host;
+    let mut headers: Map<String, Value> = Map::new();
+    for (name, value) in &arguments.headers {
+        match (name.eq_ignore_ascii_case("host"), headers.get_mut(name).and_then(Value::as_array_mut)) {
+            (true, _) => host = value,
+            (false, Some(values)) => values.push(value.as_str().into()),
+            (false, None) => drop(headers.insert(name.clone(), json!([value]))),
+        }
+    }
+    let port = authority.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    Ok(json!({
+        "method": arguments.method, "scheme": scheme, "host": host, "port": port, "path": path,
+        "headers": headers, "client_ip": arguments.client_ip,
+    }))
+}
+
+/// Labels in one column, and what there is to say beside them.
+#[derive(Default)]
+struct Table(String);
+
+impl Table {
+    /// Adds a line, broken between words where it is too long.
+    fn line(&mut self, label: &str, text: &str) {
+        let mut width = LABEL;
+        self.0.push_str(&format!("{label:LABEL$}"));
+        for (place, word) in text.split(' ').enumerate() {
+            let length = word.chars().count();
+            if place > 0 && width + 1 + length > WIDTH {
+                self.0.push_str(&format!("\n{:indent$}", "", indent = LABEL + 2));
+                width = LABEL + 2;
+            } else if place > 0 {
+                self.0.push(' ');
+                width += 1;
+            }
+            self.0.push_str(word);
+            width += length;
+        }
+        self.0.push('\n');
+    }
+
+    /// Adds lines under one label.
+    fn lines(&mut self, label: &str, texts: impl IntoIterator<Item = String>) {
+        let labels = std::iter::once(label).chain(std::iter::repeat(""));
+        labels.zip(texts).for_each(|(label, text)| self.line(label, &text));
+    }
+}
+
+fn table(explained: &Explained) -> String {
+    let mut table = Table::default();
+    let request = &explained.request;
+    let url = format!("{} {}://{}{}", request.method, request.scheme, request.host, request.path);
+    table.line("request", &url);
+    match &explained.route {
+        Some(winner) => table.lines("route", route(winner)),
+        None => table.line("route", "none"),
+    }
+    table.lines("others", explained.others.iter().map(|it| format!("{}: {}", it.route.label(), it.reason)));
+    if explained.more_others > 0 {
+        table.line("", &format!("and {} more", explained.more_others));
+    }
+    table.lines("consumer", explained.consumer.iter().map(|consumer| consumer.label() + &groups(explained)));
+    table.lines("plugins", explained.plugins.iter().map(plugin));
+    if let Some(upstream) = &explained.upstream {
+        table.lines("upstream", places(upstream));
+    }
+    if let Some(answer) = &explained.answer {
+        let by = answer.plugin.as_deref().unwrap_or("the gateway");
+        let message = answer.message.as_deref().unwrap_or_default();
+        table.line("answer", format!("{} {message}, by {by}", answer.status).trim());
+    }
+    table.0
+}
+
+/// The groups that the consumer is in.
+fn groups(explained: &Explained) -> String {
+    let names: Vec<_> = explained.consumer_groups.iter().map(|group| group.label()).collect();
+    if names.is_empty() { String::new() } else { format!(", in groups {}", names.join(", ")) }
+}
+
+fn route(winner: &Winner) -> Vec<String> {
+    let met = if winner.criteria.is_empty() { "anything".to_owned() } else { winner.criteria.join(", ") };
+    let path = winner.path.as_ref().map(|path| format!(", by {path}")).unwrap_or_default();
+    let parts: Vec<_> =
+        winner.priority.parts.iter().map(|share| format!("{} {}", share.part, share.value)).collect();
+    let mut lines = vec![winner.route.label(), format!("matches {met}{path}")];
+    lines.extend((!parts.is_empty()).then(|| format!("priority: {}", parts.join(", "))));
+    lines
+}
+
+fn plugin(step: &PluginStep) -> String {
+    let off = if step.runs { "" } else { ", left out by its protocols" };
+    let scope = step.configured.scope();
+    let overrides: Vec<_> = step.overrides.iter().map(|other| other.scope()).collect();
+    let overrides =
+        if overrides.is_empty() { String::new() } else { format!("; overrides {}", overrides.join(", ")) };
+    format!("{} ({scope}{overrides}){off}", step.name)
+}
+
+fn places(upstream: &Upstream) -> Vec<String> {
+    let place = |target: &weir_proxy::explain::Candidate| {
+        let weight = target.weight.map(|weight| format!(", weight {weight}")).unwrap_or_default();
+        format!("{}{weight}, Host: {}", target.target, target.host)
+    };
+    let first = format!("{}, service {}", upstream.url, upstream.service.label());
+    std::iter::once(first).chain(upstream.targets.iter().map(place)).collect()
+}

@@ -1,0 +1,150 @@
+//! The data plane as the gateway has it: compiled for by one compiler, with certificates from the settings.
+pub(crate) mod options;
+
+use crate::configuration::{self, Configuration, Source};
+use crate::plugins::Definitions;
+use crate::registry;
+use crate::settings::{KeyFile, Settings, trusted_certificate_files};
+use crate::start_error::StartError;
+use crate::store;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::Handle;
+use weir_model::entity::{Entity, Route};
+use weir_model::{Document, Entities};
+use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
+use weir_proxy::plugins::limits::ClusterStore;
+use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
+
+/// The running data plane, and what compiles for it.
+pub(crate) struct DataPlane {
+    pub(crate) proxy: Proxy,
+    pub(crate) compiler: Compiler,
+    /// Where workers are waited for.
+    pub(crate) runtime: Handle,
+    pub(crate) unreached: Unreached,
+}
+
+/// Tells of stream routes that nobody reaches: once for as long as that stays so.
+pub(crate) struct Unreached {
+    streams_are_on: bool,
+    told: AtomicBool,
+}
+
+impl Unreached {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { streams_are_on: !settings.stream_listen.0.is_empty(), told: AtomicBool::new(false) }
+    }
+
+    /// Looks at a configuration that is in force.
+    pub(crate) fn tell(&self, document: &Document) {
+        let is_stream = |route: &&Arc<Route>| route.protocols.iter().all(|protocol| protocol.is_stream());
+        let route = document.routes.iter().find(is_stream).filter(|_| !self.streams_are_on);
+        let told = self.told.swap(route.is_some(), Ordering::Relaxed);
+        if let Some(route) = route.filter(|_| !told) {
+            let route = route.name.clone().unwrap_or_else(|| route.id.to_string());
+            tracing::warn!(
+                route,
+                "nobody reaches routes of tcp, tls, tls_passthrough and udp: stream_listen is off; set it, as in \
+                 `--set stream_listen=0.0.0.0:9000`"
+            );
+        }
+    }
+}
+
+impl registry::DataPlane for DataPlane {
+    fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError> {
+        self.compiler.check(entity, others)
+    }
+
+    fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
+        let snapshot = self.compiler.compile(document)?;
+        self.runtime.block_on(self.proxy.publish(snapshot));
+        self.unreached.tell(document);
+        Ok(())
+    }
+}
+
+/// The compiler of a node with these settings and plugins.
+pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Compiler, StartError> {
+    let shown = files(&settings.ssl_cert, &settings.ssl_cert_key);
+    let default_certificate = default_certificate(shown).map_err(StartError::Tls)?;
+    let client_certificate = match files(&settings.client_ssl_cert, &settings.client_ssl_cert_key) {
+        _ if !settings.client_ssl => None,
+        Some(files) => Some(client_certificate(files).map_err(StartError::Tls)?),
+        None => Some(default_certificate.clone()),
+    };
+    let mut trusted_certificates = Vec::new();
+    for path in trusted_certificate_files(&settings.lua_ssl_trusted_certificate) {
+        trusted_certificates.extend(ca_certificates(&read_trusted(&path)?).map_err(StartError::Tls)?);
+    }
+    let retained = Arc::new(Retained::default());
+    provide_counters(&retained, settings)?;
+    Ok(Compiler {
+        workers: settings.workers.0,
+        default_certificate,
+        client_certificate,
+        trusted_certificates,
+        log_tls_verify: settings.log_tls_verify,
+        plugins,
+        retained,
+    })
+}
+
+/// Gives plugins the counts that the nodes of one database share.
+fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
+    if let Some(counters) = store::counters(settings).map_err(StartError::Store)? {
+        ClusterStore::provide(retained, counters);
+    }
+    Ok(())
+}
+
+/// The files of a certificate and its key.
+fn files<'a>(cert: &'a Option<PathBuf>, key: &'a Option<KeyFile>) -> Option<(&'a Path, &'a Path)> {
+    cert.as_deref().zip(key.as_ref().map(|key| key.0.as_path()))
+}
+
+fn read_trusted(path: &Path) -> Result<String, StartError> {
+    let name = "lua_ssl_trusted_certificate";
+    std::fs::read_to_string(path).map_err(|error| StartError::Setting {
+        name,
+        value: path.display().to_string(),
+        error,
+    })
+}
+
+/// A configuration that a node could serve that has nothing but a database, if these settings name one.
+pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
+    compiled(source, Some(settings)).map(|(configuration, _)| configuration)
+}
+
+/// The same, as such a node would have it.
+pub(crate) fn compiled(
+    source: &Source,
+    settings: Option<&Settings>,
+) -> Result<(Configuration, Snapshot), Vec<String>> {
+    let configuration = configuration::read(source)?;
+    let default_certificate = default_certificate(None).map_err(|error| vec![error.to_string()])?;
+    let system = trusted_certificate_files(&["system".to_owned()]);
+    let pems = system.iter().filter_map(|path| std::fs::read_to_string(path).ok());
+    let trusted_certificates = pems.filter_map(|pem| ca_certificates(&pem).ok()).flatten().collect();
+    let retained = Arc::new(Retained::default());
+    if let Some(settings) = settings {
+        provide_counters(&retained, settings).map_err(|error| vec![error.to_string()])?;
+    }
+    let client_certificate = None;
+    let compiler = Compiler {
+        workers: 1,
+        default_certificate,
+        client_certificate,
+        trusted_certificates,
+        log_tls_verify: true,
+        plugins: source.definitions,
+        retained,
+    };
+    match compiler.compile(&configuration.document) {
+        Ok(snapshot) => Ok((configuration, snapshot)),
+        Err(errors) => Err(configuration.refusals(&source.origin, &errors)),
+    }
+}

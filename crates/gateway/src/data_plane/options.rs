@@ -1,0 +1,313 @@
+//! What the data plane is told of the settings.
+use crate::settings::{
+    self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
+    TimedResponses, Trusted,
+};
+use crate::start_error::StartError;
+use rustix::process::{Resource, getrlimit};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use weir_net::resolve::{Lookup, ResolverOptions};
+use weir_net::tls::{CipherSuites, TlsOptions, Version};
+use weir_proxy::access_log::{AccessLog, Format, Target};
+use weir_proxy::costs::{ServerTiming, WhoIsTold};
+use weir_proxy::{
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, Limits, MOST_PIPES, Options,
+    Own, RealIp, RequestDebug, SharedConnections, Traffic,
+};
+
+/// Settings that are read and checked, and not acted on by this version.
+const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
+
+/// What the kernel may hold of connections not yet accepted, unless a listener says otherwise; Kong's own default.
+const BACKLOG: u32 = 16384;
+
+/// Files the node keeps for itself: listeners, logs, reloads, name servers.
+const FILES: usize = 64;
+
+/// Files that each worker's runtime holds.
+const FILES_OF_WORKER: usize = 4;
+
+/// A TLS session takes about this much of nginx's session cache, by whose size Kong's setting is given.
+const SESSION_BYTES: u64 = 256;
+
+/// The data plane's options.
+pub(crate) fn options(settings: &Settings, own: Own) -> Options {
+    Options {
+        workers: settings.workers.0,
+        listen: listeners(settings).collect(),
+        max_connections: max_connections(getrlimit(Resource::Nofile).current, files(settings)),
+        client_header_timeout: settings.client_header_timeout,
+        client_body_timeout: settings.client_body_timeout,
+        send_timeout: settings.send_timeout,
+        keepalive_timeout: settings.keepalive_timeout,
+        keepalive_requests: settings.keepalive_requests.into(),
+        client_max_body_size: settings.client_max_body_size.0,
+        request_limits: request_limits(settings.large_client_header_buffers),
+        mem_bodies_size: settings.mem_bodies_size.0,
+        upstream_keepalive: KeepAlive {
+            pool_size: settings.upstream_keepalive_pool_size as usize,
+            max_requests: settings.upstream_keepalive_max_requests,
+            idle_timeout: settings.upstream_keepalive_idle_timeout,
+        },
+        upstream_http2: SharedConnections {
+            max_concurrent_streams: settings.upstream_http2_max_concurrent_streams.max(1),
+            max_connections: settings.upstream_http2_max_connections.max(1) as usize,
+            ping_interval: settings.http2_ping_interval,
+        },
+        resolver: resolver(settings),
+        tls: tls(settings),
+        http2: Http2Options {
+            max_concurrent_streams: settings.http2_max_concurrent_streams.max(1),
+            max_header_list_size: size(settings.http2_max_header_list_size),
+            connection_header_list_size: size(settings.http2_connection_header_list_size),
+            // With less, a body would never begin to come, or come in crumbs.
+            body_preread_size: size(settings.http2_body_preread_size).max(16 * 1024),
+            connection_window_size: size(settings.http2_connection_window_size),
+            max_resets: settings.http2_max_resets,
+            ping_interval: settings.http2_ping_interval,
+        },
+        http3: http3(settings),
+        trusted_ips: settings.trusted_ips.iter().filter_map(network).collect(),
+        trusts_unix: settings.trusted_ips.contains(&Trusted::Unix),
+        real_ip: real_ip(&settings.real_ip_header.0),
+        real_ip_recursive: settings.real_ip_recursive,
+        headers: headers(&settings.headers, settings.headers_upstream.request_id),
+        allow_debug_header: settings.allow_debug_header,
+        cost_sampling: settings.cost_sampling,
+        server_timing: server_timing(settings),
+        request_debug: request_debug(settings),
+        own,
+        ..Options::default()
+    }
+}
+
+fn request_limits(buffers: Option<HeaderBuffers>) -> Limits {
+    match buffers {
+        None => Limits::default(),
+        Some(HeaderBuffers { total, size }) => Limits {
+            max_head_bytes: total,
+            max_target_bytes: size,
+            max_field_bytes: size,
+            ..Limits::default()
+        },
+    }
+}
+
+fn server_timing(settings: &Settings) -> ServerTiming {
+    let who = match settings.server_timing {
+        TimedResponses::Off => WhoIsTold::Nobody,
+        TimedResponses::OnRequest => WhoIsTold::WhoAsks,
+        TimedResponses::Always => WhoIsTold::Everybody,
+    };
+    ServerTiming { who, networks: settings.server_timing_ips.clone() }
+}
+
+fn request_debug(settings: &Settings) -> Option<RequestDebug> {
+    let token = settings.request_debug_token.as_ref().filter(|_| settings.request_debug);
+    token.map(|Password(token)| RequestDebug { token: token.clone() })
+}
+
+fn http3(settings: &Settings) -> Http3Options {
+    Http3Options {
+        max_concurrent_streams: settings.http3_max_concurrent_streams.max(1),
+        max_header_list_size: size(settings.http3_max_header_list_size),
+        connection_header_list_size: size(settings.http3_connection_header_list_size),
+        body_preread_size: size(settings.http3_body_preread_size).max(16 * 1024),
+        connection_window_size: size(settings.http3_connection_window_size).max(16 * 1024),
+        max_resets: settings.http3_max_resets,
+        idle_timeout: settings.http3_idle_timeout.max(Duration::from_secs(1)),
+        max_unproven_handshakes: settings.http3_max_unproven_handshakes,
+        alt_svc: AltSvc {
+            max_age: settings.http3_alt_svc_max_age,
+            port: Some(settings.http3_alt_svc_port).filter(|port| *port != 0),
+        },
+    }
+}
+
+/// A number of bytes, as much of it as HTTP/2 can say.
+fn size(bytes: Bytes) -> u32 {
+    bytes.0.min(i32::MAX as u64) as u32
+}
+
+/// Where clients connect: streams, then requests on Kong's listeners, then on APISIX's.
+fn listeners(settings: &Settings) -> impl Iterator<Item = weir_proxy::Listen> {
+    let apisix = settings.apisix_admin.then_some(&settings.apisix_proxy_listen.0);
+    let http = settings.proxy_listen.0.iter().chain(apisix.into_iter().flatten());
+    let streams = settings.stream_listen.0.iter().map(|listen| {
+        let traffic = if listen.udp { Traffic::Datagram } else { Traffic::Stream };
+        self::listen(listen, traffic, OPEN_TO_ALL)
+    });
+    let http = http.map(|listen| {
+        let traffic = if listen.quic { Traffic::Quic } else { Traffic::Http };
+        self::listen(listen, traffic, OPEN_TO_ALL)
+    });
+    streams.chain(http)
+}
+
+/// As nginx has it, for Unix sockets that clients connect to.
+const OPEN_TO_ALL: u32 = 0o666;
+
+fn network(trusted: &Trusted) -> Option<weir_proxy::Network> {
+    match trusted {
+        Trusted::Network(network) => Some(*network),
+        Trusted::Unix => None,
+    }
+}
+
+fn real_ip(header: &str) -> RealIp {
+    match header {
+        "proxy_protocol" => RealIp::ProxyProtocol,
+        header => RealIp::Header(header.to_owned()),
+    }
+}
+
+/// Files that the node keeps for itself.
+fn files(settings: &Settings) -> usize {
+    let pipes = if settings.stream_listen.0.is_empty() { 0 } else { 2 * MOST_PIPES };
+    let control = control_listeners(settings) * control_connections();
+    FILES + settings.workers.0 * (FILES_OF_WORKER + pipes) + control
+}
+
+/// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,
+/// so that those who are connected are served however many more come.
+fn max_connections(open_files: Option<u64>, kept: usize) -> usize {
+    let Some(open_files) = open_files else { return usize::MAX };
+    let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
+    (open_files.saturating_sub(kept) / 2).max(1)
+}
+
+/// How many connections each listener of the node's own APIs may have.
+pub(crate) fn control_connections() -> usize {
+    let open_files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(open_files / 32).unwrap_or(usize::MAX).clamp(16, 256)
+}
+
+fn control_listeners(settings: &Settings) -> usize {
+    let apisix = settings.apisix_admin.then_some(&settings.apisix_admin_listen);
+    [&settings.admin_listen, &settings.status_listen].into_iter().chain(apisix).map(|all| all.0.len()).sum()
+}
+
+/// Opens the logs of proxied requests and of sessions.
+pub(crate) fn access_logs(settings: &Settings) -> Result<AccessLogs, StartError> {
+    let requests = access_log(settings)
+        .map_err(|error| StartError::of_log("proxy_access_log", &settings.proxy_access_log, error))?;
+    let target = &settings.proxy_stream_access_log.0;
+    let sessions = open_log(target, Format::Basic)
+        .map_err(|error| StartError::of_log("proxy_stream_access_log", target, error))?;
+    Ok(AccessLogs { requests, sessions })
+}
+
+fn access_log(settings: &Settings) -> io::Result<AccessLog> {
+    let format = match settings.proxy_access_log_format {
+        AccessLogFormat::Combined => Format::Combined,
+        AccessLogFormat::Json => Format::Json,
+    };
+    open_log(&settings.proxy_access_log, format)
+}
+
+fn open_log(log: &LogTarget, format: Format) -> io::Result<AccessLog> {
+    match log {
+        LogTarget::Off => AccessLog::open(Target::Stderr, Format::Off),
+        LogTarget::Path(path) => AccessLog::open(target(path), format),
+    }
+}
+
+fn target(path: &Path) -> Target {
+    match path.to_str() {
+        Some("/dev/stdout") => Target::Stdout,
+        Some("/dev/stderr") => Target::Stderr,
+        _ => Target::File(path.to_owned()),
+    }
+}
+
+/// A listener; `mode` is of a Unix socket that names none.
+pub(crate) fn listen(listen: &Listen, traffic: Traffic, mode: u32) -> weir_proxy::Listen {
+    weir_proxy::Listen {
+        address: listen.address.clone(),
+        traffic,
+        tls: listen.ssl || listen.quic,
+        http2: listen.http2,
+        proxy_protocol: listen.proxy_protocol,
+        backlog: listen.backlog.unwrap_or(BACKLOG),
+        mode: listen.mode.unwrap_or(mode),
+    }
+}
+
+fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
+    AddedHeaders {
+        via: headers.via,
+        server: headers.server,
+        proxy_latency: headers.proxy_latency,
+        response_latency: headers.response_latency,
+        upstream_latency: headers.upstream_latency,
+        upstream_status: headers.upstream_status,
+        request_id: headers.request_id,
+        request_id_upstream,
+    }
+}
+
+/// How listeners speak TLS.
+pub(crate) fn tls(settings: &Settings) -> TlsOptions {
+    let versions = settings.ssl_protocols;
+    let protocols = [(versions.v1_2, Version::Tls12), (versions.v1_3, Version::Tls13)];
+    TlsOptions {
+        protocols: protocols.into_iter().filter_map(|(spoken, version)| spoken.then_some(version)).collect(),
+        prefer_server_ciphers: match settings.ssl_cipher_suite {
+            settings::CipherSuite::Custom => settings.ssl_prefer_server_ciphers,
+            suite => suite == settings::CipherSuite::Old,
+        },
+        session_tickets: settings.ssl_session_tickets,
+        stapling: settings.ssl_stapling,
+        cipher_suites: match settings.ssl_cipher_suite {
+            settings::CipherSuite::Modern => CipherSuites::Modern,
+            settings::CipherSuite::Intermediate => CipherSuites::Intermediate,
+            settings::CipherSuite::Old => CipherSuites::Old,
+            settings::CipherSuite::Custom => CipherSuites::Custom(settings.ssl_ciphers.offered.clone()),
+        },
+        session_timeout: settings.ssl_session_timeout,
+        session_cache: usize::try_from(settings.ssl_session_cache_size.0 / SESSION_BYTES)
+            .unwrap_or(usize::MAX),
+    }
+}
+
+fn resolver(settings: &Settings) -> ResolverOptions {
+    let lookup = |record: &DnsRecord| match record {
+        DnsRecord::Last => Some(Lookup::Last),
+        DnsRecord::Srv => Some(Lookup::Srv),
+        DnsRecord::A => Some(Lookup::A),
+        DnsRecord::Aaaa => Some(Lookup::Aaaa),
+        // Aliases are followed whatever is asked for.
+        DnsRecord::Cname => None,
+    };
+    ResolverOptions {
+        servers: settings.dns_resolver.iter().map(|server| server.0).collect(),
+        hosts_file: Some(settings.dns_hostsfile.clone()),
+        order: settings.dns_order.iter().filter_map(lookup).collect(),
+        valid_ttl: settings.dns_valid_ttl,
+        stale_ttl: settings.dns_stale_ttl,
+        error_ttl: settings.dns_error_ttl,
+        not_found_ttl: settings.dns_not_found_ttl,
+        ..ResolverOptions::default()
+    }
+}
+
+/// A warning that names what was given and has no effect.
+pub(crate) fn not_in_force(given: &[&str]) -> Option<String> {
+    let names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
+    (!names.is_empty())
+        .then(|| format!("settings accepted but without effect in this version: {}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::max_connections;
+
+    #[test]
+    fn half_of_the_files_are_for_clients() {
+        assert_eq!(max_connections(Some(1024), 136), 444);
+        assert_eq!(max_connections(Some(20), 68), 1);
+        assert_eq!(max_connections(None, 132), usize::MAX);
+    }
+}

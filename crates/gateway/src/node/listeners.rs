@@ -1,0 +1,126 @@
+//! Which sockets are opened for the node's own APIs, and what is served on each.
+use crate::admin::{self, auth};
+use crate::control::Control;
+use crate::data_plane::options;
+use crate::listener::{ControlListener, Limits};
+use crate::settings::{Listen, Listeners, LogTarget, Settings};
+use crate::start_error::StartError;
+use crate::status as status_api;
+use axum::Router;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_rustls::rustls::ServerConfig;
+use weir_net::tls::{ca_certificates, server_config};
+use weir_proxy::listen::Bound;
+
+/// The Admin API's listeners, without those that must stay closed.
+pub(crate) fn openable(settings: &Settings) -> Listeners {
+    let open = |listen: &&Listen| {
+        let address = &listen.address;
+        let asks_for_certificate = listen.ssl && settings.admin_ssl_client_ca.is_some();
+        let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
+        if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
+            tracing::error!(
+                "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
+                 reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
+                 token), or set admin_allow_insecure=on"
+            );
+            return false;
+        }
+        if settings.admin_ssl_client_ca.is_some() && !listen.ssl {
+            tracing::warn!(
+                "admin_listen {address}: admin_ssl_client_ca asks nobody for a certificate here; add `ssl`"
+            );
+        }
+        if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
+            tracing::warn!("admin_listen {address}: tokens cross the network unencrypted; add `ssl`");
+        }
+        true
+    };
+    Listeners(settings.admin_listen.0.iter().filter(open).cloned().collect())
+}
+
+/// Kong's Admin API.
+pub(crate) fn admin<'l>(
+    settings: &Settings,
+    control: &Arc<Control>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
+) -> Result<Vec<ControlListener>, StartError> {
+    let mut router = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone());
+    let target = &settings.admin_access_log;
+    if let LogTarget::Path(path) = target {
+        router = admin::logged(router, path)
+            .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
+    }
+    let serving = Serving {
+        name: "admin_listen",
+        settings,
+        control,
+        authorities: settings.admin_ssl_client_ca.as_deref(),
+        limits: Limits::of_admin(settings),
+    };
+    serving.on(listeners, &router)
+}
+
+/// What monitoring reads.
+pub(crate) fn status<'l>(
+    settings: &Settings,
+    control: &Arc<Control>,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
+) -> Result<Vec<ControlListener>, StartError> {
+    let limits = Limits::of(settings);
+    let serving = Serving { name: "status_listen", settings, control, authorities: None, limits };
+    serving.on(listeners, &status_api::router(control.clone()))
+}
+
+/// APISIX's Admin API.
+pub(crate) fn apisix<'l>(
+    settings: &Settings,
+    control: &Control,
+    listeners: impl Iterator<Item = (&'l Listen, Bound)>,
+    router: &Router,
+) -> Result<Vec<ControlListener>, StartError> {
+    let (authorities, limits) = (settings.admin_ssl_client_ca.as_deref(), Limits::of_admin(settings));
+    Serving { name: "apisix_admin_listen", settings, control, authorities, limits }.on(listeners, router)
+}
+
+/// How listeners of one kind serve.
+struct Serving<'s> {
+    /// The setting that they come from.
+    name: &'static str,
+    settings: &'s Settings,
+    control: &'s Control,
+    /// Whose certificates clients must show over TLS.
+    authorities: Option<&'s Path>,
+    limits: Limits,
+}
+
+impl Serving<'_> {
+    /// The same for clients of each listener, over TLS where that is asked for.
+    fn on<'l>(
+        &self,
+        listeners: impl Iterator<Item = (&'l Listen, Bound)>,
+        router: &Router,
+    ) -> Result<Vec<ControlListener>, StartError> {
+        let mut servers = Vec::new();
+        for (listen, listener) in listeners {
+            let tls = listen.ssl.then(|| self.tls()).transpose()?;
+            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.limits)?);
+        }
+        Ok(servers)
+    }
+
+    fn tls(&self) -> Result<Arc<ServerConfig>, StartError> {
+        let authorities = self.authorities.map(|path| {
+            let pem = fs::read_to_string(path).map_err(|error| StartError::Setting {
+                name: "admin_ssl_client_ca",
+                value: path.display().to_string(),
+                error,
+            })?;
+            ca_certificates(&pem).map_err(StartError::Tls)
+        });
+        let (certificate, authorities) = (self.control.default_certificate(), authorities.transpose()?);
+        server_config(&options::tls(self.settings), certificate, authorities).map_err(StartError::Tls)
+    }
+}

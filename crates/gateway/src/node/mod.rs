@@ -1,0 +1,264 @@
+//! The life of a node: everything is opened, then served until a signal or a command asks it to stop, then drained.
+//!
+//! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
+//! listener, the socket for commands, and the signals.
+pub(crate) mod command_socket;
+pub(crate) mod listeners;
+mod request_debug;
+
+use crate::configuration::{Environment, Origin, Source};
+use crate::control::Control;
+use crate::control::reload::Reloader;
+use crate::data_plane::options::not_in_force;
+use crate::listener::{ControlListener, bind};
+use crate::plugins::{self, Definitions};
+use crate::prefix::{self, Prefix, PrefixError};
+use crate::settings::{Database, Loaded, LogTarget, Settings};
+use crate::start_error::StartError;
+use crate::{apisix_admin, logger, store};
+use listeners::openable;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use weir_proxy::Address;
+use weir_proxy::listen::Bound;
+
+/// Where a node listens, with the ports it really has: the line it prints when it has started.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Addresses {
+    pub(crate) pid: u32,
+    pub(crate) proxy: Vec<Address>,
+    pub(crate) proxy_ssl: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) proxy_quic: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stream: Vec<Address>,
+    pub(crate) admin: Vec<Address>,
+    pub(crate) status: Vec<Address>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) apisix_admin: Vec<Address>,
+}
+
+/// A node that has started.
+pub(crate) struct Node {
+    control: Arc<Control>,
+    addresses: Addresses,
+    servers: Vec<ControlListener>,
+    commands: UnixListener,
+    signals: Signals,
+    drain_timeout: Duration,
+    runtime: Runtime,
+    prefix: Prefix,
+}
+
+struct Signals {
+    hangup: Signal,
+    /// What log rotation sends, as to nginx.
+    reopen: Signal,
+    stop: [Signal; 3],
+}
+
+impl Node {
+    /// Starts to proxy, and opens everything else.
+    pub(crate) fn start(
+        loaded: Loaded,
+        environment: Environment,
+        definitions: Definitions,
+    ) -> Result<Node, StartError> {
+        let Loaded { mut settings, given, warnings } = loaded;
+        let origin = origin(&settings);
+        let folder = prefix::or_default(settings.prefix.clone()).map_err(StartError::Prefix)?;
+        let prefix = Prefix::take(folder).map_err(StartError::Prefix)?;
+        place_logs(&mut settings, prefix.path())?;
+        start_log(&settings)?;
+        request_debug::place_token(&mut settings, prefix.path()).map_err(StartError::Prefix)?;
+        let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
+        let warnings = warnings.into_iter().chain(unknown_plugins);
+        warnings
+            .chain(not_in_force(&given))
+            .chain(store::unused(&settings, &given))
+            .for_each(|warning| tracing::warn!("{warning}"));
+        raise_descriptor_limit();
+        let source = Source { origin, environment, definitions, plugins: schemas };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        let signals = Signals::install()?;
+        let commands = command_socket::bind(prefix.path())
+            .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
+            .map_err(StartError::Prefix)?;
+        drop(entered);
+        let apisix = apisix_admin::Opened::open(&settings, prefix.path())?;
+        let admin_listen = openable(&settings);
+        let admin = bind("admin_listen", &admin_listen)?;
+        let status = bind("status_listen", &settings.status_listen)?;
+        let own = apisix.as_ref().map(apisix_admin::Opened::own).unwrap_or_default();
+        let starting = Box::pin(Control::start(settings.clone(), source, own));
+        let (control, warnings) = runtime.block_on(starting)?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let control = Arc::new(control);
+        let mut addresses = addresses(&control, &admin, &status)?;
+        let entered = runtime.enter();
+        let mut servers = listeners::admin(&settings, &control, admin_listen.0.iter().zip(admin))?;
+        let status = settings.status_listen.0.iter().zip(status);
+        servers.extend(listeners::status(&settings, &control, status)?);
+        if let Some(apisix) = apisix {
+            addresses.apisix_admin = apisix.addresses()?;
+            let (listeners, router) = apisix.serve(&control, runtime.handle());
+            let listeners = settings.apisix_admin_listen.0.iter().zip(listeners);
+            servers.extend(listeners::apisix(&settings, &control, listeners, &router)?);
+        }
+        drop(entered);
+        let drain_timeout = settings.drain_timeout;
+        Ok(Node { control, addresses, servers, commands, signals, drain_timeout, runtime, prefix })
+    }
+
+    /// Where the node listens.
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves until it is asked to stop, then drains. A second signal while it drains ends the process at once.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        let Node { control, mut servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
+        let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
+        let stopped = runtime.block_on(async {
+            servers.into_iter().for_each(|listener| drop(tokio::spawn(listener.serve())));
+            let (quit, asked_to_quit) = mpsc::channel(1);
+            let reloader = Reloader::new(control.clone());
+            tokio::spawn(command_socket::serve(commands, reloader.clone(), quit));
+            signals.until_stop(&reloader, asked_to_quit).await;
+            io::Result::Ok(signals.drain(&control, drain_timeout).await)
+        });
+        // However the process ends.
+        drop(sockets);
+        drop(prefix);
+        match stopped? {
+            Stopped::AtOnce => std::process::exit(1),
+            Stopped::Drained => runtime.shutdown_background(),
+        }
+        Ok(())
+    }
+}
+
+/// How the end came.
+enum Stopped {
+    Drained,
+    AtOnce,
+}
+
+impl Signals {
+    fn install() -> io::Result<Signals> {
+        let stop =
+            [signal(SignalKind::terminate())?, signal(SignalKind::quit())?, signal(SignalKind::interrupt())?];
+        Ok(Signals {
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+            stop,
+        })
+    }
+
+    /// The next signal to stop.
+    async fn stop(&mut self) {
+        let [terminate, quit, interrupt] = &mut self.stop;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = quit.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }
+
+    /// Reloads as often as asked, until asked to stop.
+    async fn until_stop(&mut self, reloader: &Arc<Reloader>, mut asked_to_quit: mpsc::Receiver<()>) {
+        loop {
+            let [terminate, quit, interrupt] = &mut self.stop;
+            tokio::select! {
+                _ = self.hangup.recv() => {
+                    let reloader = reloader.clone();
+                    tokio::spawn(async move { reloader.reload().await });
+                }
+                _ = self.reopen.recv() => reloader.control().reopen_access_logs(),
+                _ = terminate.recv() => return,
+                _ = quit.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = asked_to_quit.recv() => return,
+            }
+        }
+    }
+
+    async fn drain(&mut self, control: &Control, timeout: Duration) -> Stopped {
+        tracing::info!(timeout_s = timeout.as_secs_f64(), "draining");
+        tokio::select! {
+            in_time = control.drain(timeout) => {
+                if !in_time {
+                    tracing::warn!("drain_timeout ended before every request did");
+                }
+                tracing::info!("stopped");
+                Stopped::Drained
+            }
+            () = self.stop() => {
+                tracing::warn!("stopped at once by a second signal");
+                Stopped::AtOnce
+            }
+        }
+    }
+}
+
+/// Logs with relative paths are in the node's folder, as in Kong's.
+fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> {
+    for (name, log) in [
+        ("proxy_access_log", &mut settings.proxy_access_log),
+        ("proxy_stream_access_log", &mut settings.proxy_stream_access_log.0),
+        ("proxy_error_log", &mut settings.proxy_error_log),
+        ("admin_access_log", &mut settings.admin_access_log),
+    ] {
+        let LogTarget::Path(path) = log else { continue };
+        if path.is_absolute() {
+            continue;
+        }
+        *path = prefix.join(&*path);
+        let created = path.parent().map_or(Ok(()), fs::create_dir_all);
+        created.map_err(|error| StartError::of_log(name, log, error))?;
+    }
+    Ok(())
+}
+
+fn origin(settings: &Settings) -> Origin {
+    if matches!(settings.database, Some(Database::Sqlite | Database::Postgres)) {
+        return Origin::Nowhere;
+    }
+    let file = settings.declarative_config.clone().map(Origin::File);
+    let text = || settings.declarative_config_string.clone().map(|text| Origin::Setting(text.0));
+    file.or_else(text).unwrap_or(Origin::Nowhere)
+}
+
+fn start_log(settings: &Settings) -> Result<(), StartError> {
+    let target = &settings.proxy_error_log;
+    logger::start(settings.log_level, target)
+        .map_err(|error| StartError::of_log("proxy_error_log", target, error))
+}
+
+/// Every connection is a descriptor, and the soft limit is often 1024.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+fn addresses(control: &Control, admin: &[Bound], status: &[Bound]) -> io::Result<Addresses> {
+    let [proxy, proxy_ssl, proxy_quic] = control.addresses();
+    let stream = control.stream_listeners().map(|listening| listening.address.clone()).collect();
+    let admin = admin.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let status = status.iter().map(Bound::address).collect::<io::Result<_>>()?;
+    let apisix_admin = Vec::new();
+    let pid = std::process::id();
+    Ok(Addresses { pid, proxy, proxy_ssl, proxy_quic, stream, admin, status, apisix_admin })
+}

@@ -1,0 +1,48 @@
+//! The plugins that this program was built with, and which of them the settings allow.
+use weir_model::PluginSchema;
+use weir_proxy::plugin::Definition;
+
+/// Every plugin of this program, bundled or added; the list lasts as long as the process.
+pub(crate) type Definitions = &'static [Definition];
+
+/// The schemas of all plugins, switched off unless the setting `plugins` allows them, and a warning for each name in the
+/// setting that no plugin has.
+pub(crate) fn schemas(definitions: Definitions, names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
+    let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
+    let schema = |plugin: &Definition| match allowed(plugin.name) {
+        true => plugin.schema,
+        false => plugin.schema.switched_off(),
+    };
+    let is_known = |name: &str| definitions.iter().any(|plugin| plugin.name == name);
+    let unknown = names.iter().filter(|name| !matches!(name.as_str(), "bundled" | "off") && !is_known(name));
+    (
+        definitions.iter().map(schema).collect(),
+        unknown.map(|name| format!("plugins: there is no plugin `{name}` here; it is ignored")).collect(),
+    )
+}
+
+/// Where a plugin stands in the order in which plugins run.
+pub(crate) fn priority(definitions: Definitions, name: &str) -> Option<i32> {
+    definitions.iter().find(|plugin| plugin.name == name).map(|plugin| plugin.priority)
+}
+
+/// The schemas of the bundled plugins, all of them allowed.
+#[cfg(test)]
+pub(crate) fn bundled() -> Vec<PluginSchema> {
+    schemas(weir_proxy::plugins::PLUGINS, &["bundled".to_owned()]).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_proxy::plugins::PLUGINS;
+
+    #[test]
+    fn a_plugin_that_does_not_exist_is_named() {
+        let (schemas, warnings) = schemas(PLUGINS, &["bundled".to_owned(), "teleport".to_owned()]);
+        assert_eq!(schemas.len(), PLUGINS.len());
+        assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
+        let (none, _) = super::schemas(PLUGINS, &["off".to_owned()]);
+        assert!(none.iter().all(|plugin| !plugin.available));
+    }
+}

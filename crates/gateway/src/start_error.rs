@@ -1,0 +1,85 @@
+//! Why a node does not start.
+use crate::prefix::PrefixError;
+use crate::settings::LogTarget;
+use crate::store::StoreError;
+use std::fmt;
+use std::io;
+use weir_proxy::Address;
+
+/// Why a node did not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The errors in the declarative file.
+    Configuration(Vec<String>),
+    /// The store of the configuration cannot be used.
+    Store(StoreError),
+    /// The node's folder cannot be used.
+    Prefix(PrefixError),
+    /// The data plane does not start.
+    Proxy(weir_proxy::StartError),
+    /// A certificate that the settings name cannot be used.
+    Tls(weir_net::tls::TlsError),
+    /// A listener's address cannot be listened on.
+    Bind { name: &'static str, address: Address, error: io::Error },
+    /// The system refuses what a setting asks for.
+    Setting { name: &'static str, value: String, error: io::Error },
+    /// The system refuses the rest.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Configuration(errors) => f.write_str(&errors.join("\n")),
+            StartError::Store(error) => error.fmt(f),
+            StartError::Prefix(error) => error.fmt(f),
+            StartError::Proxy(error) => {
+                error.fmt(f)?;
+                match error {
+                    weir_proxy::StartError::Listen(address, _, error) => {
+                        f.write_str(refused_port(address, error))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            StartError::Bind { name, address, error } if error.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "{address} is in use: stop what listens there, or set another {name}")
+            }
+            StartError::Bind { name, address, error } => {
+                write!(f, "{name}: {address}: {error}: give it another value{}", refused_port(address, error))
+            }
+            StartError::Tls(error) => error.fmt(f),
+            StartError::Setting { name, value, error } => {
+                write!(f, "{name}: {value}: {error}: give it another value")
+            }
+            StartError::System(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What to do about a port that only the privileged may listen on.
+fn refused_port(address: &Address, error: &io::Error) -> &'static str {
+    let privileged = address.ip().is_some_and(|address| address.port() < 1024);
+    if error.kind() == io::ErrorKind::PermissionDenied && privileged {
+        "; ports below 1024 need the capability CAP_NET_BIND_SERVICE, or take one above"
+    } else {
+        ""
+    }
+}
+
+impl StartError {
+    /// A log cannot be opened.
+    pub(crate) fn of_log(name: &'static str, target: &LogTarget, error: io::Error) -> StartError {
+        let value = match target {
+            LogTarget::Off => "off".to_owned(),
+            LogTarget::Path(path) => path.display().to_string(),
+        };
+        StartError::Setting { name, value, error }
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        StartError::System(error)
+    }
+}

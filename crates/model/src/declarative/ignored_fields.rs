@@ -1,0 +1,145 @@
+//! Fields that are accepted but have no effect: one row each, to be removed when they have.
+use crate::check::EntityError;
+use crate::document::Document;
+use crate::entity::*;
+use crate::label;
+use crate::node::{Node, Value};
+use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
+use crate::schema::{ConfigError, quoted};
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// A field that has no effect when `set` says that it differs from its default.
+struct Row<T> {
+    field: &'static str,
+    set: fn(&T) -> bool,
+    instead: &'static str,
+}
+
+const ROUTES: &[Row<Route>] = &[Row {
+    field: "path_handling",
+    set: |r| r.path_handling != PathHandling::V0,
+    instead: "paths are joined as by v0",
+}];
+
+const UPSTREAMS: &[Row<Upstream>] = &[
+    Row {
+        field: "healthchecks.active.type",
+        set: |u| matches!(u.healthchecks.active.r#type, ProbeType::Grpc | ProbeType::Grpcs),
+        instead: "targets are probed as by tcp",
+    },
+    Row { field: "use_srv_name", set: |u| u.use_srv_name, instead: "the Host header is the target's" },
+];
+
+impl Document {
+    /// The fields that are accepted but have no effect: a line for each of the first `most`, and how many more there
+    /// are.
+    pub fn ignored_fields(&self, plugins: &[PluginSchema], most: usize) -> (Vec<String>, usize) {
+        let found = find(self, plugins);
+        let lines = found.iter().take(most).map(|finding| self.line(finding));
+        (lines.collect(), found.len().saturating_sub(most))
+    }
+
+    fn line(&self, finding: &EntityError) -> String {
+        let label = self.at(finding.entity).map(|entity| label::of_entity(&entity, self));
+        let place = [label.as_deref().unwrap_or_default(), &finding.path];
+        let place = place.iter().filter(|part| !part.is_empty()).map(|part| format!("{part}: "));
+        format!("{}{}", place.collect::<String>(), finding.message)
+    }
+}
+
+/// Adds to each problem which entity it is about.
+pub(super) fn name_entities(root: &Node<'_>, problems: &mut [ConfigError]) {
+    for problem in problems {
+        if let Some(label) = label::on_path(root, &problem.path) {
+            problem.message.push_str(&format!(" ({label})"));
+        }
+    }
+}
+
+/// Values that Kong would fetch from a vault. `path` leads to the node; long keys are shortened in it, because each value
+/// below one repeats it.
+pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<ConfigError>) {
+    const MESSAGE: &str = "without effect in this version: vault references are taken literally; write ${NAME} to read \
+                           the environment";
+    let before = path.len();
+    match &node.value {
+        Value::Str(text, _) if text.starts_with("{vault://") => {
+            found.push(ConfigError { at: node.at, path: path.clone(), message: MESSAGE.to_owned() });
+        }
+        Value::List(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                let _ = write!(path, "[{index}]");
+                vault_references(element, path, found);
+                path.truncate(before);
+            }
+        }
+        Value::Map(entries) => {
+            for entry in entries {
+                path.push_str(if before == 0 { "" } else { "." });
+                path.push_str(&quoted(&entry.key));
+                vault_references(&entry.node, path, found);
+                path.truncate(before);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Every field of a document that has no effect.
+pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
+    let mut found = Vec::new();
+    rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
+    rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
+    plugin_fields(&document.plugins, plugins, &mut found);
+    credentials(document, plugins, &mut found);
+    found
+}
+
+fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut Vec<EntityError>) {
+    for (index, entity) in entities.iter().enumerate() {
+        for row in rows.iter().filter(|row| (row.set)(entity)) {
+            found.push(EntityError::new(
+                (kind, index),
+                row.field,
+                format!("without effect in this version: {}", row.instead),
+            ));
+        }
+    }
+}
+
+/// Credentials that only a plugin which is not here would ask for.
+fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
+    use EntityKind::*;
+    for (kind, count, plugin) in [
+        (KeyauthCredentials, document.keyauth_credentials.len(), "key-auth"),
+        (BasicauthCredentials, document.basicauth_credentials.len(), "basic-auth"),
+        (HmacauthCredentials, document.hmacauth_credentials.len(), "hmac-auth"),
+        (JwtSecrets, document.jwt_secrets.len(), "jwt"),
+        (Acls, document.acls.len(), "acl"),
+    ] {
+        if find_plugin(plugins, plugin).is_none() {
+            let message =
+                format!("without effect in this version: Kong's plugin `{plugin}` is not available");
+            found.extend((0..count).map(|index| EntityError::new((kind, index), "", message.clone())));
+        }
+    }
+}
+
+fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
+    for (index, plugin) in entities.iter().enumerate() {
+        let Some(schema) = find_plugin(plugins, &plugin.name) else { continue };
+        for violation in (schema.ignored_fields)(&plugin.config) {
+            let path = format!("config.{}", violation.path);
+            let message = format!("without effect in this version: {}", violation.message);
+            found.push(EntityError::new((EntityKind::Plugins, index), path, message));
+        }
+        if schema.streams == Streams::Accepted && plugin.protocols.iter().any(|it| it.is_stream()) {
+            let message = format!(
+                "without effect in this version: for streams, {} runs for requests alone",
+                plugin.name
+            );
+            found.push(EntityError::new((EntityKind::Plugins, index), "protocols", message));
+        }
+    }
+}

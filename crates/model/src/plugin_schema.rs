@@ -1,0 +1,170 @@
+//! What the model knows about a plugin: its name and the schema of its configuration.
+use crate::entity::{Plugin, Protocol};
+use crate::node::{Node, Position, Value};
+use crate::schema::{
+    ConfigError, FieldError, FieldSchema, FieldWarning, Json, Kind, Reader, Record, RecordContext,
+    RecordSchema, json, read_record,
+};
+
+/// Whether a plugin runs for sessions of streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// It runs for requests alone, and may name no other protocols.
+    Never,
+    /// It runs for requests alone; others may be named all the same, as in Kong, without effect.
+    Accepted,
+    /// Where its `protocols` name one of the streams'.
+    IfNamed,
+    /// Also for TCP and TLS where no `protocols` are written.
+    ByDefault,
+}
+
+/// The protocols of requests.
+const HTTP: [&str; 4] = ["grpc", "grpcs", "http", "https"];
+
+/// A plugin that can be configured.
+#[derive(Debug, Clone, Copy)]
+pub struct PluginSchema {
+    /// The plugin's name.
+    pub name: &'static str,
+    /// The declaration of its configuration.
+    pub config: &'static RecordSchema,
+    /// Whether it may be configured for one consumer: not if it is what finds out who the consumer is, or asks about that.
+    pub for_consumers: bool,
+    /// Whether it may be configured for a consumer group.
+    pub for_consumer_groups: bool,
+    /// Whether it runs for sessions of streams too.
+    pub streams: Streams,
+    /// Whether configurations may use it.
+    pub available: bool,
+    /// Which fields of a valid configuration are accepted but without effect.
+    pub ignored_fields: fn(&Json) -> Vec<FieldWarning>,
+    /// What of a valid configuration is probably a mistake all the same.
+    pub warnings: fn(&Json) -> Vec<FieldWarning>,
+    read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
+}
+
+impl PluginSchema {
+    /// The plugin of this name, whose configuration is a `C`.
+    pub const fn of<C: Record>(name: &'static str) -> Self {
+        PluginSchema {
+            name,
+            config: C::SCHEMA,
+            for_consumers: true,
+            for_consumer_groups: false,
+            streams: Streams::Never,
+            available: true,
+            ignored_fields: |_| Vec::new(),
+            warnings: |_| Vec::new(),
+            read: read::<C>,
+        }
+    }
+
+    /// The same plugin, which may not be configured for one consumer.
+    pub const fn without_consumer(mut self) -> Self {
+        self.for_consumers = false;
+        self
+    }
+
+    /// The same plugin, which may be configured for a consumer group.
+    pub const fn with_consumer_groups(mut self) -> Self {
+        self.for_consumer_groups = true;
+        self
+    }
+
+    /// The same plugin, which runs for sessions of streams as well.
+    pub const fn with_streams(mut self, streams: Streams) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Why an entity of this plugin may not have these protocols, if it may not.
+    pub(crate) fn refuses(&self, protocols: &[Protocol]) -> Option<String> {
+        let refused = self.streams == Streams::Never && protocols.iter().any(|it| it.is_stream());
+        refused.then(|| {
+            let name = self.name;
+            let expected = HTTP.join(", ");
+            format!("{name} runs for requests alone: expected one of: {expected}; it cannot protect streams")
+        })
+    }
+
+    /// The same plugin, which no configuration may use.
+    pub const fn switched_off(mut self) -> Self {
+        self.available = false;
+        self
+    }
+
+    /// The same plugin, some of whose fields are accepted but without effect.
+    pub const fn with_ignored_fields(mut self, find: fn(&Json) -> Vec<FieldWarning>) -> Self {
+        self.ignored_fields = find;
+        self
+    }
+
+    /// The same plugin, some of whose configurations are probably a mistake.
+    pub const fn with_warnings(mut self, find: fn(&Json) -> Vec<FieldWarning>) -> Self {
+        self.warnings = find;
+        self
+    }
+
+    /// Checks a configuration and fills in its defaults.
+    pub fn check(&self, config: &Json) -> Result<Json, Vec<FieldError>> {
+        let mut reader = Reader::new(&());
+        let config = (self.read)(&Node::from(config), &mut reader);
+        reader.finish(config)
+    }
+
+    /// Everything that is wrong with a configuration, each where it stands; paths start at the configuration.
+    pub fn problems(&self, config: &Node<'_>) -> Vec<ConfigError> {
+        let mut reader = Reader::new(&());
+        (self.read)(config, &mut reader);
+        reader.into_problems()
+    }
+
+    /// Reads the `config` of a plugin entity, or the defaults when there is none.
+    pub(crate) fn read(
+        &self,
+        node: Option<&Node<'_>>,
+        at: Position,
+        reader: &mut Reader<'_>,
+    ) -> Option<Json> {
+        let empty = Node::new(Value::Map(Vec::new()), at);
+        (self.read)(node.unwrap_or(&empty), reader)
+    }
+
+    /// What `/schemas/plugins/NAME` answers.
+    pub fn to_json(&self) -> Json {
+        let config = Kind::Record(self.config);
+        let shown = |field: &&FieldSchema| matches!(field.name, "protocols" | "consumer" | "consumer_group");
+        let mut fields: Vec<Json> = Plugin::SCHEMA.fields.iter().filter(shown).map(json::field).collect();
+        let refused = [("consumer", !self.for_consumers), ("consumer_group", !self.for_consumer_groups)];
+        for (caller, _) in refused.iter().filter(|(_, refused)| *refused) {
+            // Kong's way to say that a field must be null.
+            let field = fields.iter_mut().find_map(|field| field.get_mut(*caller));
+            field.into_iter().for_each(|field| field["eq"] = Json::Null);
+        }
+        if self.streams == Streams::Never {
+            let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));
+            let names = protocols.and_then(|field| field.get_mut("elements")?.get_mut("one_of"));
+            let names = names.and_then(Json::as_array_mut);
+            names.into_iter().for_each(|names| names.retain(|name| HTTP.iter().any(|it| name == it)));
+        }
+        if self.streams == Streams::ByDefault {
+            let protocols = fields.iter_mut().find_map(|field| field.get_mut("protocols"));
+            let default = protocols.and_then(|field| field.get_mut("default")).and_then(Json::as_array_mut);
+            default.into_iter().for_each(|default| default.extend(["tcp".into(), "tls".into()]));
+        }
+        let mut description = json::kind(&config);
+        description["required"] = true.into();
+        fields.push(serde_json::json!({ "config": description }));
+        serde_json::json!({ "fields": fields })
+    }
+}
+
+fn read<C: Record>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
+    read_record::<C>(node, &RecordContext::NONE, reader).map(|config| config.to_value())
+}
+
+/// The plugin of this name.
+pub fn find_plugin<'p>(plugins: &'p [PluginSchema], name: &str) -> Option<&'p PluginSchema> {
+    plugins.iter().find(|plugin| plugin.name == name)
+}

@@ -1,0 +1,58 @@
+//! Opening connections: the one place where sockets are connected and TLS handshakes are begun.
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Connects to an address. What is written leaves at once, because messages are written in one piece.
+pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+/// Connects to a Unix socket.
+pub async fn unix(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(path).await
+}
+
+/// Tries addresses one after another: the first connection, or the last error. None where there is no address to try.
+pub async fn first<S>(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    open: impl AsyncFn(SocketAddr) -> io::Result<S>,
+) -> Option<io::Result<S>> {
+    let mut outcome = None;
+    for address in addresses {
+        let opened = open(address).await;
+        let is_open = opened.is_ok();
+        outcome = Some(opened);
+        if is_open {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Does a TLS handshake with the server of this name, offering the protocols (ALPN) that the configuration offers, or one
+/// of them alone.
+pub async fn tls<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    stream: S,
+    config: Arc<ClientConfig>,
+    name: &str,
+    only: Option<&[u8]>,
+) -> io::Result<TlsStream<S>> {
+    let server = ServerName::try_from(name.to_owned()).map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no host name: TLS cannot be spoken"))
+    })?;
+    let connector = TlsConnector::from(config);
+    match only {
+        None => connector.connect(server, stream).await,
+        Some(protocol) => connector.with_alpn(vec![protocol.to_vec()]).connect(server, stream).await,
+    }
+}

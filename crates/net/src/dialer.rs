@@ -1,0 +1,141 @@
+//! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
+//! the node's settings or the plugin's configuration say.
+
+use crate::connect;
+use crate::resolve::{Addresses, ResolveError, Resolver};
+use crate::tls::OLD_VERSION;
+use rustls::{CertificateError, ClientConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+/// The node's resolver, for plugins, which are built before the data plane starts.
+#[derive(Default)]
+pub struct NodeResolver {
+    resolver: OnceLock<Arc<Resolver>>,
+    /// How often a name was resolved: connections begin with each address of a name in turn.
+    turn: AtomicUsize,
+}
+
+impl NodeResolver {
+    /// Has plugins use the resolver of the data plane that starts.
+    pub fn provide(&self, resolver: &Arc<Resolver>) {
+        self.resolver.get_or_init(|| resolver.clone());
+    }
+
+    async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        match self.resolver.get() {
+            Some(resolver) => resolver.resolve(host).await,
+            None => Resolver::resolve_literal(host),
+        }
+    }
+
+    async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let found = self.resolve(host).await;
+        let found = found.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+        Ok(found.sockets(port, self.turn.fetch_add(1, Ordering::Relaxed)).collect())
+    }
+}
+
+/// Opens connections for one plugin. Clones are the same.
+#[derive(Clone)]
+pub struct Dialer {
+    resolver: Arc<NodeResolver>,
+    tls: Option<Tls>,
+}
+
+/// How servers are spoken to over TLS.
+#[derive(Clone)]
+struct Tls {
+    /// Or why certificates cannot be verified.
+    config: Result<Arc<ClientConfig>, String>,
+    /// What turns verification off, for error messages.
+    switch: &'static str,
+}
+
+impl Dialer {
+    /// For connections in clear.
+    pub fn new(resolver: Arc<NodeResolver>) -> Self {
+        Self { resolver, tls: None }
+    }
+
+    /// For connections over TLS too. `switch` is the setting or field, and its value, that turns verification off.
+    pub fn with_tls(self, config: Result<Arc<ClientConfig>, String>, switch: &'static str) -> Self {
+        Self { tls: Some(Tls { config, switch }), ..self }
+    }
+
+    /// The same, offering this protocol alone in handshakes (ALPN).
+    pub fn with_alpn(mut self, protocol: &[u8]) -> Self {
+        if let Some(Ok(config)) = self.tls.as_mut().map(|tls| tls.config.as_mut()) {
+            Arc::make_mut(config).alpn_protocols = vec![protocol.to_vec()];
+        }
+        self
+    }
+
+    /// Connects without TLS. The addresses of a name are tried one after another.
+    pub async fn tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let opened = connect::first(self.resolver.addresses(host, port).await?, connect::tcp).await;
+        opened.unwrap_or_else(|| Err(no_address()))
+    }
+
+    /// An address of a host, for datagrams: nothing tells whether one was received, so only one address can be tried.
+    pub async fn address(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
+        let found = self.resolver.addresses(host, port).await?;
+        found.first().copied().ok_or_else(no_address)
+    }
+
+    /// Speaks TLS with the server of this name.
+    pub async fn tls(&self, name: &str, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the connection is to be in clear"))?;
+        let config = tls.config.clone().map_err(|why| tls.unusable(name, &why))?;
+        connect::tls(tcp, config, name, None).await.map_err(|error| tls.explained(name, error))
+    }
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, ResolveError::NotFound)
+}
+
+impl Tls {
+    fn unusable(&self, name: &str, why: &str) -> io::Error {
+        let switch = self.switch;
+        io::Error::other(format!(
+            "the certificate of {name} cannot be verified: {why}: set lua_ssl_trusted_certificate, or set {switch}"
+        ))
+    }
+
+    /// Says what to do about a certificate that is refused.
+    fn explained(&self, name: &str, error: io::Error) -> io::Error {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+        let (why, fix) = match cause {
+            Some(rustls::Error::InvalidCertificate(why)) => (error.to_string(), fix(why)),
+            Some(rustls::Error::General(why)) if why == OLD_VERSION => {
+                let why = "it is of X.509 version 1 and cannot be verified".to_owned();
+                (why, "issue one of version 3 with a subjectAltName")
+            }
+            _ => return error,
+        };
+        let switch = self.switch;
+        let text = format!("the certificate of {name} is refused: {why}: {fix}, or set {switch}");
+        io::Error::new(error.kind(), text)
+    }
+}
+
+/// What to do about a certificate that is refused for this reason.
+fn fix(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "see that the clocks of both machines are right"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "address the server by a name in the certificate, or issue one with a subjectAltName of this name"
+        }
+        CertificateError::Revoked => "issue another",
+        // A certificate that is signed by itself is its own authority.
+        _ => "add its authority to lua_ssl_trusted_certificate, as `system,/path/to/ca.pem`",
+    }
+}

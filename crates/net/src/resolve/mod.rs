@@ -1,0 +1,222 @@
+//! Host names to addresses.
+//!
+//! One thread with its own runtime asks the DNS; workers read answers without a lock, and wait only for a name that
+//! has none yet. Of many that wait for the same name one asks. When an answer expires, the old one is given for as long
+//! as `stale_ttl` while a new one is fetched, so that a slow DNS delays no request once a name is known.
+
+mod cache;
+mod hosts;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use cache::{Cache, Renewal, Slot};
+use hosts::Hosts;
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// How names are resolved. The names of the fields are Kong's `dns_*` settings.
+#[derive(Debug, Clone)]
+pub struct ResolverOptions {
+    /// The servers to ask. None: those of `resolv_conf`, whose search domains are in force either way.
+    pub servers: Vec<SocketAddr>,
+    /// The system's settings: servers, search domains, `ndots`.
+    pub resolv_conf: PathBuf,
+    /// The hosts file, read once. Its names are never asked for.
+    pub hosts_file: Option<PathBuf>,
+    /// Which records to try, in this order; the first that exist answer.
+    pub order: Vec<Lookup>,
+    /// How long an answer holds, in place of the records' own TTL.
+    pub valid_ttl: Option<Duration>,
+    /// How long an expired answer may still be given while it is being renewed.
+    pub stale_ttl: Duration,
+    /// How long a failure other than a missing name is remembered.
+    pub error_ttl: Duration,
+    /// How long it is remembered that a name does not exist.
+    pub not_found_ttl: Duration,
+    /// How long one query may take.
+    pub timeout: Duration,
+    /// How many names are remembered.
+    pub cache_size: usize,
+}
+
+impl Default for ResolverOptions {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            resolv_conf: PathBuf::from("/etc/resolv.conf"),
+            hosts_file: Some(PathBuf::from("/etc/hosts")),
+            order: vec![Lookup::Last, Lookup::Srv, Lookup::A],
+            valid_ttl: None,
+            stale_ttl: Duration::from_secs(3600),
+            error_ttl: Duration::from_secs(1),
+            not_found_ttl: Duration::from_secs(30),
+            timeout: Duration::from_secs(2),
+            cache_size: 10_000,
+        }
+    }
+}
+
+/// One step of Kong's `dns_order`. `CNAME` is no step: aliases are followed in every one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// What answered for this name the last time.
+    Last,
+    /// Services with ports and weights.
+    Srv,
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+}
+
+/// One address of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address {
+    /// Where to connect.
+    pub ip: IpAddr,
+    /// The port that an SRV record names; it overrides the configured one.
+    pub port: Option<u16>,
+    /// The weight that an SRV record names, unless 0; it overrides the target's.
+    pub weight: Option<u16>,
+}
+
+/// The addresses of a name, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// In the order of the DNS answer.
+    pub entries: Box<[Address]>,
+    /// When the answer is due to be renewed. None: never.
+    pub expires: Option<Instant>,
+}
+
+/// Why a name has no address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResolveError {
+    /// There is no such name, or it has no records of the types asked for.
+    NotFound,
+    /// The text is no host name.
+    InvalidName,
+    /// No server answered in time.
+    Timeout,
+    /// The servers failed.
+    Failed(Arc<str>),
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => {
+                f.write_str("the name has no address in the DNS (check its spelling and dns_order)")
+            }
+            Self::InvalidName => f.write_str("not a host name"),
+            Self::Timeout => f.write_str("no DNS server answered in time (check dns_resolver)"),
+            Self::Failed(why) => write!(f, "the DNS query failed: {why} (check dns_resolver)"),
+        }
+    }
+}
+
+impl std::error::Error for ResolveError {}
+
+/// The node's resolver, shared by all workers.
+pub struct Resolver {
+    hosts: Hosts,
+    cache: Cache,
+    jobs: mpsc::UnboundedSender<Renewal>,
+}
+
+impl Resolver {
+    /// Reads the hosts file and starts the thread that asks. It ends when the resolver is dropped.
+    pub fn new(options: ResolverOptions) -> std::io::Result<Self> {
+        let hosts = match &options.hosts_file {
+            Some(path) => Hosts::parse(&std::fs::read_to_string(path).unwrap_or_default(), &options.order),
+            None => Hosts::parse("", &options.order),
+        };
+        let cache = Cache::new(options.cache_size);
+        // Bounded in effect: a name is queued at most once.
+        let (jobs, queue) = mpsc::unbounded_channel();
+        query::start(options, queue)?;
+        Ok(Self { hosts, cache, jobs })
+    }
+
+    /// The addresses of a host name or the text of an IP address, or why there are none.
+    pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        if let Some(addresses) = literal(host) {
+            return Ok(addresses);
+        }
+        let name = lowercase(host);
+        if let Some(addresses) = self.hosts.get(name.strip_suffix('.').unwrap_or(&name)) {
+            return Ok(addresses);
+        }
+        let slot = self.cache.slot(&name);
+        if let Some(known) = self.known(&slot) {
+            return known;
+        }
+        let news = slot.news();
+        tokio::pin!(news);
+        news.as_mut().enable();
+        // The answer may have come just before `news` began to listen.
+        if let Some(known) = self.known(&slot) {
+            return known;
+        }
+        news.await;
+        slot.answer().as_ref().map_or_else(|| Err(stopped()), |answer| answer.result.clone())
+    }
+
+    /// The same where there is no resolver: of the text of an IP address.
+    pub fn resolve_literal(host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
+    }
+
+    /// What can be said without waiting. Sees to it that an expired answer is renewed.
+    fn known(&self, slot: &Arc<Slot>) -> Option<Result<Arc<Addresses>, ResolveError>> {
+        let now = Instant::now();
+        let answer = slot.answer();
+        if let Some(answer) = answer.as_deref().filter(|answer| now < answer.fresh_until) {
+            return Some(answer.result.clone());
+        }
+        if slot.begin_renewal().is_some_and(|renewal| self.jobs.send(renewal).is_err()) {
+            return Some(Err(stopped()));
+        }
+        answer.as_deref().filter(|answer| now < answer.stale_until).map(|answer| answer.result.clone())
+    }
+}
+
+fn stopped() -> ResolveError {
+    ResolveError::Failed("the resolver has stopped".into())
+}
+
+fn literal(host: &str) -> Option<Arc<Addresses>> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(Arc::new(Addresses::fixed([bare.parse().ok()?])))
+}
+
+fn lowercase(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+impl Addresses {
+    /// Where to connect, beginning with this one of them and going around. SRV records name their own ports.
+    pub fn sockets(&self, port: u16, first: usize) -> impl Iterator<Item = SocketAddr> {
+        let count = self.entries.len();
+        let around = (0..count).map(move |turn| first.wrapping_add(turn) % count);
+        around.map(move |index| {
+            let entry = &self.entries[index];
+            SocketAddr::new(entry.ip, entry.port.unwrap_or(port))
+        })
+    }
+
+    fn fixed(ips: impl IntoIterator<Item = IpAddr>) -> Self {
+        let entries = ips.into_iter().map(|ip| Address { ip, port: None, weight: None }).collect();
+        Self { entries, expires: None }
+    }
+}

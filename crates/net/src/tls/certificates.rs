@@ -1,0 +1,231 @@
+//! Which certificate answers which server name.
+
+use super::{CertifiedKey, Problem, Subject, TlsError, pem};
+use arc_swap::ArcSwap;
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use rustls::{SignatureAlgorithm, SignatureScheme};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+use weir_model::entity::Certificate;
+use weir_model::{Document, Uuid};
+
+/// Every certificate of a configuration, indexed by the server names it serves.
+///
+/// A lookup costs at most four hash lookups however many names there are, and allocates nothing.
+pub struct Certificates {
+    exact: HashMap<Box<str>, Arc<Pair>>,
+    /// `*.example.com` under `.example.com`.
+    suffixes: HashMap<Box<str>, Arc<Pair>>,
+    /// `example.*` under `example.`.
+    prefixes: HashMap<Box<str>, Arc<Pair>>,
+    any: Option<Arc<Pair>>,
+    default: Arc<CertifiedKey>,
+    /// With the entities, to know unchanged ones by.
+    by_id: HashMap<Uuid, (Arc<Certificate>, Arc<Pair>)>,
+}
+
+/// A certificate entity: one key, or two of different types. The cheaper to sign with comes first.
+pub(super) struct Pair {
+    first: Slot,
+    second: Option<Slot>,
+}
+
+/// A key with its certificate, and the proof that the certificate stands, if there is one.
+pub(super) struct Slot {
+    key: ArcSwap<CertifiedKey>,
+    /// Until when the proof is good.
+    proof_until: Mutex<Option<SystemTime>>,
+}
+
+impl Slot {
+    fn new(key: CertifiedKey) -> Self {
+        Self { key: ArcSwap::from_pointee(key), proof_until: Mutex::default() }
+    }
+
+    pub(super) fn key(&self) -> Arc<CertifiedKey> {
+        self.key.load_full()
+    }
+
+    /// Shows this proof to clients from now on.
+    pub(super) fn staple(&self, proof: Vec<u8>, until: Option<SystemTime>) {
+        self.prove(Some(proof), until);
+    }
+
+    /// Shows no proof that is good no longer.
+    pub(super) fn drop_stale(&self) {
+        let until = *self.proof_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_some_and(|until| until <= SystemTime::now()) {
+            self.prove(None, None);
+        }
+    }
+
+    fn prove(&self, proof: Option<Vec<u8>>, until: Option<SystemTime>) {
+        *self.proof_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        self.key.store(Arc::new(CertifiedKey { ocsp: proof, ..(*self.key()).clone() }));
+    }
+}
+
+impl Certificates {
+    /// Parses every certificate and indexes every SNI of the document. All errors are returned at once.
+    pub fn build(document: &Document, default: Arc<CertifiedKey>) -> Result<Self, Vec<TlsError>> {
+        Self::only(default).rebuild(document)
+    }
+
+    /// As [`build`](Self::build), with the same default certificate, but parses only what has changed since: checking
+    /// an RSA key takes about a millisecond.
+    pub fn rebuild(&self, document: &Document) -> Result<Self, Vec<TlsError>> {
+        let mut built = self.none();
+        let mut errors = Vec::new();
+        let mut refused = HashSet::new();
+        for certificate in &document.certificates {
+            match self.pair_of(certificate) {
+                Ok(pair) => {
+                    built.by_id.insert(certificate.id, (certificate.clone(), pair));
+                }
+                Err(error) => {
+                    refused.insert(certificate.id);
+                    errors.push(error);
+                }
+            }
+        }
+        for sni in &document.snis {
+            match built.by_id.get(&sni.certificate).map(|(_, pair)| pair.clone()) {
+                Some(pair) => built.index(&sni.name, pair),
+                None if refused.contains(&sni.certificate) => {}
+                None => errors.push(TlsError {
+                    subject: Subject::Sni(sni.name.clone()),
+                    problem: Problem::UnknownCertificate(sni.certificate),
+                }),
+            }
+        }
+        if errors.is_empty() { Ok(built) } else { Err(errors) }
+    }
+
+    fn pair_of(&self, certificate: &Arc<Certificate>) -> Result<Arc<Pair>, TlsError> {
+        match self.by_id.get(&certificate.id) {
+            Some((known, pair)) if is_unchanged(known, certificate) => Ok(pair.clone()),
+            _ => Pair::parse(certificate).map(Arc::new),
+        }
+    }
+
+    /// No certificate but the default one.
+    pub fn only(default: Arc<CertifiedKey>) -> Self {
+        Self {
+            exact: HashMap::new(),
+            suffixes: HashMap::new(),
+            prefixes: HashMap::new(),
+            any: None,
+            default,
+            by_id: HashMap::new(),
+        }
+    }
+
+    /// The default certificate alone.
+    pub fn none(&self) -> Self {
+        Self::only(self.default.clone())
+    }
+
+    fn index(&mut self, name: &str, pair: Arc<Pair>) {
+        let name = name.to_ascii_lowercase();
+        if name == "*" {
+            self.any = Some(pair);
+        } else if let Some(suffix) = name.strip_prefix('*') {
+            self.suffixes.insert(suffix.into(), pair);
+        } else if let Some(prefix) = name.strip_suffix('*') {
+            self.prefixes.insert(prefix.into(), pair);
+        } else {
+            self.exact.insert(name.into(), pair);
+        }
+    }
+
+    /// The certificate for a server name and the signature schemes that the client can verify.
+    pub fn find(&self, server_name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
+        match server_name.and_then(|name| self.pair(name)) {
+            Some(pair) => pair.choose(schemes).key(),
+            None => self.default.clone(),
+        }
+    }
+
+    /// A certificate entity's own key pair (`cert` and `key`, or the cheaper of two), for use towards upstreams.
+    pub fn get(&self, id: Uuid) -> Option<Arc<CertifiedKey>> {
+        self.by_id.get(&id).map(|(_, pair)| pair.first.key())
+    }
+
+    /// The keys of every certificate entity.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &Arc<Pair>> {
+        self.by_id.values().map(|(_, pair)| pair)
+    }
+
+    /// Whether two names are served by certificates of their own, and not by the same one.
+    pub fn differ(&self, one: &str, other: &str) -> bool {
+        matches!((self.pair(one), self.pair(other)), (Some(one), Some(other)) if !Arc::ptr_eq(one, other))
+    }
+
+    /// Kong's order: the exact name, `*.example.com`, `example.*`, `*`. A wildcard stands for exactly one label, and
+    /// the leftmost one only of names with at least three.
+    fn pair(&self, server_name: &str) -> Option<&Arc<Pair>> {
+        let name = lowercase(server_name.strip_suffix('.').unwrap_or(server_name));
+        let suffix = || {
+            let suffix = &name[name.find('.')?..];
+            suffix[1..].contains('.').then(|| self.suffixes.get(suffix))?
+        };
+        let prefix = || self.prefixes.get(&name[..=name.rfind('.')?]);
+        self.exact.get(&*name).or_else(suffix).or_else(prefix).or(self.any.as_ref())
+    }
+}
+
+/// Documents share what has not changed; one that was read anew has the same texts.
+fn is_unchanged(known: &Arc<Certificate>, certificate: &Arc<Certificate>) -> bool {
+    fn texts(of: &Certificate) -> [Option<&String>; 4] {
+        [Some(&of.cert), Some(&of.key), of.cert_alt.as_ref(), of.key_alt.as_ref()]
+    }
+    Arc::ptr_eq(known, certificate) || texts(known) == texts(certificate)
+}
+
+fn lowercase(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+impl Pair {
+    fn parse(certificate: &Certificate) -> Result<Self, TlsError> {
+        let fail = |alt| {
+            move |problem| TlsError { subject: Subject::Certificate { id: certificate.id, alt }, problem }
+        };
+        let key = pem::certified_key(certificate.cert.as_bytes(), certificate.key.as_bytes())
+            .map_err(fail(false))?;
+        let alt = match (&certificate.cert_alt, &certificate.key_alt) {
+            (None, None) => return Ok(Self { first: Slot::new(key), second: None }),
+            (Some(cert), Some(key)) => {
+                pem::certified_key(cert.as_bytes(), key.as_bytes()).map_err(fail(true))?
+            }
+            _ => return Err(fail(true)(Problem::AltIncomplete)),
+        };
+        if key.key.algorithm() == alt.key.algorithm() {
+            return Err(fail(true)(Problem::AltSameType));
+        }
+        let (first, second) =
+            if key.key.algorithm() == SignatureAlgorithm::RSA { (alt, key) } else { (key, alt) };
+        Ok(Self { first: Slot::new(first), second: Some(Slot::new(second)) })
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+
+    fn choose(&self, schemes: &[SignatureScheme]) -> &Slot {
+        let usable = |slot: &&Slot| slot.key.load().key.choose_scheme(schemes).is_some();
+        self.second.as_ref().filter(|second| !usable(&&self.first) && usable(second)).unwrap_or(&self.first)
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificates({})", self.by_id.len())
+    }
+}

@@ -1,0 +1,49 @@
+//! `weirlab compare`.
+use crate::compare::{Comparison, text};
+use crate::result::store;
+use clap::ValueEnum;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What can be said on the command line.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The run to compare with: its folder or its data.json.
+    old: PathBuf,
+    /// The run that is compared.
+    new: PathBuf,
+    /// How it is written.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How a comparison is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// For the terminal.
+    Text,
+    /// For programs.
+    Json,
+    /// For a pull request.
+    Md,
+}
+
+/// Does it.
+///
+/// # Errors
+/// What stood in the way, and how to mend it.
+pub fn run(args: Args) -> Result<ExitCode, String> {
+    let read = |path| store::read(path).map_err(|error| error.to_string());
+    let comparison = Comparison::of(&read(&args.old)?, &read(&args.new)?);
+    let written = match args.format {
+        Format::Text => text::render(&comparison, ""),
+        Format::Md => text::render(&comparison, "## "),
+        Format::Json => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())?,
+    };
+    match writeln!(io::stdout(), "{written}") {
+        // Whoever reads has seen enough, as `head` does.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

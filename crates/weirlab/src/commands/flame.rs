@@ -1,0 +1,131 @@
+//! `weirlab flame`.
+use super::run::{self, Common};
+use crate::flame::{FlameError, Profile, differential, record, write};
+use crate::result::Flame;
+use crate::session::{self, Assignment, Entry, Session};
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How much longer a target is under load than it is watched, so that perf has time to begin and to end.
+const AROUND: Duration = Duration::from_secs(30);
+
+/// What can be said on the command line.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The scenario, such as kong/plain-1.
+    pub scenario: String,
+    /// Targets, each with a graph of its own; from the second on also with one of the difference to the first.
+    #[arg(long, value_delimiter = ',', default_value = "weir")]
+    pub targets: Vec<String>,
+    /// Versions of Weir to draw instead, such as git:main,git:HEAD.
+    #[arg(long, value_delimiter = ',')]
+    pub versions: Vec<String>,
+    /// http or https.
+    #[arg(long, default_value = "http", value_parser = ["http", "https", "h2", "h2c"])]
+    pub scheme: String,
+    /// How long each target is watched.
+    #[arg(long, default_value = "10s", value_parser = crate::duration::parse)]
+    pub duration: Duration,
+    /// Samples a second.
+    #[arg(long, default_value_t = 499)]
+    pub frequency: u32,
+    /// What all commands that measure have in common.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Records and draws each of `labels`. `under_load` starts a target by its label and puts load on it, calls what it is
+/// given with the processes of its tree, and ends both.
+///
+/// # Errors
+/// What stood in the way, and how to mend it.
+pub fn perform(
+    args: &Args,
+    labels: &[String],
+    folder: &Path,
+    mut under_load: impl FnMut(&str, &mut dyn FnMut(&[u32]) -> Result<(), String>) -> Result<(), String>,
+) -> Result<Vec<Flame>, String> {
+    let mut profiles = Vec::new();
+    for label in labels {
+        under_load(label, &mut |pids| {
+            let name = format!("flame-{}", file_name(label));
+            let profile = record(pids, args.duration, args.frequency, folder, &name);
+            profiles.push((label.clone(), profile.map_err(|error| error.to_string())?));
+            Ok(())
+        })?;
+    }
+    draw(&profiles, &args.scenario, folder).map_err(|error| error.to_string())
+}
+
+/// Draws the differences of all profiles to the first, and lists all graphs for the run's data.
+///
+/// # Errors
+/// When a difference cannot be drawn.
+pub fn draw(profiles: &[(String, Profile)], scenario: &str, folder: &Path) -> Result<Vec<Flame>, FlameError> {
+    let mut flames = Vec::new();
+    for (label, profile) in profiles {
+        let file =
+            profile.graph.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        flames.push(Flame { file, title: format!("{label}, {scenario}") });
+    }
+    let Some(((first, before), others)) = profiles.split_first() else { return Ok(flames) };
+    for (label, after) in others {
+        let title = format!("{label} compared with {first}, {scenario}");
+        let file = format!("flame-{}-to-{}.svg", file_name(first), file_name(label));
+        write(&folder.join(&file), &differential(&before.folded, &after.folded, &title)?)?;
+        flames.push(Flame { file, title });
+    }
+    Ok(flames)
+}
+
+fn file_name(label: &str) -> String {
+    label
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
+        .collect()
+}
+
+/// Puts each target under load and draws what it does.
+///
+/// # Errors
+/// What stood in the way, and how to mend it.
+pub fn run(args: Args) -> Result<ExitCode, String> {
+    let stop = run::interruptible()?;
+    let assignment = assignment(&args)?;
+    let labels: Vec<String> = assignment.contenders.iter().map(|contender| contender.label.clone()).collect();
+    let mut session = Session::open(assignment, 1, &stop).map_err(|error| error.to_string())?;
+    let folder = session.folder().to_owned();
+    let index = |label: &str| labels.iter().position(|known| known == label).unwrap_or_default();
+    let flames = perform(&args, &labels, &folder, |label, watch| {
+        session.under_load(0, index(label), args.duration, watch)
+    })?;
+    session.note_flames(flames).map_err(|error| error.to_string())?;
+    let (run, folder) = session.close().map_err(|error| error.to_string())?;
+    run::conclude(&run, &folder, &args.common.catalogue()?)?;
+    run::exit_code(&run)
+}
+
+fn assignment(args: &Args) -> Result<Assignment, String> {
+    let catalogue = args.common.catalogue()?;
+    let targets = if args.versions.is_empty() { args.targets.as_slice() } else { &[] };
+    let contenders = args.common.contenders(targets, &args.versions)?;
+    let schemes = run::schemes(Some(&args.scheme));
+    let case = run::single(&args.scenario, &schemes, &catalogue)?;
+    let all: Vec<usize> = (0..contenders.len()).collect();
+    let mut profile = session::Profile::named("full").ok_or("there is no profile full")?;
+    profile.measured = args.duration + AROUND;
+    args.common.assignment("flame", contenders, vec![Entry { case, contenders: all }], profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_file_names() {
+        assert_eq!(file_name("weir@git:main"), "weir-git-main");
+        assert_eq!(file_name("../x"), "..-x");
+    }
+}

@@ -1,0 +1,14 @@
+//! The commands of `weirlab`, one file each: what each reads from the command line, and what it does with it.
+pub mod capacity;
+pub mod compare;
+pub mod flame;
+pub mod floor;
+pub mod front;
+pub mod gate;
+pub mod list;
+pub mod load;
+pub mod power;
+pub mod report;
+pub mod run;
+pub mod upstream;
+pub mod waterfall;

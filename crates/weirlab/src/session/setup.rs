@@ -1,0 +1,183 @@
+//! A session's outset: its cells before anything is measured, and what is known of them without measuring.
+use super::profile::Profile;
+use super::progress::Progress;
+use super::run::{Assignment, Entry};
+use super::target_runner::Contender;
+use crate::manifest;
+use crate::observe::{self, Layout};
+use crate::result::{Cell, Run, SCHEMA, Status, TargetManifest};
+use crate::scenario::{CasePlan, Measure};
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// What starting, checking and ending a target usually takes beside the load.
+const AROUND: Duration = Duration::from_millis(350);
+
+/// What opening a connection that then idles usually takes.
+const OPENING: Duration = Duration::from_micros(500);
+
+/// A name for the run's folder: when, and what.
+pub(super) fn run_id(assignment: &Assignment) -> String {
+    let when = manifest::now().replace([':', '-'], "").replace('T', "-");
+    let when = when.split(['.', 'Z']).next().unwrap_or_default();
+    let what = match assignment.entries.as_slice() {
+        [one] => one.case.case.scenario.replace('/', "-"),
+        many => format!("{}-cases", many.len()),
+    };
+    format!("{when}-{}-{what}", assignment.kind)
+}
+
+/// The CPUs of each entry.
+pub(super) fn layouts(assignment: &Assignment) -> Vec<Layout> {
+    let available = observe::allowed_cpus();
+    let workers = |entry: &Entry| entry.case.gateway.workers.unwrap_or(assignment.workers);
+    let wanted = |entry: &Entry| workers(entry) * entry.case.gateway.instances.max(1);
+    assignment.entries.iter().map(|entry| Layout::plan(&available, wanted(entry))).collect()
+}
+
+/// The run before its first block.
+pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run {
+    let mut manifest = layouts.first().map(manifest::collect).unwrap_or_default();
+    manifest.cpu_sharing = layouts.iter().any(|layout| layout.sharing);
+    let mut words: Vec<String> = layouts.iter().map(|layout| layout.words.clone()).collect();
+    words.dedup();
+    manifest.pinning = words.join("; ");
+    for contender in &assignment.contenders {
+        manifest
+            .targets
+            .insert(contender.label.clone(), target_manifest(contender, assignment.driver.name()));
+    }
+    Run {
+        schema: SCHEMA,
+        id: id.to_owned(),
+        kind: assignment.kind.to_owned(),
+        profile: assignment.profile.name.clone(),
+        seed: assignment.seed,
+        baseline: assignment.contenders.first().map(|first| first.label.clone()).unwrap_or_default(),
+        interrupted: false,
+        manifest,
+        cases: assignment.entries.iter().map(|entry| entry.case.case.clone()).collect(),
+        cells: assignment.entries.iter().flat_map(|entry| cells(entry, &assignment.contenders)).collect(),
+        capacities: Vec::new(),
+        flames: Vec::new(),
+        chains: Vec::new(),
+    }
+}
+
+/// Another session measures at the same time: that is a fact of the machine.
+pub(super) fn note_company(run: &mut Run, progress: &Progress) {
+    run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
+    progress.line("another weirlab is running on this machine: what both measure is worth less");
+}
+
+fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Item = Cell> + 'a {
+    entry.contenders.iter().map(|index| {
+        let contender = &contenders[*index];
+        let status = match (&contender.unavailable, contender.target.lacks(&entry.case.needs)) {
+            (_, Some(lacks)) => Status::Skipped(lacks),
+            (Some(why), None) => Status::Unmeasured(why.clone()),
+            (None, None) => Status::Measured,
+        };
+        Cell {
+            case: entry.case.case.name.clone(),
+            target: contender.label.clone(),
+            control: contender.control,
+            status,
+            cut_short: None,
+            parity: Vec::new(),
+            blocks: Vec::new(),
+        }
+    })
+}
+
+fn target_manifest(contender: &Contender, driver: &str) -> TargetManifest {
+    let mut manifest = contender.manifest.clone();
+    manifest.driver = driver.to_owned();
+    if !contender.target.has_process() {
+        // The upstream is of this program.
+        manifest.sha256 = env::current_exe().and_then(|own| manifest::sha256_of(&own)).unwrap_or_default();
+    } else if contender.unavailable.is_none() {
+        manifest.binary = manifest::shortened(&contender.binary.to_string_lossy());
+        manifest.sha256 = manifest::sha256_of(&contender.binary).unwrap_or_default();
+        let command = contender.target.version_command(&contender.binary).unwrap_or_default();
+        manifest.version = manifest::target_version(&command).unwrap_or_default();
+    }
+    manifest
+}
+
+/// The index of a cell in the run.
+pub(super) fn cell_index(entries: &[Entry], case: usize, target: usize) -> usize {
+    entries[..case].iter().map(|entry| entry.contenders.len()).sum::<usize>() + target
+}
+
+/// About how long a block takes, all in all.
+pub(super) fn block_time(profile: &Profile, case: &CasePlan) -> Duration {
+    match case.measure {
+        Measure::Load => profile.window(case) + profile.warm_up.at_least + AROUND,
+        Measure::Start | Measure::Reload => AROUND * 2,
+        Measure::IdleConnections => OPENING * case.load.connections as u32 + AROUND * 2,
+    }
+}
+
+/// About how long the session takes.
+pub(super) fn expected(assignment: &Assignment, run: &Run, rounds: u32) -> Duration {
+    let mut total = Duration::ZERO;
+    for (index, entry) in assignment.entries.iter().enumerate() {
+        let first = cell_index(&assignment.entries, index, 0);
+        let cells = &run.cells[first..first + entry.contenders.len()];
+        let measured = cells.iter().filter(|cell| cell.status == Status::Measured).count();
+        total += block_time(&assignment.profile, &entry.case) * measured as u32;
+    }
+    total * rounds
+}
+
+/// Notes why a cell is measured no further. What was measured before stays.
+pub(super) fn end(cell: &mut Cell, status: Status) {
+    match status {
+        Status::Failed(why) if !cell.blocks.is_empty() => cell.cut_short = Some(why),
+        status => cell.status = status,
+    }
+}
+
+/// A line for a cell that will not be measured further.
+pub(super) fn told(cell: &Cell, status: &Status) -> String {
+    let why = match status {
+        Status::Measured => "measured",
+        Status::Skipped(why) | Status::Different(why) | Status::Failed(why) | Status::Unmeasured(why) => why,
+    };
+    format!("{} on {} is not measured: {why}", cell.case, cell.target)
+}
+
+/// Keeps what a target had to say, behind what it said before.
+pub(super) fn append_log(folder: &Path, cell: &Cell, log: &str) -> io::Result<()> {
+    if log.is_empty() {
+        return Ok(());
+    }
+    let folder = folder.join("logs").join(file_name(&cell.case));
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("{}.log", file_name(&cell.target)));
+    File::options().create(true).append(true).open(path)?.write_all(log.as_bytes())
+}
+
+/// Keeps the declarative file of a case beside the result, and its hash in it. The upstream's ports, which differ from
+/// run to run, are not in there.
+pub(super) fn note_configuration(run: &mut Run, folder: &Path, cell: usize, case: &CasePlan) {
+    let cell = &run.cells[cell];
+    let ports =
+        (1..=case.upstream.listeners.max(1)).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
+    let Ok(document) = case.document(&ports.collect::<Vec<_>>()) else { return };
+    let path = folder.join("configurations").join(file_name(&cell.case)).with_extension("yml");
+    // The hash is what counts; a copy that cannot be kept is no reason to end a measurement.
+    let _ = path.parent().map(fs::create_dir_all).and_then(|_| fs::write(&path, &document.text).ok());
+    if let Ok(hash) = manifest::sha256_of(&path) {
+        run.manifest.configurations.insert(format!("{} / {}", cell.case, cell.target), hash);
+    }
+}
+
+fn file_name(name: &str) -> String {
+    name.replace(|c: char| !(c.is_ascii_alphanumeric() || "-_.@".contains(c)), "-")
+}

@@ -1,0 +1,259 @@
+//! The stand: what has to run around a load. Upstreams live as long as the session; a target, and the front before
+//! several of its instances, as long as a block.
+use super::certificate::Certificate;
+use super::parity;
+use super::probe;
+use super::upstreams::Supply;
+use crate::driver::{Driver, Running};
+use crate::observe::Layout;
+use crate::result::TargetManifest;
+use crate::scenario::{CasePlan, Document, Measure, UpstreamPlan};
+use crate::target::{Listeners, Preparation, Target};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A target as it takes part in a session.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its label.
+    pub label: String,
+    /// What it was named on the command line; none for versions, which take part in every case.
+    pub named: Option<String>,
+    /// Whether it is the A/A control.
+    pub control: bool,
+    /// What it is.
+    pub target: Target,
+    /// Its program; empty for those without one.
+    pub binary: PathBuf,
+    /// Why it cannot take part, if it is not on this machine.
+    pub unavailable: Option<String>,
+    /// What is known of its version.
+    pub manifest: TargetManifest,
+}
+
+/// What is common to all blocks of a session.
+pub(crate) struct Stand {
+    pub(crate) driver: Box<dyn Driver>,
+    /// This very program.
+    pub(crate) program: PathBuf,
+    /// Where targets keep their files; short, for Unix sockets have short paths.
+    pub(crate) folder: PathBuf,
+    pub(crate) certificate: Certificate,
+    pub(crate) upstreams: HashMap<String, Supply>,
+    /// What happened that the user should know, not yet told.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A cell that is up.
+pub(crate) struct Open {
+    pub(crate) running: Mutex<Vec<Box<dyn Running>>>,
+    pub(crate) listeners: Listeners,
+    /// Where the load goes.
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: bool,
+    /// The ports of the target's own listeners, which a front hides.
+    pub(crate) ports: Vec<u16>,
+    pub(crate) upstream: SocketAddr,
+    pub(crate) upstream_pid: u32,
+    /// The declarative file as rendered.
+    pub(crate) document: Document,
+    /// Where the first instance keeps its files.
+    pub(crate) folder: PathBuf,
+    /// From the start to the first right answer, where the case asks.
+    pub(crate) first_answer: Option<Duration>,
+    _front: Option<Supply>,
+}
+
+impl Open {
+    /// The roots of the target's process trees, as they are now: a target may go into the background after it has
+    /// begun to listen. Without a process of its own, the target is the upstream itself.
+    pub(crate) fn pids(&self) -> Result<Vec<u32>, String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_empty() {
+            return Ok(vec![self.upstream_pid]);
+        }
+        let root = |one: &mut Box<dyn Running>| match one.alive() {
+            true => Ok(one.pid()),
+            false => Err("the target has ended by itself".to_owned()),
+        };
+        running.iter_mut().map(root).collect()
+    }
+
+    /// Whom to ask whether it answers as a case asks.
+    pub(crate) fn subject(&self, case: &CasePlan) -> parity::Subject<'static> {
+        let protocol = case.load.protocol;
+        parity::Subject {
+            address: self.address,
+            protocol,
+            tls: self.tls,
+            host: None,
+            upstream: self.upstream,
+        }
+    }
+}
+
+impl Stand {
+    /// Starts the contender for a case, with what it needs. No two cells have the same number: each has folders of its
+    /// own, for another may still be running.
+    pub(crate) fn open(
+        &mut self,
+        cell: usize,
+        case: &CasePlan,
+        contender: &Contender,
+        layout: &Layout,
+        workers: usize,
+    ) -> Result<Open, String> {
+        self.supply(&case.upstream, layout)?;
+        let supply = &self.upstreams[&key(&case.upstream, layout)];
+        let document = case.document(&supply.listen).map_err(|error| error.to_string())?;
+        let tls = case.is_tls();
+        let mut first_answer = None;
+        let mut instances = Vec::new();
+        for instance in 0..case.gateway.instances.max(1) {
+            let folder = self.folder.join(format!("{cell}/{instance}"));
+            let certificate = empty(&folder)
+                .and_then(|()| self.certificate.copy_into(&folder))
+                .map_err(|error| format!("{}: {error}", folder.display()))?;
+            let preparation = Preparation {
+                label: &contender.label,
+                binary: &contender.binary,
+                case,
+                document: &document,
+                folder: &folder,
+                workers,
+                upstream: &supply.listen,
+                upstream_tls: &supply.listen_tls,
+                certificate: certificate.paths(),
+                container: self.driver.name() == "docker",
+            };
+            instances.push(self.instance(&contender.target, &preparation, layout, &mut first_answer)?);
+        }
+        let listeners = instances[0].0.clone();
+        let of_admin = case.needs.contains("admin-load");
+        let traffic = |listeners: &Listeners| match (of_admin, tls) {
+            (true, _) => listeners.admin,
+            (false, true) => listeners.https,
+            (false, false) => listeners.http,
+        };
+        let addresses: Vec<SocketAddr> =
+            instances.iter().filter_map(|(listeners, _)| traffic(listeners)).collect();
+        let running: Vec<Box<dyn Running>> =
+            instances.into_iter().filter_map(|(_, running)| running).collect();
+        let front = spreads(case).then(|| front(&self.program, &addresses, layout)).transpose()?;
+        let address = front.as_ref().and_then(|front| front.listen.first()).or(addresses.first());
+        let address = *address
+            .ok_or_else(|| format!("{} has no listener for {}", contender.label, case.case.scheme))?;
+        Ok(Open {
+            running: Mutex::new(running),
+            listeners,
+            address,
+            tls,
+            ports: addresses.iter().map(SocketAddr::port).collect(),
+            upstream: supply.listen[0],
+            upstream_pid: supply.pid(),
+            document,
+            folder: self.folder.join(format!("{cell}/0")),
+            first_answer,
+            _front: front,
+        })
+    }
+
+    fn instance(
+        &self,
+        target: &Target,
+        preparation: &Preparation<'_>,
+        layout: &Layout,
+        first_answer: &mut Option<Duration>,
+    ) -> Result<(Listeners, Option<Box<dyn Running>>), String> {
+        let launch = target.prepare(preparation).map_err(|error| error.to_string())?;
+        if launch.command.is_empty() {
+            return Ok((launch.listeners, None));
+        }
+        let start = || self.driver.start(&launch, &layout.target).map_err(|error| error.to_string());
+        let running = if preparation.case.measure == Measure::Start {
+            let subject = subject(preparation, &launch.listeners)?;
+            let (running, took) =
+                probe::first_answer(start, &subject, &preparation.case.parity[0], &layout.generator)?;
+            *first_answer = took;
+            running
+        } else {
+            start()?
+        };
+        Ok((launch.listeners, Some(running)))
+    }
+
+    /// Makes sure that the upstream runs.
+    fn supply(&mut self, plan: &UpstreamPlan, layout: &Layout) -> Result<(), String> {
+        let key = key(plan, layout);
+        if let Some(supply) = self.upstreams.get_mut(&key) {
+            if supply.alive() {
+                return Ok(());
+            }
+            self.notes
+                .push(format!("the upstream (pid {}) has ended by itself; it is started anew", supply.pid()));
+        }
+        let mut arguments = vec!["upstream".to_owned()];
+        for _ in 0..plan.listeners.max(1) {
+            arguments.extend(["--listen".to_owned(), "127.0.0.1:0".to_owned()]);
+        }
+        arguments.extend(["--listen-tls".to_owned(), "127.0.0.1:0".to_owned()]);
+        arguments.extend(["--body-bytes".to_owned(), plan.body_bytes.to_string()]);
+        if !plan.arguments.iter().any(|argument| argument.starts_with("--threads")) {
+            arguments.extend(["--threads".to_owned(), layout.upstream.len().max(1).to_string()]);
+        }
+        arguments.extend(plan.arguments.iter().cloned());
+        let supply = Supply::start(&self.program, &arguments, &layout.upstream)?;
+        self.upstreams.insert(key, supply);
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Ends the target and returns what it had to say.
+    pub(crate) fn close(self) -> (String, Result<(), String>) {
+        let mut log = String::new();
+        let mut outcome = Ok(());
+        for mut running in self.running.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            outcome = outcome.and(running.stop().map_err(|error| error.to_string()));
+            log.push_str(&running.log());
+        }
+        (log, outcome)
+    }
+}
+
+/// Whether the case counts instances: then there is a front before a single one too.
+fn spreads(case: &CasePlan) -> bool {
+    case.gateway.instances > 1 || case.case.variables.contains_key("instances")
+}
+
+/// Whom to ask for a first answer.
+fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parity::Subject<'static>, String> {
+    let tls = preparation.case.is_tls();
+    let address = if tls { listeners.https } else { listeners.http };
+    let address = address.ok_or_else(|| format!("{} has no listener for traffic", preparation.label))?;
+    let protocol = preparation.case.load.protocol;
+    Ok(parity::Subject { address, protocol, tls, host: None, upstream: preparation.upstream[0] })
+}
+
+fn front(program: &Path, addresses: &[SocketAddr], layout: &Layout) -> Result<Supply, String> {
+    let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    let arguments = ["front", "--to", &list.join(","), "--listen", "127.0.0.1:0"].map(str::to_owned);
+    Supply::start(program, &arguments, &layout.upstream)
+}
+
+/// Cases share an upstream that answers alike on the same CPUs.
+fn key(plan: &UpstreamPlan, layout: &Layout) -> String {
+    format!("{plan:?} on {:?}", layout.upstream)
+}
+
+fn empty(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::create_dir_all(folder),
+    }
+}
