@@ -107,6 +107,7 @@ fn main() {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
+            plugins: PLUGINS,
             retained: Arc::new(Retained::default()),
         };
         let mut entities = Entities::of(shape.document());

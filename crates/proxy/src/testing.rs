@@ -1,101 +1,23 @@
-//! A gateway in memory, for the plugins' tests: one configuration, requests as text, no sockets.
+//! A gateway in memory, for tests of the engine.
 
-use crate::exchange::{Connection, ConsumerIndex, Exchange, Source};
-use crate::plugin::{Build, Flow, Hooks, Json, Shared, Uuid};
+use crate::exchange::Exchange;
+use crate::plugin::testing::{self, complete, connection, heads};
 use crate::plugins::PLUGINS;
-use crate::retained::Retained;
 use crate::snapshot::{Compiler, Held, Snapshot};
-use serde_json::json;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
-use weir_http1::{Limits, RequestHead, ResponseHead};
-use weir_model::Document;
-use weir_model::entity::Plugin;
-use weir_model::schema::Record;
 use weir_net::tls::{CertifiedKey, default_certificate};
 
+pub(crate) use crate::plugin::testing::{entity, id};
+
 /// One configuration and what outlives it.
-pub(crate) struct Gateway {
-    pub(crate) document: Document,
-    pub(crate) retained: Arc<Retained>,
-    shared: Shared,
-}
-
-/// The response to a request, and what went to the upstream.
-pub(crate) struct Outcome {
-    pub(crate) exchange: Exchange,
-    /// None if the request passed.
-    pub(crate) answer: Option<String>,
-}
-
-/// Reads an entity, whose defaults are filled in.
-pub(crate) fn entity<T: Record>(json: Json) -> Arc<T> {
-    Arc::new(T::from_value(&json).unwrap_or_else(|found| panic!("{found:?}")))
-}
-
-/// An id that ends in this number.
-pub(crate) fn id(number: u128) -> Uuid {
-    Uuid::from_u128(number)
-}
+pub(crate) struct Gateway(testing::Gateway);
 
 impl Gateway {
-    /// Alice and Bob with a key and a password each, a guest without; one service with one route.
+    /// With the bundled plugins.
     pub(crate) fn new() -> Self {
-        let consumer = |number, username: &str| {
-            entity(
-                json!({ "id": id(number), "username": username, "custom_id": format!("{username}-custom") }),
-            )
-        };
-        let key = |number, owner, key: &str| {
-            entity(
-                json!({ "id": id(number), "consumer": id(owner), "key": key, "created_at": 1_700_000_000 }),
-            )
-        };
-        let password = |number, owner, username: &str, stored: &str| {
-            entity(
-                json!({ "id": id(number), "consumer": id(owner), "username": username, "password": stored }),
-            )
-        };
-        let document = Document {
-            services: vec![entity(json!({ "id": id(0x51), "name": "orders", "host": "orders.test" }))],
-            routes: vec![entity(
-                json!({ "id": id(0x61), "name": "all", "paths": ["/"], "service": id(0x51) }),
-            )],
-            consumers: vec![consumer(1, "alice"), consumer(2, "bob"), consumer(3, "guest")],
-            keyauth_credentials: vec![key(0xa1, 1, "alices-key"), key(0xa2, 2, "bobs-key")],
-            // sha1 of alice-secret and bob:secret, each followed by the consumer's id
-            basicauth_credentials: vec![
-                password(0xb1, 1, "alice", ALICE_STORED),
-                password(0xb2, 2, "bob", BOB_STORED),
-            ],
-            ..Document::default()
-        };
-        Self { document, retained: Arc::default(), shared: Shared::default() }
-    }
-
-    /// A global plugin, or what is wrong with its configuration.
-    pub(crate) fn plugin(&self, name: &str, config: Json) -> Result<Arc<dyn Hooks>, String> {
-        self.scoped_plugin(json!({ "name": name, "config": config }))
-    }
-
-    /// A plugin entity, or what is wrong with its configuration.
-    pub(crate) fn scoped_plugin(&self, plugin: Json) -> Result<Arc<dyn Hooks>, String> {
-        let mut plugin = plugin;
-        plugin["id"] = json!(id(0xf1));
-        let mut entity: Arc<Plugin> = entity(plugin);
-        let definition = PLUGINS.iter().find(|definition| definition.schema.name == entity.name).unwrap();
-        let messages = |found: Vec<weir_model::schema::FieldError>| {
-            found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
-        };
-        Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;
-        self.build_with(&entity, |build| (definition.build)(&entity.config, build))
-    }
-
-    /// What is made of a plugin entity.
-    pub(crate) fn build_with<T>(&self, entity: &Plugin, make: impl FnOnce(&Build<'_>) -> T) -> T {
-        let consumers =
-            self.document.consumers.iter().zip(0..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
-        make(&Build::new(&self.document, &self.retained, entity, &consumers, &self.shared))
+        Self(testing::Gateway::new(PLUGINS))
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -107,6 +29,7 @@ impl Gateway {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
+            plugins: PLUGINS,
             retained: self.retained.clone(),
         };
         compiler.compile(&self.document).unwrap()
@@ -114,118 +37,25 @@ impl Gateway {
 
     /// A request that matched the first route: lines of a head, then, after an empty line, the body.
     pub(crate) fn exchange(&self, request: &str) -> Exchange {
-        let (head, body) = request.split_once("\n\n").unwrap_or((request, ""));
-        let mut request = RequestHead::default();
-        let mut text =
-            head.trim().replace('\n', "\r\n").replacen("\r\n", " HTTP/1.1\r\nHost: gateway.test:8000\r\n", 1);
-        if !text.contains("HTTP/1.1") {
-            text.push_str(" HTTP/1.1\r\nHost: gateway.test:8000");
-        }
-        request.parse((text + "\r\n\r\n").as_bytes(), &Limits::default()).unwrap().unwrap();
         let snapshot = Rc::new(Held::apart(Arc::new(self.snapshot())));
+        let (heads, body) = heads(request);
         let origin = (0, *b"0123456789abcdef0123456789abcdef");
-        let heads = (request, ResponseHead::default());
         let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);
-        exchange.source = Source::Service;
-        exchange.body_is_whole = true;
-        assert!(exchange.set_body(body.as_bytes().to_vec()));
-        exchange.route = Some(0);
+        complete(&mut exchange, body);
         exchange
     }
+}
 
-    /// Runs plugins in their order over a request, to an upstream that answers 200.
-    pub(crate) fn send(&self, plugins: &[&dyn Hooks], request: &str) -> Outcome {
-        run(plugins, self.exchange(request))
+impl Deref for Gateway {
+    type Target = testing::Gateway;
+
+    fn deref(&self) -> &testing::Gateway {
+        &self.0
     }
 }
 
-/// Runs plugins in their order, to an upstream that answers 200.
-pub(crate) fn run(plugins: &[&dyn Hooks], mut exchange: Exchange) -> Outcome {
-    let answer = plugins.iter().find_map(|plugin| match plugin.access(&mut exchange) {
-        Flow::Continue => None,
-        Flow::Respond(answer) => Some(String::from_utf8(answer.write(&mut exchange).into()).unwrap()),
-        Flow::Wait(_) => panic!("no plugin here waits"),
-    });
-    if answer.is_none() {
-        exchange.response.status = 200;
-    }
-    plugins.iter().for_each(|plugin| plugin.response(&mut exchange));
-    Outcome { exchange, answer }
-}
-
-impl Outcome {
-    /// The status that the client gets.
-    pub(crate) fn status(&self) -> u16 {
-        self.exchange.response.status
-    }
-
-    /// A header that the client gets.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.exchange.response.headers.get(name).map(|value| std::str::from_utf8(value).unwrap())
-    }
-
-    /// A header that the upstream gets.
-    pub(crate) fn upstream_header(&self, name: &str) -> Option<&str> {
-        self.exchange.request.headers.get(name).map(|value| std::str::from_utf8(value).unwrap())
-    }
-}
-
-fn connection() -> Connection {
-    let address = |text: &str| text.parse().unwrap();
-    let connection = Connection::new(address("192.0.2.1:50000"), address("127.0.0.1:8000"), 7, None, false);
-    connection.requests.set(3);
-    connection
-}
-
-const ALICE_STORED: &str = "df4037c76e9d01e8547077b385e60a68eaadd5c9";
-const BOB_STORED: &str = "cc52b8b839806255a884d82fb2d9bf0c528f8ff3";
-
-/// Runs the cases of a file: a configuration, a request, and what must come of it.
-///
-/// `config` is the plugin's, `request` a head and perhaps a body, `status` what the client gets (200 is the
-/// upstream's), `body` the answer's or a part of it, `response` and `upstream` headers to the client and to the
-/// upstream with null for one that must be absent, `query` and `sent` the query string and body for the upstream,
-/// `invalid` a part of what the configuration is refused with.
-pub(crate) fn check_cases(plugin: &str, file: &str) {
-    let cases: Vec<Json> = serde_json::from_str(file).unwrap();
-    assert!(!cases.is_empty());
-    for case in cases {
-        let name = case["case"].as_str().unwrap();
-        let gateway = Gateway::new();
-        match (gateway.plugin(plugin, case["config"].clone()), case["invalid"].as_str()) {
-            (Ok(hooks), None) => {
-                check_outcome(name, &case, &gateway.send(&[&*hooks], case["request"].as_str().unwrap()))
-            }
-            (Err(message), Some(part)) => assert!(message.contains(part), "{name}: {message}"),
-            (Ok(_), Some(_)) => panic!("{name}: the configuration was accepted"),
-            (Err(message), None) => panic!("{name}: {message}"),
-        }
-    }
-}
-
-fn check_outcome(name: &str, case: &Json, outcome: &Outcome) {
-    let known = ["case", "config", "request", "status", "body", "response", "upstream", "query", "sent"];
-    let members = case.as_object().unwrap();
-    assert!(members.keys().all(|key| known.contains(&key.as_str())), "{name}: unknown member");
-    assert_eq!(Some(u64::from(outcome.status())), case["status"].as_u64(), "{name}: {:?}", outcome.answer);
-    if let Some(part) = case["body"].as_str() {
-        assert!(
-            outcome.answer.as_ref().is_some_and(|body| body.contains(part)),
-            "{name}: {:?}",
-            outcome.answer
-        );
-    }
-    let expected = |of: &str| members.get(of).and_then(Json::as_object).cloned().unwrap_or_default();
-    for (header, value) in expected("response") {
-        assert_eq!(outcome.header(&header), value.as_str(), "{name}: response {header}");
-    }
-    for (header, value) in expected("upstream") {
-        assert_eq!(outcome.upstream_header(&header), value.as_str(), "{name}: upstream {header}");
-    }
-    if let Some(query) = members.get("query") {
-        assert_eq!(outcome.exchange.query(), query.as_str(), "{name}: query");
-    }
-    if let Some(body) = members.get("sent") {
-        assert_eq!(outcome.exchange.body(), body.as_str().map(str::as_bytes), "{name}: body");
+impl DerefMut for Gateway {
+    fn deref_mut(&mut self) -> &mut testing::Gateway {
+        &mut self.0
     }
 }

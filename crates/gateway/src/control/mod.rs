@@ -28,11 +28,14 @@ use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::plugin::Background;
-use weir_proxy::plugins::prometheus::{Connections, NodeFacts, TargetHealth, TargetState, exposition};
+use weir_proxy::plugins::prometheus::{
+    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
+};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
 use weir_upstream::health::{self, TargetHealth};
+use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 
 /// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
 /// off are logged only then.
@@ -74,7 +77,7 @@ impl Control {
         source: Source,
         own: Own,
     ) -> Result<(Control, Vec<String>), StartError> {
-        let compiler = compiler(&settings)?;
+        let compiler = compiler(&settings, source.definitions)?;
         let source = Arc::new(source);
         let (plane, registry, warnings, ignored_fields) = match begin(&settings, &source).await? {
             Beginning::Declared(read) => {
@@ -269,12 +272,21 @@ impl Control {
             datastore_reachable: self.registry.is_reachable(),
             document,
             costs: &costs,
+            retries: &self.retries(),
             worker_cpu: self.worker_cpu(),
             held_bodies: self.plane.proxy.held_bodies(),
             lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
         };
         render(&self.plane.compiler.retained, &node)
+    }
+
+    /// Requests that were sent again, by upstream.
+    fn retries(&self) -> Vec<UpstreamRetries> {
+        let counts = self.plane.compiler.retained.get::<RetryBudgets>().counts();
+        let told =
+            |RetryCounts { upstream, retries, exhausted }| UpstreamRetries { upstream, retries, exhausted };
+        counts.into_iter().map(told).collect()
     }
 
     /// The CPU time that all workers have used.

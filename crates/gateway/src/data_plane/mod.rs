@@ -2,6 +2,7 @@
 pub(crate) mod options;
 
 use crate::configuration::{self, Configuration, Source};
+use crate::plugins::Definitions;
 use crate::registry;
 use crate::settings::{KeyFile, Settings, trusted_certificate_files};
 use crate::start_error::StartError;
@@ -65,8 +66,8 @@ impl registry::DataPlane for DataPlane {
     }
 }
 
-/// The compiler of a node with these settings.
-pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
+/// The compiler of a node with these settings and plugins.
+pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Compiler, StartError> {
     let shown = files(&settings.ssl_cert, &settings.ssl_cert_key);
     let default_certificate = default_certificate(shown).map_err(StartError::Tls)?;
     let client_certificate = match files(&settings.client_ssl_cert, &settings.client_ssl_cert_key) {
@@ -86,6 +87,7 @@ pub(crate) fn compiler(settings: &Settings) -> Result<Compiler, StartError> {
         client_certificate,
         trusted_certificates,
         log_tls_verify: settings.log_tls_verify,
+        plugins,
         retained,
     })
 }
@@ -138,6 +140,7 @@ pub(crate) fn compiled(
         client_certificate,
         trusted_certificates,
         log_tls_verify: true,
+        plugins: source.definitions,
         retained,
     };
     match compiler.compile(&configuration.document) {

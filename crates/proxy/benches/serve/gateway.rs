@@ -62,6 +62,7 @@ impl Gateway {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
+            plugins: PLUGINS,
             retained: shared.retained.clone(),
         };
         let snapshot = compiler.compile(&document).unwrap_or_else(|errors| panic!("{errors:?}"));

@@ -1,8 +1,8 @@
 //! What one worker has written down of one plugin on one route.
 
 use super::Phase;
-use super::durations::Durations;
-use crate::count::Count;
+use crate::plugin::Count;
+use crate::plugin::engine::Durations;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};

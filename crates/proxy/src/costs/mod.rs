@@ -5,19 +5,17 @@
 
 mod account;
 mod clock;
-mod durations;
 mod ledger;
 mod report;
 mod server_timing;
 mod watch;
 
-pub use durations::{BOUNDS, Spread};
-pub use report::{Cost, PhaseCost};
+pub use crate::plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub use server_timing::{ServerTiming, WhoIsTold};
 
 pub(crate) use ledger::Ledger;
 pub(crate) use server_timing::append;
-pub(crate) use watch::{Waiter, Watch, access, answered, finished, hook};
+pub(crate) use watch::{Call, Waiter, Watch, access, answered, finished, hook, resume};
 
 use account::Account;
 use clock::ThreadClock;
@@ -27,51 +25,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_model::{Document, Uuid};
-
-/// What of a request is measured: a plugin's hook, by when it runs, or all of the request and what is no plugin's of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Before the upstream is asked.
-    Access,
-    /// Before the response's head goes to the client.
-    Response,
-    /// Then, with the whole body.
-    ResponseBody,
-    /// After the last byte.
-    Log,
-    /// The rest of the total: what the gateway does itself, and what it waits for while bodies pass.
-    Rest,
-    /// From the moment that the upstream is asked to the head of its response.
-    Upstream,
-    /// From the request's head to the response's last byte.
-    Total,
-}
-
-impl Phase {
-    /// All, those of plugins first, in the order in which a request meets them.
-    pub const ALL: [Phase; 7] = [
-        Phase::Access,
-        Phase::Response,
-        Phase::ResponseBody,
-        Phase::Log,
-        Phase::Rest,
-        Phase::Upstream,
-        Phase::Total,
-    ];
-
-    /// Its name in metrics and in the Admin API.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Access => "access",
-            Phase::Response => "response",
-            Phase::ResponseBody => "response_body",
-            Phase::Log => "log",
-            Phase::Rest => "rest",
-            Phase::Upstream => "upstream",
-            Phase::Total => "total",
-        }
-    }
-}
 
 /// What the plugins of a node have cost so far.
 pub struct Costs {

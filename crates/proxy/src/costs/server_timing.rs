@@ -43,7 +43,7 @@ impl ServerTiming {
     #[cold]
     fn is_asked(&self, exchange: &Exchange) -> bool {
         exchange.request.headers.get(ASKED) == Some(b"1")
-            && (exchange.connection.trusted || !is_forwarded(exchange))
+            && (exchange.engine.connection.trusted || !is_forwarded(exchange))
             && self.networks.iter().any(|network| network.contains(exchange.client_ip))
     }
 }

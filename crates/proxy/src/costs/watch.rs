@@ -2,11 +2,11 @@
 
 use super::Phase;
 use super::account::{Account, Key};
-use crate::answer::Answer;
 use crate::chain::Instance;
 use crate::exchange::Exchange;
-use crate::plugin::{Flow, Hooks, Resume};
+use crate::plugin::{self, Answer, Flow, Hooks, Resume};
 use crate::snapshot::Held;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ pub(crate) fn hook<T>(
     instance: &Instance,
     phase: Phase,
     exchange: &mut Exchange,
-    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+    run: impl FnOnce(&dyn Hooks, &mut plugin::Exchange) -> T,
 ) -> T {
     if exchange.watch.on {
         let call = Call::of(instance, phase);
@@ -64,7 +64,7 @@ pub(crate) fn hook<T>(
 /// Runs an access hook.
 #[inline]
 pub(crate) fn access(instance: &Instance, exchange: &mut Exchange) -> Flow {
-    let run = |hooks: &dyn Hooks, exchange: &mut Exchange| hooks.access(exchange);
+    let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
     if exchange.watch.on {
         return measured(Call::of(instance, Phase::Access), instance, exchange, run, Call::follow);
     }
@@ -77,24 +77,24 @@ fn measured<T>(
     mut call: Call,
     instance: &Instance,
     exchange: &mut Exchange,
-    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+    run: impl FnOnce(&dyn Hooks, &mut plugin::Exchange) -> T,
     then: impl FnOnce(Call, &mut Exchange, T) -> T,
 ) -> T {
-    exchange.absent.set(false);
+    exchange.engine.absent.set(false);
     let start = Instant::now();
     let outcome = blamed(instance, exchange, run);
     call.spent = start.elapsed();
-    if exchange.absent.get() { outcome } else { then(call, exchange, outcome) }
+    if exchange.engine.absent.get() { outcome } else { then(call, exchange, outcome) }
 }
 
 #[inline]
 fn blamed<T>(
     instance: &Instance,
     exchange: &mut Exchange,
-    run: impl FnOnce(&dyn Hooks, &mut Exchange) -> T,
+    run: impl FnOnce(&dyn Hooks, &mut plugin::Exchange) -> T,
 ) -> T {
     let running = Running { instance, exchange };
-    let outcome = run(&*instance.hooks, &mut *running.exchange);
+    let outcome = run(&*instance.hooks, &mut running.exchange.public);
     // Only a panic drops it.
     std::mem::forget(running);
     outcome
@@ -175,29 +175,51 @@ fn key(exchange: &Exchange, plugin: Option<Uuid>) -> Key {
 }
 
 /// A run of a hook that is measured.
-#[derive(Clone, Copy)]
-struct Call {
+pub(crate) struct Call {
     plugin: Uuid,
     name: &'static str,
     phase: Phase,
     spent: Duration,
     waited: Option<Duration>,
+    /// What it waits for, and how that went.
+    waiting: Option<Rc<Cell<Waited>>>,
+}
+
+/// What a future that a hook waits for has taken.
+#[derive(Clone, Copy, Default)]
+struct Waited {
+    /// How long it ran itself.
+    ran: Duration,
+    /// How long it waited.
+    waited: Duration,
+}
+
+/// Runs the rest of a hook that has waited.
+pub(crate) fn resume(exchange: &mut Exchange, resume: Resume) -> Flow {
+    let Some(mut call) = exchange.take_waiting() else { return resume(&mut exchange.public) };
+    let Waited { ran, waited } = call.waiting.take().map(|waited| waited.get()).unwrap_or_default();
+    let start = Instant::now();
+    let flow = resume(&mut exchange.public);
+    call.spent += ran + start.elapsed();
+    call.waited = Some(call.waited.unwrap_or_default() + waited);
+    call.follow(exchange, flow)
 }
 
 impl Call {
     fn of(instance: &Instance, phase: Phase) -> Self {
-        Self { plugin: instance.id, name: instance.name, phase, spent: Duration::ZERO, waited: None }
+        let (plugin, name) = (instance.id, instance.name);
+        Self { plugin, name, phase, spent: Duration::ZERO, waited: None, waiting: None }
     }
 
     /// Ends where the hook does, which may have to wait.
-    fn follow(self, exchange: &mut Exchange, flow: Flow) -> Flow {
+    fn follow(mut self, exchange: &mut Exchange, flow: Flow) -> Flow {
         match flow {
-            Flow::Wait(future) => Flow::Wait(Box::pin(Waiting {
-                call: self,
-                future,
-                since: Instant::now(),
-                ran: Duration::ZERO,
-            })),
+            Flow::Wait(future) => {
+                let waited = Rc::<Cell<Waited>>::default();
+                self.waiting = Some(waited.clone());
+                exchange.set_waiting(self);
+                Flow::Wait(Box::pin(Waiting { future, since: Instant::now(), waited }))
+            }
             flow => {
                 self.end(exchange);
                 flow
@@ -230,11 +252,9 @@ impl Call {
 
 /// What a hook waits for: what it does itself, told from what passes meanwhile.
 struct Waiting {
-    call: Call,
     future: Pin<Box<dyn Future<Output = Resume>>>,
     since: Instant,
-    /// How long the future itself ran.
-    ran: Duration,
+    waited: Rc<Cell<Waited>>,
 }
 
 impl Future for Waiting {
@@ -243,17 +263,8 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Resume> {
         let start = Instant::now();
         let polled = self.future.as_mut().poll(cx);
-        self.ran += start.elapsed();
-        let Poll::Ready(resume) = polled else { return Poll::Pending };
-        let mut call = self.call;
-        let waited = self.since.elapsed().saturating_sub(self.ran);
-        call.spent += self.ran;
-        call.waited = Some(call.waited.unwrap_or_default() + waited);
-        Poll::Ready(Box::new(move |exchange| {
-            let start = Instant::now();
-            let flow = resume(exchange);
-            call.spent += start.elapsed();
-            call.follow(exchange, flow)
-        }))
+        let ran = self.waited.get().ran + start.elapsed();
+        self.waited.set(Waited { ran, waited: self.since.elapsed().saturating_sub(ran) });
+        polled
     }
 }

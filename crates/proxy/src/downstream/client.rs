@@ -249,7 +249,7 @@ impl Client for Http1 {
         let before = out.len();
         encode::status_line(out, exchange.response.status);
         encode::headers_except(out, &exchange.response.headers, FRAMING);
-        encode::upgrade(out, exchange.upgrade.as_deref().unwrap_or_default());
+        encode::upgrade(out, exchange.engine.upgrade.as_deref().unwrap_or_default());
         encode::end(out);
         let head = out.len() - before;
         self.wire.begin_tunnel();

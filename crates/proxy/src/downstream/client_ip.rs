@@ -1,24 +1,27 @@
 //! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
 
-use crate::exchange::{CERTIFICATE, Exchange, IDENTITY};
 use crate::head::REWRITTEN;
 use crate::options::{Options, RealIp};
+use crate::plugin::Exchange;
+use crate::plugin::engine::{CERTIFICATE, IDENTITY};
 use std::net::{IpAddr, SocketAddr};
-use weir_http1::{Headers, Known, KnownSet};
+use weir_http1::{Known, KnownSet};
 
 /// What no client may say: who the consumer is, and `Proxy`, which CGI programs take for the setting of their own proxy
 /// (httpoxy).
 const FORBIDDEN: KnownSet = IDENTITY.with(KnownSet::of(&[Known::Proxy]));
 
 /// Removes what only the gateway may say.
-pub(crate) fn strip_identity(headers: &mut Headers, trusted: bool) {
+pub(crate) fn strip_identity(exchange: &mut Exchange) {
+    let trusted = exchange.engine.connection.trusted;
+    let headers = &mut exchange.request.headers;
     headers.remove_all_known(if trusted { FORBIDDEN } else { FORBIDDEN.with(CERTIFICATE) });
     headers.remove_underscore_aliases(IDENTITY.with(CERTIFICATE).with(REWRITTEN));
 }
 
 /// Sets the client's address: what a trusted peer says in `real_ip_header`, else what the connection says.
 pub(crate) fn determine(options: &Options, exchange: &mut Exchange) {
-    if !exchange.connection.trusted {
+    if !exchange.engine.connection.trusted {
         return;
     }
     let RealIp::Header(header) = &options.real_ip else { return };

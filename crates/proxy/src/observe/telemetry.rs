@@ -3,7 +3,7 @@
 use crate::access_log::{self, Record};
 use crate::answer::Failure;
 use crate::exchange::{Exchange, Source};
-use crate::head;
+use crate::plugin::engine;
 use crate::relay::Broken;
 use crate::snapshot::CompiledService;
 use crate::worker::Worker;
@@ -49,7 +49,7 @@ pub(crate) fn passed_over(
     endpoint: &Endpoint,
     failure: &Failure,
 ) {
-    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    let name = service.label();
     let target = format!("{}:{}", endpoint.host, endpoint.port);
     tracing::warn!(
         request_id = exchange.id(),
@@ -60,8 +60,8 @@ pub(crate) fn passed_over(
 }
 
 fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
-    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
-    let asked = exchange.asked.map(|address| address.to_string());
+    let name = service.label();
+    let asked = exchange.engine.upstream_addr.map(|address| address.to_string());
     let host = format!("{}:{}", service.entity.host, service.entity.port);
     tracing::warn!(request_id = exchange.id(), service = name, host, address = asked.as_deref(), "{what}");
 }
@@ -87,10 +87,10 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
     let upstream_end = timing.upstream_head.unwrap_or(end);
     let mut uri = Vec::new();
     if let (Some(route), Some(service)) = (exchange.route(), exchange.service()) {
-        head::write_target(&mut uri, exchange, &route.entity, service);
+        engine::write_target(&mut uri, exchange, &route.entity, service);
     }
     let upstream_status = (exchange.source == Source::Service).then_some(exchange.response.status);
-    let tls = exchange.connection.tls.as_ref();
+    let tls = exchange.engine.connection.tls.as_ref();
     worker.access_log.write(&Record {
         client_ip: exchange.client_ip,
         remote_user: None,
@@ -111,7 +111,7 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
         upstream_latency: asked.map(|asked| since(asked, upstream_end)),
         receive_latency: timing.upstream_head.map(|head| since(head, end)),
         request_id: exchange.id(),
-        upstream: exchange.asked.map(|address| access_log::Upstream {
+        upstream: exchange.engine.upstream_addr.map(|address| access_log::Upstream {
             address,
             uri: &uri,
             status: upstream_status,
@@ -142,7 +142,7 @@ fn version(version: Version) -> &'static str {
 fn source(exchange: &Exchange) -> &'static str {
     match exchange.source {
         Source::Service => "upstream",
-        Source::Kong if exchange.failed => "error",
+        Source::Kong if exchange.engine.failed => "error",
         Source::Kong => "exit",
     }
 }

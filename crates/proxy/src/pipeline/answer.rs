@@ -1,193 +1,15 @@
 //! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
 
-use crate::exchange::{Exchange, Source};
+use crate::exchange::Exchange;
 use crate::grpc;
-use bytes::Bytes;
-use std::borrow::Cow;
+use crate::plugin::Answer;
 use std::fmt;
-use std::sync::Arc;
-use weir_http1::{Headers, Known, ParseError};
+use weir_http1::ParseError;
 use weir_upstream::UpstreamError;
 
 /// The response to a request, whatever it is, that comes in clear where TLS is spoken.
 pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
      Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
-
-/// A response made by the gateway.
-#[derive(Debug, Clone)]
-pub struct Answer {
-    pub(crate) status: u16,
-    /// Those of a response that was kept.
-    pub(crate) kept_headers: Option<Arc<Headers>>,
-    pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
-    pub(crate) body: Body,
-    /// There is nobody to answer: the status is for the log alone.
-    pub(crate) unheard: bool,
-    /// Something failed, rather than a plugin having decided.
-    pub(crate) failed: bool,
-    /// What a gRPC call is answered with, where the status does not say it.
-    pub(crate) grpc_status: Option<u8>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// Kong's error template, in the form that the client accepts.
-    Template(String),
-    Raw(Option<Cow<'static, str>>, Bytes),
-}
-
-impl Answer {
-    /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
-    pub fn error(status: u16, message: &str) -> Self {
-        Self::new(status, Body::Template(message.to_owned()))
-    }
-
-    /// `{"message":"…"}`, whatever the client accepts.
-    pub fn message(status: u16, message: &str) -> Self {
-        let body = format!("{{\"message\":{}}}", serde_json::Value::from(message));
-        Self::raw(status, Some("application/json; charset=utf-8"), body)
-    }
-
-    /// A body as it is. One that others hold too, as [`Bytes`], is not copied.
-    pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Bytes>) -> Self {
-        Self::new(status, Body::Raw(content_type.map(|text| text.to_owned().into()), body.into()))
-    }
-
-    /// A response that was kept: its headers and body are shared with whoever keeps it.
-    pub fn kept(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
-        Self { kept_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
-    }
-
-    fn new(status: u16, body: Body) -> Self {
-        let (kept_headers, headers, grpc_status) = (None, Vec::new(), None);
-        Self { status, kept_headers, headers, body, unheard: false, failed: false, grpc_status }
-    }
-
-    /// Adds a header.
-    #[must_use]
-    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl AsRef<[u8]>) -> Self {
-        self.headers.push((name.into(), value.as_ref().to_vec()));
-        self
-    }
-
-    /// The message in its body, if it has one.
-    pub(crate) fn message_text(&self) -> Option<String> {
-        match &self.body {
-            Body::Template(message) => Some(message.clone()),
-            Body::Raw(_, body) => {
-                let body: serde_json::Value = serde_json::from_slice(body).ok()?;
-                Some(body.get("message")?.as_str()?.to_owned())
-            }
-        }
-    }
-
-    /// Makes this the exchange's response, and returns its body.
-    pub(crate) fn write(self, exchange: &mut Exchange) -> Bytes {
-        exchange.source = Source::Kong;
-        let message = if grpc::is_call(exchange) { Some(self.message_text()) } else { None };
-        let (content_type, body) = match self.body {
-            Body::Raw(content_type, body) => (content_type, body),
-            Body::Template(message) => {
-                let form = Form::accepted(exchange.header(Known::Accept));
-                (Some(form.content_type().into()), form.render(&message, exchange.id()).into())
-            }
-        };
-        let response = &mut exchange.response;
-        response.status = self.status;
-        response.headers.clear();
-        if let Some(kept) = &self.kept_headers {
-            response.headers.clone_from(kept);
-        }
-        if let Some(content_type) = content_type {
-            response.headers.append("Content-Type", content_type.as_bytes());
-        }
-        for (name, value) in &self.headers {
-            response.headers.append(&**name, value);
-        }
-        let Some(message) = message else { return body };
-        let code = self.grpc_status.unwrap_or_else(|| grpc::code(self.status));
-        grpc::say(&mut response.headers, code, message.as_deref());
-        Bytes::new()
-    }
-}
-
-/// The forms of Kong's error template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Json,
-    Text,
-    Html,
-    Xml,
-}
-
-impl Form {
-    /// The form of highest quality in `Accept`; JSON where nothing else is asked for.
-    fn accepted(accept: Option<&[u8]>) -> Self {
-        let accept = accept.and_then(|accept| std::str::from_utf8(accept).ok()).unwrap_or_default();
-        let mut best = (0.0, Form::Json);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let form = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" | "*/*" => Form::Json,
-                "text/plain" | "text/*" => Form::Text,
-                "text/html" => Form::Html,
-                "application/xml" | "text/xml" => Form::Xml,
-                _ => continue,
-            };
-            let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
-            if quality > best.0 {
-                best = (quality, form);
-            }
-        }
-        best.1
-    }
-
-    fn content_type(self) -> &'static str {
-        match self {
-            Form::Json => "application/json; charset=utf-8",
-            Form::Text => "text/plain; charset=utf-8",
-            Form::Html => "text/html; charset=utf-8",
-            Form::Xml => "application/xml; charset=utf-8",
-        }
-    }
-
-    fn render(self, message: &str, id: &str) -> String {
-        match self {
-            Form::Json => {
-                let message = serde_json::Value::from(message);
-                format!("{{\n  \"message\":{message},\n  \"request_id\":\"{id}\"\n}}")
-            }
-            Form::Text => format!("{message}\nrequest_id: {id}\n"),
-            Form::Html => format!(
-                "<!doctype html>\n<html>\n  <head>\n    <meta charset=\"utf-8\">\n    <title>Error</title>\n  </head>\n  \
-                 <body>\n    <h1>Error</h1>\n    <p>{message}.</p>\n    <p>request_id: {id}</p>\n  </body>\n</html>\n",
-                message = Escaped(message)
-            ),
-            Form::Xml => format!(
-                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<error>\n  <message>{message}</message>\n  \
-                 <requestid>{id}</requestid>\n</error>\n",
-                message = Escaped(message)
-            ),
-        }
-    }
-}
-
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '&' => f.write_str("&amp;")?,
-                '"' => f.write_str("&quot;")?,
-                c => write!(f, "{c}")?,
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Why an exchange could not be served as asked. Only this module says what the client sees of it.
 #[derive(Debug)]
@@ -253,7 +75,20 @@ impl Failure {
     }
 }
 
+impl From<Box<Answer>> for Failure {
+    fn from(refusal: Box<Answer>) -> Self {
+        Failure::Refused(refusal)
+    }
+}
+
 impl Failure {
+    /// Has the exchange say what failed.
+    pub(crate) fn note(&self, exchange: &mut Exchange) {
+        if let Some(name) = self.name() {
+            exchange.engine.set_error(name);
+        }
+    }
+
     /// What logs call it, where the status does not say what failed.
     pub(crate) fn name(&self) -> Option<&'static str> {
         Some(match self {

@@ -2,8 +2,8 @@
 
 use crate::costs::{self, Phase};
 use crate::exchange::{ConsumerIndex, Exchange, GroupIndex};
-use crate::plugin::{Admission, Flow, Hooks, WantsBody};
-use crate::stream::Session;
+use crate::plugin::Session;
+use crate::plugin::{self, Admission, Flow, Hooks, WantsBody};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
@@ -52,6 +52,8 @@ pub(crate) struct Instance {
     pub(crate) id: Uuid,
     /// The plugin's name.
     pub(crate) name: &'static str,
+    /// Whether the plugin finds out who calls, or asks about that alone.
+    pub(crate) authenticates: bool,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) http: bool,
     pub(crate) https: bool,
@@ -68,8 +70,8 @@ impl Step {
     /// The configuration that applies to who calls. It is the same for all hooks of a request: what counts is the
     /// consumer that was known when it was this plugin's turn among the access hooks, whether it has one or not.
     pub(crate) fn configured(&self, exchange: &Exchange) -> Option<&Instance> {
-        match exchange.consumer {
-            Some(_) if self.has_own() => match exchange.consumer_at(self.priority) {
+        match exchange.engine.consumer {
+            Some(_) if self.has_own() => match exchange.engine.consumer_at(self.priority) {
                 Some(consumer) => self.for_consumer(consumer, exchange),
                 None => self.for_nobody(),
             },
@@ -140,7 +142,7 @@ impl Chain {
         until: usize,
     ) -> (Flow, usize, Option<Uuid>) {
         for (at, step) in self.steps.iter().enumerate().take(until).skip(from) {
-            exchange.running = step.priority;
+            exchange.engine.running = step.priority;
             if let Some(instance) = step.instance(exchange) {
                 match costs::access(instance, exchange) {
                     Flow::Continue => {}
@@ -164,7 +166,8 @@ impl Chain {
     pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
         for step in &self.steps {
             if let Some(instance) = step.instance(exchange) {
-                let run = |hooks: &dyn Hooks, exchange: &mut Exchange| hooks.response_body(exchange, body);
+                let run =
+                    |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.response_body(exchange, body);
                 body = costs::hook(instance, Phase::ResponseBody, exchange, run);
             }
         }
@@ -201,7 +204,6 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Transport;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Counts what it is asked, and admits nobody or everybody.
@@ -219,14 +221,21 @@ mod tests {
         let doorman = |admission| Arc::new(Doorman(admission, AtomicUsize::new(0)));
         let step = |hooks: &Arc<Doorman>, stream| {
             let hooks: Arc<dyn Hooks> = hooks.clone();
-            let instance =
-                Instance { id: Uuid::nil(), name: "doorman", hooks, http: true, https: true, stream };
+            let instance = Instance {
+                id: Uuid::nil(),
+                name: "doorman",
+                authenticates: false,
+                hooks,
+                http: true,
+                https: true,
+                stream,
+            };
             Step { base: Some(instance), ..Step::default() }
         };
         let (kind, stern, last) =
             (doorman(Admission::Admit), doorman(Admission::Refuse), doorman(Admission::Admit));
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
-        let session = Session::new(address, address, Transport::Tcp);
+        let session = Session::new(address, address);
         let chain = |steps| Chain { steps, ..Chain::default() };
         let of_requests = chain(vec![step(&kind, true), step(&stern, false), step(&last, true)]);
         assert_eq!(of_requests.preread(&session), Admission::Admit);

@@ -6,9 +6,9 @@ mod over_http2;
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, FailedTry};
-use crate::grpc;
 use crate::head::{self, Outgoing};
-use crate::plugins::form;
+use crate::plugin::engine::grpc_status;
+use crate::plugin::{form, without_port};
 use crate::relay::{Awaited, Relay, Timeouts, Upload};
 use crate::serve::{is_gone, unless_gone};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
@@ -157,16 +157,16 @@ impl<'a> UpstreamCall<'a> {
         }
         if let Some(start) = asked {
             // What is left there is the address of the attempt that decides.
-            let address = exchange.asked.take();
+            let address = exchange.engine.upstream_addr.take();
             let port = address.map_or(endpoint.port, |address| address.port());
-            exchange.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
+            exchange.engine.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
         }
         Ok(pick)
     }
 
     /// Counts a request that a kept connection took with it when it ended.
     fn idle_connection_closed(&self, exchange: &mut Exchange) {
-        exchange.asked = None;
+        exchange.engine.upstream_addr = None;
         self.service.retry_budget.spend(RetryReason::IdleClosed, Instant::now());
     }
 
@@ -238,7 +238,7 @@ impl<'a> UpstreamCall<'a> {
     /// The name that a TLS upstream is asked for: the host that the request names there.
     fn server_name(&self, endpoint: &Endpoint, exchange: &Exchange) -> Option<Rc<str>> {
         endpoint.tls.as_ref()?;
-        Some(head::without_port(head::authority(exchange, self, &endpoint.authority)).into())
+        Some(without_port(head::authority(exchange, self, &endpoint.authority)).into())
     }
 
     /// Opens a connection within the timeout, unless the client leaves meanwhile.
@@ -271,7 +271,7 @@ impl<'a> UpstreamCall<'a> {
         };
         let (address, port) = (attempt.get(), endpoint.port);
         let (end, code) = (Instant::now(), code(&failure));
-        exchange.try_failed(FailedTry { address, port, start, end, code });
+        exchange.engine.try_failed(FailedTry { address, port, start, end, code });
         let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
         Err(AttemptError { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
     }
@@ -289,7 +289,7 @@ impl<'a> UpstreamCall<'a> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<Upload, AttemptError> {
-        exchange.asked = upstream.address();
+        exchange.engine.upstream_addr = upstream.address();
         let now = Instant::now();
         exchange.timing.upstream_start.get_or_insert(now);
         upstream.begin(&Outgoing { exchange, call: self, authority: &endpoint.authority });
@@ -355,7 +355,7 @@ impl<'a> UpstreamCall<'a> {
             UpstreamError::Timeout => Some(Outcome::Timeout),
             // Servers end calls so whose time is over, or that were cancelled.
             UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR)
-                if self.service.is_grpc() || grpc::is_call(exchange) =>
+                if self.service.is_grpc() || grpc_status::is_call(exchange) =>
             {
                 None
             }

@@ -1,33 +1,15 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
-use crate::answer::Answer;
 use crate::exchange::Exchange;
+use crate::plugin::Answer;
+use crate::plugin::engine::grpc_status::{
+    CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers,
+};
 use crate::relay::Broken;
 use crate::snapshot::CompiledRoute;
 use h2::Reason;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
-use weir_http1::{Headers, Known, Version};
-
-const CONTENT_TYPE: &[u8] = b"application/grpc";
-const DEADLINE_EXCEEDED: u8 = 4;
-const UNAVAILABLE: u8 = 14;
-
-/// Whether the client expects a gRPC status. gRPC-Web, which has a content type of its own, does not.
-pub(crate) fn is_call(exchange: &Exchange) -> bool {
-    let content_type = exchange.header(Known::ContentType);
-    has_trailers(exchange) && content_type.is_some_and(is_content_type)
-}
-
-/// Whether the client speaks a version that a gRPC call may come over.
-fn has_trailers(exchange: &Exchange) -> bool {
-    matches!(exchange.request.version, Version::Http2 | Version::Http3)
-}
-
-/// Whether a content type is gRPC's.
-pub(crate) fn is_content_type(value: &[u8]) -> bool {
-    matches!(value.strip_prefix(CONTENT_TYPE), Some([] | [b'+' | b';' | b' ', ..]))
-}
+use weir_http1::{Headers, Known};
 
 /// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.
 pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
@@ -69,18 +51,6 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
     }
 }
 
-/// Says an answer as gRPC does: its status and message among the headers, and no body.
-pub(crate) fn say(headers: &mut Headers, code: u8, message: Option<&str>) {
-    headers.set("Content-Type", CONTENT_TYPE);
-    if headers.get("grpc-status").is_some() {
-        return;
-    }
-    headers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
-    if let Some(message) = message {
-        headers.append("grpc-message", encoded(message).as_bytes());
-    }
-}
-
 /// The trailers of a call whose response broke off.
 pub(crate) fn broken_off(broken: &Broken) -> Headers {
     let (code, message) = match broken {
@@ -114,38 +84,6 @@ pub(crate) fn code_of_reset(reason: Reason) -> u8 {
     }
 }
 
-/// gRPC's code for an HTTP status: Kong's table, where it has one.
-pub(crate) fn code(status: u16) -> u8 {
-    match status {
-        200 => 0,
-        499 => 1,
-        400 | 414 | 415 | 417 => 3,
-        408 | 504 => DEADLINE_EXCEEDED,
-        404 => 5,
-        409 => 6,
-        403 => 7,
-        413 | 429 | 431 => 8,
-        405 | 501 => 12,
-        500 => 13,
-        502 | 503 => UNAVAILABLE,
-        401 => 16,
-        _ => 2,
-    }
-}
-
-/// As `grpc-message` is written: printable ASCII but `%`, all else percent-encoded.
-fn encoded(message: &str) -> String {
-    let mut text = String::with_capacity(message.len());
-    for byte in message.bytes() {
-        if matches!(byte, b' '..=b'~') && byte != b'%' {
-            text.push(byte.into());
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,10 +106,5 @@ mod tests {
         for (text, nanos) in cases {
             assert_eq!(parse_timeout(text.as_bytes()), nanos.map(Duration::from_nanos), "{text}");
         }
-    }
-
-    #[test]
-    fn messages_are_encoded() {
-        assert_eq!(encoded("100% “fine”\n"), "100%25 %E2%80%9Cfine%E2%80%9D%0A");
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::exchange::{Connection, Exchange};
 use crate::forward::UpstreamCall;
+use crate::plugin::engine::write_target;
+use crate::plugin::without_port;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
-use weir_model::entity::{Route, Service};
-use weir_router::{push_encoded, upstream_path};
+use weir_router::push_encoded;
 use weir_upstream::UpstreamRequest;
 
 /// The request as it goes to an endpoint of this authority.
@@ -47,7 +48,7 @@ impl UpstreamRequest for Outgoing<'_> {
     }
 
     fn upgrade(&self) -> Option<&str> {
-        self.exchange.upgrade.as_deref()
+        self.exchange.engine.upgrade.as_deref()
     }
 
     fn framing(&self) -> Framing {
@@ -59,19 +60,6 @@ impl UpstreamRequest for Outgoing<'_> {
 pub(crate) fn authority<'a>(exchange: &'a Exchange, call: &UpstreamCall<'_>, endpoint: &'a str) -> &'a str {
     let preserved = || if call.route.entity.preserve_host { exchange.request.host() } else { None };
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
-}
-
-/// Appends the target as the upstream gets it.
-pub(crate) fn write_target(out: &mut Vec<u8>, exchange: &Exchange, route: &Route, service: &Service) {
-    let matched = exchange.matched_path as usize;
-    match exchange.upstream_path() {
-        Some(path) => push_encoded(out, path),
-        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path()),
-    }
-    if let Some(query) = exchange.query() {
-        out.push(b'?');
-        out.extend_from_slice(query.as_bytes());
-    }
 }
 
 /// Fields that `write_forwarded` writes itself, or that end at this hop, whoever has added them.
@@ -100,7 +88,7 @@ pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
 
 /// Appends the forwarded headers, each as its line.
 fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, call: &UpstreamCall<'_>) {
-    let connection = &*exchange.connection;
+    let connection = &*exchange.engine.connection;
     let earlier = exchange.request.headers.contains_known(Known::XForwardedFor);
     if connection.trusted || earlier {
         write_forwarded_on(out, exchange, connection);
@@ -140,7 +128,7 @@ fn write_host(out: &mut Vec<u8>, host: &str) {
 
 /// What `strip_path` took away, encoded again: the normal form is decoded and could end the line.
 fn write_prefix(out: &mut Vec<u8>, exchange: &Exchange, trusted: Option<&[u8]>, strip: bool) {
-    let matched = &exchange.path()[..exchange.matched_path as usize];
+    let matched = &exchange.path()[..exchange.engine.matched_path as usize];
     if let Some(prefix) = trusted {
         encode::header(out, b"X-Forwarded-Prefix", prefix);
     } else if strip && !matched.is_empty() && matched != "/" {
@@ -171,30 +159,4 @@ fn write_forwarded_on(out: &mut Vec<u8>, exchange: &Exchange, connection: &Conne
     let port = digits.format(connection.local_port).as_bytes();
     encode::header(out, b"X-Forwarded-Port", trusted(Known::XForwardedPort).unwrap_or(port));
     encode::header(out, b"X-Real-IP", client_ip.as_bytes());
-}
-
-/// An authority without its port; IPv6 addresses keep their brackets.
-pub(crate) fn without_port(authority: &str) -> &str {
-    &authority[..host_end(authority.as_bytes())]
-}
-
-/// Where an authority's port begins, or its end.
-pub(crate) fn host_end(authority: &[u8]) -> usize {
-    match authority.iter().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at] == b':' => at,
-        _ => authority.len(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_port;
-
-    #[test]
-    fn ports_are_cut_and_brackets_kept() {
-        let cases = [("a:80", "a"), ("a", "a"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("", "")];
-        for (authority, host) in cases {
-            assert_eq!(without_port(authority), host);
-        }
-    }
 }

@@ -2,9 +2,9 @@
 //! faster than its receiver, neither held whole.
 
 use crate::answer::Failure;
-use crate::body_memory::{HeldBody, NoRoom};
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::{HeldBody, NoRoom};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -140,8 +140,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Reads towards the response's head; false when more of it has to come.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, UpstreamError>> {
-        let exchange = &mut *self.exchange;
-        let (head, upgrade) = (&mut exchange.response, exchange.upgrade.as_deref());
+        let exchange = &mut self.exchange.public;
+        let (head, upgrade) = (&mut exchange.response, exchange.engine.upgrade.as_deref());
         let mut slot = ResponseSlot { head, method: exchange.request.method, upgrade };
         self.upstream.poll_head(cx, &mut slot, self.limits)
     }
@@ -209,7 +209,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
         let upstream = &mut *self.upstream;
-        if let Some(collected) = &self.exchange.body
+        if let Some(collected) = &self.exchange.engine.body
             && self.upload.collected < collected.len()
         {
             let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
@@ -232,7 +232,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Ready(n) => {
                     let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
                     let new = &data[n.min(seen as usize)..n];
-                    self.exchange.request_passes(new)?;
+                    self.exchange.engine.request_passes(new)?;
                     self.upload.seen += new.len() as u64;
                     self.exchange.bytes_in += new.len() as u64;
                     self.passed(n)
@@ -261,7 +261,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             self.client.consume(n);
             self.upload.streamed += n as u64;
         }
-        let held = self.exchange.body.as_ref().map_or(0, |body| body.len()) as u64;
+        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
         if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
             return Err(Failure::BodyTooLarge);
         }
@@ -326,7 +326,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             let data = self.upstream.body().map_err(Broken::Garbage)?;
             let n = data.len();
             held.push(data, length).map_err(|NoRoom| Broken::NoRoom)?;
-            self.exchange.upstream_passes(data);
+            self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
                 return Poll::Ready(Ok(self.upstream.body_is_done()));
@@ -360,7 +360,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 ready!(self.client.deadline().poll(cx));
                 return Poll::Ready(Err(self.timed_out()));
             };
-            self.exchange.response_passes(&left[..n]);
+            self.exchange.engine.response_passes(&left[..n]);
             self.exchange.bytes_out += n as u64;
             *sent += n;
         }
@@ -386,8 +386,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 Poll::Ready(sent) => sent,
                 Poll::Pending => return self.read_ahead(cx),
             };
-            self.exchange.response_passes(&data[..sent]);
-            self.exchange.upstream_passes(&data[..sent]);
+            self.exchange.engine.response_passes(&data[..sent]);
+            self.exchange.engine.upstream_passes(&data[..sent]);
             // The client takes the response: it may pause anew.
             self.await_now(Awaited::Response, false);
             self.upstream.consume_body(sent);

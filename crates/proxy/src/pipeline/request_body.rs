@@ -1,9 +1,9 @@
 //! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
 
 use crate::answer::Failure;
-use crate::body_memory::HeldBody;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::HeldBody;
 use crate::plugin::WantsBody;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
@@ -25,10 +25,10 @@ pub(crate) async fn collect<C: Client>(
     wants: WantsBody,
 ) -> Result<(), Failure> {
     let is_too_long = matches!(client.framing(), Framing::Length(n) if n > COLLECTED as u64);
-    if is_too_long || exchange.body.is_some() {
+    if is_too_long || exchange.engine.body.is_some() {
         return Ok(());
     }
-    let room = exchange.room(wants != WantsBody::Yes);
+    let room = exchange.engine.room(wants != WantsBody::Yes);
     take(worker, client, exchange, HeldBody::within(room), COLLECTED).await
 }
 
@@ -53,7 +53,7 @@ async fn take<C: Client>(
             return Err(Failure::NoRoomForRequest);
         }
         if has_room {
-            exchange.request_passes(data)?;
+            exchange.engine.request_passes(data)?;
             client.consume(n);
         }
         if limit > 0 && held.len() as u64 > limit {
@@ -61,9 +61,9 @@ async fn take<C: Client>(
         }
         if client.body_is_done() || held.len() >= most || !has_room {
             exchange.bytes_in += held.len() as u64;
-            exchange.body_is_whole = client.body_is_done();
-            exchange.body = Some(held);
-            exchange.is_collected();
+            exchange.engine.body_is_whole = client.body_is_done();
+            exchange.engine.body = Some(held);
+            exchange.engine.is_collected();
             return Ok(());
         }
         if n == 0 {
@@ -81,7 +81,7 @@ pub(crate) async fn gather<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
 ) -> Result<(), Failure> {
-    if exchange.body.is_some() || client.framing() == Framing::None {
+    if exchange.engine.body.is_some() || client.framing() == Framing::None {
         return Ok(());
     }
     let mut gathered = HeldBody::default();
@@ -103,9 +103,9 @@ pub(crate) async fn gather<C: Client>(
         return Err(Failure::BodyTooLarge);
     }
     exchange.bytes_in += gathered.len() as u64;
-    exchange.body_is_whole = client.body_is_done();
-    exchange.body = Some(gathered);
-    exchange.collected_passes()
+    exchange.engine.body_is_whole = client.body_is_done();
+    exchange.engine.body = Some(gathered);
+    Ok(exchange.engine.collected_passes()?)
 }
 
 /// Waits for more of the request's body, which is due by then at the latest.
@@ -132,7 +132,7 @@ pub(crate) async fn buffer<C: Client>(
     let framing = client.framing();
     // Messages of a gRPC call are for the upstream one by one.
     let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);
-    if exchange.body.is_none() && route.entity.request_buffering && !is_grpc {
+    if exchange.engine.body.is_none() && route.entity.request_buffering && !is_grpc {
         match framing {
             Framing::Chunked => take(worker, client, exchange, HeldBody::default(), BUFFERED).await?,
             _ => {
@@ -142,9 +142,9 @@ pub(crate) async fn buffer<C: Client>(
             }
         }
     }
-    exchange.collected_passes()?;
-    match &exchange.body {
-        Some(body) if exchange.body_is_whole && (framing != Framing::None || !body.is_empty()) => {
+    exchange.engine.collected_passes()?;
+    match &exchange.engine.body {
+        Some(body) if exchange.engine.body_is_whole && (framing != Framing::None || !body.is_empty()) => {
             // Trailers stand behind chunks alone.
             Ok(client.trailers().map_or(Framing::Length(body.len() as u64), |_| Framing::Chunked))
         }

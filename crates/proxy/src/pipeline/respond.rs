@@ -1,9 +1,9 @@
 //! What the gateway adds to responses, and the answers that need no plugin.
 
-use crate::answer::Answer;
 use crate::costs;
 use crate::exchange::Exchange;
 use crate::grpc;
+use crate::plugin::Answer;
 use crate::request_debug;
 use crate::snapshot::CompiledRoute;
 use crate::worker::Worker;
@@ -24,7 +24,7 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         return None;
     }
     // A trusted peer that has taken the TLS off says so.
-    let told = |known| exchange.header(known).filter(|_| exchange.connection.trusted);
+    let told = |known| exchange.header(known).filter(|_| exchange.engine.connection.trusted);
     let scheme = told(Known::XForwardedProto).unwrap_or(exchange.scheme().as_bytes());
     if scheme == b"https" {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         let answer = Answer::message(426, "Please use HTTPS protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
     }
-    let own = crate::head::without_port(exchange.request.host().unwrap_or_default());
+    let own = crate::plugin::without_port(exchange.request.host().unwrap_or_default());
     let host = told(Known::XForwardedHost).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(own);
     let mut location = format!("https://{host}{}", exchange.request.path());
     if let Some(query) = exchange.request.query() {
@@ -96,6 +96,7 @@ fn append_common(worker: &Worker, exchange: &mut Exchange) {
         append_alternative(&worker.node.alternatives, exchange);
     }
     if options.headers.request_id {
+        let exchange = &mut exchange.public;
         exchange.response.headers.append_unchecked(Known::XKongRequestId, "X-Kong-Request-Id", &exchange.id);
     }
     costs::append(exchange);
@@ -108,7 +109,7 @@ fn append_common(worker: &Worker, exchange: &mut Exchange) {
 /// Says that the port is served over HTTP/3 too: to clients that come over TLS, and not to those who were asked for a
 /// certificate, which HTTP/3 does not do.
 fn append_alternative(alternatives: &[(u16, String)], exchange: &mut Exchange) {
-    let connection = &exchange.connection;
+    let connection = &exchange.engine.connection;
     let over_tls = connection.tls.as_ref().is_some_and(|tls| !tls.asked);
     if !over_tls || exchange.request.version == Version::Http3 {
         return;
@@ -124,14 +125,14 @@ fn append_alternative(alternatives: &[(u16, String)], exchange: &mut Exchange) {
 
 fn append_debug(exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
-    let Some(route) = exchange.route.map(|index| &snapshot.routes[index as usize]) else { return };
+    let Some(route) = exchange.engine.route.map(|index| &snapshot.routes[index as usize]) else { return };
     let headers = &mut exchange.response.headers;
     headers.append("Kong-Route-Id", route.id_text.as_bytes());
     if let Some(name) = &route.entity.name {
         headers.append("Kong-Route-Name", name.as_bytes());
     }
     let Some(service) = &route.service else { return };
-    headers.append("Kong-Service-Id", service.id_text.as_bytes());
+    headers.append("Kong-Service-Id", service.view.id_text.as_bytes());
     if let Some(name) = &service.entity.name {
         headers.append("Kong-Service-Name", name.as_bytes());
     }

@@ -1,10 +1,10 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
 use crate::answer::Failure;
-use crate::body_memory::{HeldBody, Room};
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::{HeldBody, engine::Room};
 use crate::relay::{Broken, Relay};
 use bytes::Bytes;
 use std::future::poll_fn;
@@ -36,11 +36,11 @@ pub(crate) async fn hold<C: Client, U: Upstream>(
         let mut body = HeldBody::default();
         let is_whole = poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
         if !is_whole {
-            relay.exchange.upstream_is_cut();
+            relay.exchange.engine.upstream_is_cut();
         }
         return Ok(Held { body: HeldBody::default(), framing: Framing::Length(0), is_cut: !is_whole });
     }
-    let mut body = HeldBody::within(relay.exchange.room(false));
+    let mut body = HeldBody::within(relay.exchange.engine.room(false));
     let is_too_long = matches!(framing, Framing::Length(n) if n > HELD as u64);
     if is_too_long || !poll_fn(|cx| relay.poll_hold(cx, &mut body, HELD)).await? {
         return Ok(Held { body, framing, is_cut: false });
@@ -57,9 +57,9 @@ pub(crate) fn replace_own(
     body: Bytes,
     is_kept: bool,
 ) -> (Bytes, Option<Room>) {
-    let mut room = exchange.room(false);
+    let mut room = exchange.engine.room(false);
     if is_kept && room.grow_to(body.len()).is_err() {
-        exchange.failed = true;
+        exchange.engine.failed = true;
         return (Failure::NoRoomForResponse.answer().write(exchange), None);
     }
     let body = chain.response_body(exchange, body.into());

@@ -7,11 +7,12 @@ mod proxy;
 
 pub(crate) use next::next;
 
-use crate::answer::{Answer, Failure};
+use crate::answer::Failure;
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::costs::{self, Waiter, Watch};
 use crate::exchange::{Connection, Exchange, NormalPath};
+use crate::plugin::Answer;
 use crate::plugin::Flow;
 use crate::request_body;
 use crate::request_debug::{self, RequestDebug};
@@ -143,12 +144,13 @@ fn admit<'s, C: Client>(
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
         return Err(Failure::BodyTooLarge.answer());
     }
-    exchange.upgrade = tunnel::asked(&exchange.request, client.framing());
+    exchange.engine.upgrade = tunnel::asked(&exchange.request, client.framing());
     exchange.request.headers.remove_hop_by_hop();
-    if let Some(protocol) = &exchange.upgrade {
-        exchange.request.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
+    let public = &mut exchange.public;
+    if let Some(protocol) = &public.engine.upgrade {
+        public.request.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());
     }
-    client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
+    client_ip::strip_identity(exchange);
     client_ip::determine(&worker.options, exchange);
     worker.options.server_timing.watch(exchange);
     let found = match &worker.options.request_debug {
@@ -163,12 +165,12 @@ fn admit<'s, C: Client>(
 /// Brings the path into its normal form and finds the route.
 pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
     if let Cow::Owned(path) = normalize_path(exchange.request.path()) {
-        exchange.path = NormalPath::Rewritten(path);
+        exchange.engine.path = NormalPath::Rewritten(path);
     }
     let found = with_query(exchange, |query| snapshot.router.find(query))?;
-    exchange.route = Some(found.index);
-    exchange.matched_path = found.matched_path;
-    exchange.captures = found.captures;
+    exchange.engine.route = Some(found.index);
+    exchange.engine.matched_path = found.matched_path;
+    exchange.engine.captures = found.captures;
     Some(&snapshot.routes[found.index as usize])
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn with_query<T>(exchange: &Exchange, f: impl FnOnce(&Query<'_>) -> T
         path: exchange.path(),
         scheme: if exchange.tls { Scheme::Https } else { Scheme::Http },
         sni: exchange.sni.as_deref(),
-        dst_port: exchange.connection.local_port,
+        dst_port: exchange.engine.connection.local_port,
         header,
     })
 }
@@ -204,7 +206,7 @@ async fn through_plugins<C: Client>(
                 let Some((_, wants)) = reader.take() else { return Ok(()) };
                 until = all;
                 if client.framing() == Framing::None {
-                    exchange.has_empty_body();
+                    exchange.engine.has_empty_body();
                     continue;
                 }
                 // Boxed, so that a connection has no room for what few requests need.
@@ -218,7 +220,7 @@ async fn through_plugins<C: Client>(
             Flow::Wait(future) => {
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
-                    Some(resume) => flow = resume(exchange),
+                    Some(resume) => flow = costs::resume(exchange, resume),
                     None => return Err(Failure::ClientGone.answer()),
                 }
                 drop(waiter);

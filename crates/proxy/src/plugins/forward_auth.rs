@@ -158,7 +158,7 @@ impl Instance {
             }),
         }
         let told = |known, own: &str| {
-            let said = exchange.header(known).filter(|_| exchange.connection.trusted);
+            let said = exchange.header(known).filter(|_| exchange.is_from_trusted_proxy());
             HeaderValue::from_bytes(said.unwrap_or(own.as_bytes())).ok()
         };
         let own = [

@@ -13,7 +13,6 @@ mod datagrams;
 #[cfg(test)]
 mod docs;
 mod file_log;
-pub(crate) mod form;
 mod forward_auth;
 mod hmac_auth;
 mod http_log;

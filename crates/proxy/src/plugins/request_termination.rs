@@ -28,7 +28,7 @@
 
 mod echo;
 
-use super::form;
+use crate::plugin::form;
 use crate::plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, WantsBody};
 use echo::Node;
 

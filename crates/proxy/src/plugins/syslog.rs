@@ -130,7 +130,8 @@ impl Syslog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Gateway;
+    use crate::plugin::testing::Gateway;
+    use crate::plugins::PLUGINS;
     use serde_json::json;
 
     #[tokio::test]
@@ -152,12 +153,12 @@ mod tests {
 
     #[test]
     fn severities_follow_the_status_and_the_level_leaves_some_out() {
-        let gateway = Gateway::new();
+        let gateway = Gateway::new(PLUGINS);
         let config = json!({
             "log_level": "warning", "successful_severity": "notice", "client_errors_severity": "warning",
             "server_errors_severity": "crit", "facility": "local3"
         });
-        let entity = crate::testing::entity(json!({ "name": "syslog", "id": crate::testing::id(1) }));
+        let entity = crate::plugin::testing::entity(json!({ "name": "syslog", "id": crate::testing::id(1) }));
         let syslog = gateway
             .build_with(&entity, |build| Syslog::new(Config::from_value(&config).unwrap(), build).unwrap());
         let beginnings = syslog.beginnings.each_ref().map(Option::as_deref);

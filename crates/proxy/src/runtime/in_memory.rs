@@ -2,12 +2,12 @@
 //! or a plugin adds can be told from what the machine does.
 
 use crate::access_log::{AccessLog, Format, Target};
-use crate::body_memory::BodyMemory;
 use crate::client::Http1;
 use crate::connection;
 use crate::costs::Costs;
 use crate::exchange::Connection;
 use crate::options::Options;
+use crate::plugin::engine::BodyMemory;
 use crate::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::worker::{Load, Node, Worker};

@@ -1,8 +1,9 @@
 //! Requests that the node answers itself, on paths of its own, before any route is looked for.
 
-use crate::answer::{Answer, Failure};
+use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::Answer;
 use crate::plugin::WantsBody;
 use crate::request_body;
 use crate::serve::unless_gone;
@@ -62,7 +63,7 @@ impl Origin<'_> {
 /// Whether a proxy says that it passes the request on, so that the peer is not who asks.
 pub(crate) fn is_forwarded(exchange: &Exchange) -> bool {
     let headers = &exchange.request.headers;
-    exchange.connection.announced
+    exchange.engine.connection.announced
         || headers.contains_known(Known::XForwardedFor)
         || headers.contains_known(Known::XRealIp)
         || headers.get("Forwarded").is_some()

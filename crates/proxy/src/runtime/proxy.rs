@@ -1,12 +1,12 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
 use crate::access_log::AccessLog;
-use crate::body_memory::{BodyMemory, HeldBodies};
 use crate::costs::Costs;
 use crate::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::options::Options;
-use crate::retained::Retained;
+use crate::plugin::Retained;
+use crate::plugin::{HeldBodies, engine::BodyMemory};
 use crate::snapshot::Snapshot;
 use crate::worker::{Command, Datagrams, Load, Node, Worker};
 use acceptor::{Accepting, Acceptor};

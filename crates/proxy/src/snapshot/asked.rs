@@ -1,6 +1,6 @@
 //! Which clients are asked for a certificate, by the server name that they ask for.
 
-use crate::head::without_port;
+use crate::plugin::without_port;
 use foldhash::HashSet;
 use weir_model::entity::Route;
 

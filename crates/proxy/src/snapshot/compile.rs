@@ -6,11 +6,11 @@ use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
-use super::{CompiledRoute, CompiledService, EntityJson, Snapshot};
+use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::chain::Instance;
-use crate::plugin::{Build, Shared};
-use crate::plugins::PLUGINS;
-use crate::retained::Retained;
+use crate::plugin::Retained;
+use crate::plugin::engine::Shared;
+use crate::plugin::{Build, Definition, Route};
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
@@ -67,6 +67,8 @@ pub struct Compiler {
     pub trusted_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
     /// Whether servers that plugins send logs and spans to are verified against these.
     pub log_tls_verify: bool,
+    /// Every plugin that there is.
+    pub plugins: &'static [Definition],
     /// State that outlives snapshots.
     pub retained: Arc<Retained>,
 }
@@ -211,14 +213,12 @@ impl<'d> Compilation<'d> {
         plugins: &Plugins,
     ) -> CompiledRoute {
         CompiledRoute {
-            id_text: text(route.id),
+            view: Route::new(route.clone(), service.map(|service| service.view.clone())),
             service: service.cloned(),
             chain: plugins.scopes.chain(Some(route.id), route.service),
             http: serves(&route.protocols, false),
             https: serves(&route.protocols, true),
             grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
-            json: EntityJson::default(),
-            entity: route.clone(),
         }
     }
 
@@ -238,16 +238,17 @@ impl<'d> Compilation<'d> {
     }
 
     fn plugin(&self, entity: &Arc<entity::Plugin>, shared: &Shared, last: &mut Instances) -> Option<Placed> {
-        let definition = PLUGINS.iter().find(|definition| definition.name == entity.name)?;
+        let definition = self.compiler.plugins.iter().find(|definition| definition.name == entity.name)?;
         let caller = self.caller(entity)?;
         let retained = &self.compiler.retained;
         let build = Build::new(self.document, retained, entity, &self.users.index, shared);
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
-                definition,
+                priority: definition.priority,
                 instance: Instance {
                     id: entity.id,
                     name: definition.name,
+                    authenticates: !definition.schema.for_consumers,
                     hooks,
                     http: serves(&entity.protocols, false),
                     https: serves(&entity.protocols, true),
@@ -286,10 +287,6 @@ fn is_grpc(protocol: Protocol) -> bool {
 fn serves(protocols: &[Protocol], tls: bool) -> bool {
     let wanted = if tls { [Protocol::Https, Protocol::Grpcs] } else { [Protocol::Http, Protocol::Grpc] };
     protocols.iter().any(|protocol| wanted.contains(protocol))
-}
-
-pub(super) fn text(id: Uuid) -> Box<str> {
-    id.to_string().into()
 }
 
 pub(super) fn named(kind: &str, name: &Option<String>, id: Uuid) -> String {

@@ -155,7 +155,7 @@ pub(super) trait Leading {
 
 impl Leading for CompiledRoute {
     fn entity(&self) -> &Arc<entity::Route> {
-        &self.entity
+        &self.view.entity
     }
 
     fn service(&self) -> Option<&Arc<CompiledService>> {
@@ -165,7 +165,7 @@ impl Leading for CompiledRoute {
 
 impl Leading for StreamRoute {
     fn entity(&self) -> &Arc<entity::Route> {
-        &self.entity
+        &self.view.entity
     }
 
     fn service(&self) -> Option<&Arc<CompiledService>> {

@@ -16,17 +16,16 @@ mod tests;
 mod users;
 mod watched;
 
-use crate::body_memory::{BodyMemory, Share};
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
-use crate::exchange::{GroupIndex, WORKSPACE};
+use crate::plugin::engine::{BodyMemory, Configuration, Routes, Share};
+use crate::plugin::{Consumer, Route, Service};
 use crate::stream::Streams;
 use asked::Asked;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
-use weir_model::schema::{Json, Record};
 use weir_net::tls::Certificates;
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
@@ -69,19 +68,27 @@ impl Snapshot {
     }
 }
 
+impl Routes for Snapshot {
+    fn route(&self, index: u32) -> Option<&Route> {
+        self.routes.get(index as usize).map(|route| &route.view)
+    }
+}
+
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.
 pub(crate) struct Held {
     snapshot: Arc<Snapshot>,
     /// Where the worker writes down what its plugins cost.
     pub(crate) ledger: Rc<Ledger>,
-    /// Where it takes memory for bodies that plugins read.
-    pub(crate) bodies: Rc<Share>,
+    /// What plugins see of the snapshot.
+    pub(crate) configuration: Rc<Configuration>,
 }
 
 impl Held {
+    /// `bodies` is where the worker takes memory for bodies that plugins read.
     pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
-        Self { snapshot, ledger, bodies }
+        let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
+        Self { snapshot, ledger, configuration: Rc::new(configuration) }
     }
 
     /// Held by nobody who serves: nothing is written down.
@@ -100,74 +107,41 @@ impl Deref for Held {
 }
 
 /// A route, its service and its plugins.
-pub struct CompiledRoute {
-    /// The route as configured.
-    pub entity: Arc<entity::Route>,
-    /// Its id, as text.
-    pub id_text: Box<str>,
+pub(crate) struct CompiledRoute {
+    /// What plugins see of it.
+    pub(crate) view: Route,
     /// Where it leads; none must be answered by a plugin.
-    pub service: Option<Arc<CompiledService>>,
+    pub(crate) service: Option<Arc<CompiledService>>,
     pub(crate) chain: Chain,
     pub(crate) http: bool,
     pub(crate) https: bool,
     /// Whether it serves gRPC, and nothing else.
     pub(crate) grpc: bool,
-    pub(crate) json: EntityJson,
 }
 
-/// An entity as JSON without what is unset, written when first asked for.
-#[derive(Default)]
-pub(crate) struct EntityJson(OnceLock<Box<str>>);
+impl Deref for CompiledRoute {
+    type Target = Route;
 
-impl EntityJson {
-    pub(crate) fn of<T: Record>(&self, entity: &T) -> &str {
-        self.0.get_or_init(|| written(entity, None))
-    }
-
-    /// The same with its workspace, which Kong's records tell of routes and services, not of consumers.
-    pub(crate) fn in_workspace<T: Record>(&self, entity: &T) -> &str {
-        self.0.get_or_init(|| written(entity, Some(("ws_id", WORKSPACE.into()))))
-    }
-}
-
-fn written<T: Record>(entity: &T, more: Option<(&str, Json)>) -> Box<str> {
-    let mut json = entity.to_value();
-    if let Json::Object(members) = &mut json {
-        members.retain(|_, value| !value.is_null());
-        members.extend(more.map(|(name, value)| (name.to_owned(), value)));
-        // As the Admin API shows them.
-        for field in T::SCHEMA.fields.iter().filter(|field| field.foreign.is_some()) {
-            if let Some(id @ Json::String(_)) = members.get_mut(field.name) {
-                *id = serde_json::json!({ "id": id.take() });
-            }
-        }
-    }
-    json.to_string().into()
-}
-
-impl CompiledRoute {
-    /// The route as JSON without what is unset, as log plugins show it.
-    pub fn json(&self) -> &str {
-        self.json.in_workspace(&*self.entity)
+    fn deref(&self) -> &Route {
+        &self.view
     }
 }
 
 /// A service, and how to reach it.
-pub struct CompiledService {
+pub(crate) struct CompiledService {
     /// The service as configured.
-    pub entity: Arc<entity::Service>,
-    /// Its id, as text.
-    pub id_text: Box<str>,
+    pub(crate) entity: Arc<entity::Service>,
+    /// What plugins see of it.
+    pub(crate) view: Arc<Service>,
     pub(crate) destination: Destination,
     /// How many retries there are, shared by all services that lead to the same upstream.
     pub(crate) retry_budget: Arc<RetryBudget>,
-    pub(crate) json: EntityJson,
 }
 
 impl CompiledService {
-    /// The service as JSON without what is unset, as log plugins show it.
-    pub fn json(&self) -> &str {
-        self.json.in_workspace(&*self.entity)
+    /// Its name, or its id.
+    pub(crate) fn label(&self) -> &str {
+        self.entity.name.as_deref().unwrap_or(&self.view.id_text)
     }
 
     /// Whether it speaks gRPC.
@@ -187,24 +161,4 @@ pub(crate) enum Destination {
     Host(Endpoint),
     /// To the targets of the upstream of that name.
     Upstream(Arc<Balancer>),
-}
-
-/// A consumer.
-pub struct Consumer {
-    /// The consumer as configured.
-    pub entity: Arc<entity::Consumer>,
-    /// Its id, as text.
-    pub id_text: Box<str>,
-    /// The groups that it is in by its `acls`, in their order.
-    pub acl_groups: Box<[Box<str>]>,
-    /// The consumer groups that it is in, in the order of their names.
-    pub(crate) groups: Box<[GroupIndex]>,
-    pub(crate) json: EntityJson,
-}
-
-impl Consumer {
-    /// The consumer as JSON without what is unset, as log plugins show it.
-    pub fn json(&self) -> &str {
-        self.json.of(&*self.entity)
-    }
 }

@@ -114,7 +114,7 @@ fn every_combination_of_scopes_is_as_documented() {
         gateway.document.plugins = taken.map(|(_, plugin)| plugin.clone()).collect();
         let mut exchange = gateway.exchange("GET /");
         for (index, groups) in callers.clone() {
-            exchange.consumer = index.map(ConsumerIndex);
+            exchange.engine.consumer = index.map(ConsumerIndex);
             let consumer = exchange.consumer().map(|consumer| consumer.entity.id);
             let caller = Caller { route: Some(all), service: Some(orders), consumer, groups };
             let chain = &exchange.snapshot.routes[0].chain;
@@ -180,7 +180,7 @@ proptest! {
         let mut by_name = NAMES;
         by_name.sort_by_key(|(_, name)| *name);
         for consumer in [None, Some(0), Some(1), Some(2)] {
-            exchange.consumer = consumer.map(ConsumerIndex);
+            exchange.engine.consumer = consumer.map(ConsumerIndex);
             let is_in = |group: u128| consumer.is_some_and(|at| members.contains(&(group, u128::from(at) + 1)));
             let groups: Vec<_> =
                 by_name.iter().filter(|(number, _)| is_in(*number)).map(|(number, _)| id(*number)).collect();
@@ -207,10 +207,10 @@ fn who_was_known_at_a_plugins_turn_decides_whatever_becomes_known_later() {
     let mut exchange = gateway.exchange("GET /");
     let priority = exchange.snapshot.routes[0].chain.steps[0].priority;
     let mut named_by = |named_at: &[i32]| {
-        exchange.take_consumers();
+        exchange.engine.take_consumers();
         for (index, named_at) in (0..).zip(named_at) {
-            exchange.running = *named_at;
-            exchange.identify(ConsumerIndex(index));
+            exchange.engine.running = *named_at;
+            exchange.engine.identify(ConsumerIndex(index));
         }
         chosen(&exchange.snapshot.routes[0].chain, &exchange)
     };
@@ -240,7 +240,7 @@ fn who_is_in_many_groups_and_groups_of_many_cost_a_place_in_a_list_each() {
         .to_vec();
     let mut exchange = gateway.exchange("GET /");
     let mut chosen_for = |index| {
-        exchange.consumer = Some(ConsumerIndex(index));
+        exchange.engine.consumer = Some(ConsumerIndex(index));
         chosen(&exchange.snapshot.routes[0].chain, &exchange)
     };
     assert_eq!(chosen_for(0), Some(id(0x50_0000 + 7_000)));
@@ -249,6 +249,6 @@ fn who_is_in_many_groups_and_groups_of_many_cost_a_place_in_a_list_each() {
     let snapshot = &exchange.snapshot;
     let own = snapshot.routes[0].chain.steps[0].own_anywhere.iter().map(|own| own.instances().count());
     assert_eq!(own.sum::<usize>(), 2, "as many as there are configurations");
-    let places = snapshot.consumers.iter().map(|consumer| consumer.groups.len());
+    let places = snapshot.consumers.iter().map(|consumer| consumer.groups().len());
     assert_eq!(places.sum::<usize>(), 20_000, "as many as there are members");
 }

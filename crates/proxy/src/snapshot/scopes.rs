@@ -2,14 +2,14 @@
 
 use crate::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use crate::exchange::{ConsumerIndex, GroupIndex};
-use crate::plugin::{Definition, Hooks, WantsBody};
+use crate::plugin::{Hooks, WantsBody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
 
 /// One configured plugin and where it was put.
 pub(super) struct Placed {
-    pub(super) definition: &'static Definition,
+    pub(super) priority: i32,
     pub(super) instance: Instance,
     pub(super) route: Option<Uuid>,
     pub(super) service: Option<Uuid>,
@@ -30,7 +30,8 @@ pub(super) struct Scopes(Vec<Plugin>);
 
 /// The configurations of one plugin, by scope.
 struct Plugin {
-    definition: &'static Definition,
+    name: &'static str,
+    priority: i32,
     anybody: HashMap<Scope, Instance>,
     consumers: HashMap<Scope, ByConsumer>,
     groups: HashMap<Scope, ByGroup>,
@@ -56,24 +57,25 @@ impl Collected {
         }
     }
 
-    fn finish(self, definition: &'static Definition) -> Plugin {
+    fn finish(self, name: &'static str, priority: i32) -> Plugin {
         let consumers = self.consumers.into_iter().map(|(scope, own)| (scope, Arc::new(own)));
         let groups = self.groups.into_iter().map(|(scope, own)| (scope, own.into_iter().collect()));
         let (consumers, groups) = (consumers.collect(), groups.collect());
-        Plugin { definition, anybody: self.anybody, consumers, groups }
+        Plugin { name, priority, anybody: self.anybody, consumers, groups }
     }
 }
 
 impl Scopes {
     pub(super) fn new(placed: Vec<Placed>) -> Self {
-        let mut plugins: HashMap<&str, (&'static Definition, Collected)> = HashMap::new();
+        let mut plugins: HashMap<&'static str, (i32, Collected)> = HashMap::new();
         for it in placed {
-            let known = plugins.entry(it.definition.name);
-            known.or_insert_with(|| (it.definition, Collected::default())).1.add(it);
+            let known = plugins.entry(it.instance.name);
+            known.or_insert_with(|| (it.priority, Collected::default())).1.add(it);
         }
-        let finished = plugins.into_values().map(|(definition, collected)| collected.finish(definition));
+        let finished =
+            plugins.into_iter().map(|(name, (priority, collected))| collected.finish(name, priority));
         let mut plugins: Vec<Plugin> = finished.collect();
-        let order = |p: &Plugin| (std::cmp::Reverse(p.definition.priority), p.definition.name);
+        let order = |p: &Plugin| (std::cmp::Reverse(p.priority), p.name);
         plugins.sort_by(|a, b| order(a).cmp(&order(b)));
         Self(plugins)
     }
@@ -110,7 +112,7 @@ impl Plugin {
             groups(on_service),
         ];
         let step = Step {
-            priority: self.definition.priority,
+            priority: self.priority,
             own_here: own_here.into_iter().flatten().collect(),
             here: anybody(here),
             own_anywhere: [consumers(anywhere), groups(anywhere)].into_iter().flatten().collect(),

@@ -1,8 +1,9 @@
 //! Services and upstreams: how to reach what a route leads to.
 
-use super::compile::{Compilation, text};
+use super::compile::Compilation;
 use super::last::{Identities, same};
-use super::{CompiledService, Destination, EntityJson};
+use super::{CompiledService, Destination};
+use crate::plugin::Service;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
@@ -56,8 +57,8 @@ impl Compilation<'_> {
         };
         let budgets = self.compiler.retained.get::<RetryBudgets>();
         let retry_budget = budgets.of(&name, self.compiler.workers);
-        let (entity, id_text, json) = (service.clone(), text(service.id), EntityJson::default());
-        Some(CompiledService { entity, id_text, destination, retry_budget, json })
+        let (entity, view) = (service.clone(), Arc::new(Service::new(service.clone())));
+        Some(CompiledService { entity, view, destination, retry_budget })
     }
 
     fn balancer(

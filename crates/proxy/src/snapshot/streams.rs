@@ -1,9 +1,9 @@
 //! The stream routes of a document.
 
-use super::EntityJson;
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
+use crate::plugin;
 use crate::stream::{StreamRoute, StreamRouter, Streams};
 use std::sync::Arc;
 use weir_model::entity::Route;
@@ -21,10 +21,12 @@ impl Compilation<'_> {
             let service = route.service.and_then(|id| services.get(id));
             known.take(route, service).unwrap_or_else(|| {
                 Arc::new(StreamRoute {
-                    entity: route.clone(),
+                    view: Arc::new(plugin::Route::new(
+                        route.clone(),
+                        service.map(|service| service.view.clone()),
+                    )),
                     service: service.cloned(),
                     chain: plugins.scopes.chain(Some(route.id), route.service),
-                    json: EntityJson::default(),
                 })
             })
         });

@@ -3,6 +3,7 @@
 use super::*;
 use crate::chain::Own;
 use crate::plugin::{Hooks, Json};
+use crate::plugins::PLUGINS;
 use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
@@ -23,6 +24,7 @@ fn compiler() -> Compiler {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
+        plugins: PLUGINS,
         retained,
     }
 }
@@ -39,7 +41,7 @@ fn plugin(number: u128, name: &str, config: Json) -> Arc<entity::Plugin> {
 #[test]
 fn instances_are_kept_unless_their_configuration_or_what_they_looked_at_may_have_changed() {
     let compiler = compiler();
-    let mut document = Gateway::new().document;
+    let mut document = Gateway::new().document.clone();
     let terminates = |status: u16| plugin(1, "request-termination", json!({ "status_code": status }));
     document.plugins = vec![plugin(2, "key-auth", json!({ "key_names": ["apikey"] })), terminates(503)];
     let compile = |document: &Document| instances(&compiler.compile(document).unwrap());
@@ -128,7 +130,7 @@ fn an_upstream_whose_probes_can_verify_nothing_is_compiled() {
     assert!(compiler.trusted_certificates.is_empty());
     let active = json!({ "type": "https", "healthy": { "interval": 1 } });
     let upstream = json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } });
-    let mut document = Gateway::new().document;
+    let mut document = Gateway::new().document.clone();
     document.upstreams.push(entity(upstream));
     assert_eq!(compiler.compile(&document).map(drop), Ok(()));
 }
@@ -193,7 +195,7 @@ fn described(snapshot: &Snapshot) -> String {
         format!("{:?} {service:?} {:?}\n", route.entity, chain(&route.chain))
     });
     let consumers =
-        snapshot.consumers.iter().map(|consumer| format!("{:?} {:?}\n", consumer.entity, consumer.groups));
+        snapshot.consumers.iter().map(|consumer| format!("{:?} {:?}\n", consumer.entity, consumer.groups()));
     let http = routes.chain(found).chain(consumers).chain(chain(&snapshot.global));
     http.chain(streams).chain(streams_found(&snapshot.streams)).collect()
 }
@@ -350,7 +352,7 @@ fn what_a_certificate_of_two_keys_is_replaced_by_is_presented() {
 #[test]
 fn a_change_of_one_route_compiles_that_route() {
     let compiler = compiler();
-    let mut document = Gateway::new().document;
+    let mut document = Gateway::new().document.clone();
     document.routes.push(entity(json!({ "id": id(0x62), "paths": ["/other"] })));
     let first = compiler.compile(&document).unwrap();
     document.routes[1] = entity(json!({ "id": id(0x62), "paths": ["/other"], "tags": ["new"] }));
@@ -367,7 +369,7 @@ fn a_change_of_one_route_compiles_that_route() {
 #[test]
 fn what_was_refused_is_refused_again() {
     let compiler = compiler();
-    let mut document = Gateway::new().document;
+    let mut document = Gateway::new().document.clone();
     document.plugins = vec![plugin(2, "request-termination", json!({ "status_code": "many" }))];
     let refused = |document: &Document| compiler.compile(document).err();
     let first = refused(&document);

@@ -1,10 +1,9 @@
 //! Consumers and their credentials: what a request's user may be, and what plugins may look up while they are built.
 
-use super::compile::text;
 use super::groups::Groups;
 use super::last::same;
-use super::{Consumer, EntityJson};
 use crate::exchange::ConsumerIndex;
+use crate::plugin::Consumer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};
@@ -35,12 +34,10 @@ impl Users {
         }
         let groups = Groups::of(document);
         let mut members = groups.by_consumer();
-        let mut consumer = |it: &Arc<entity::Consumer>| Consumer {
-            id_text: text(it.id),
-            acl_groups: acl_groups.remove(&it.id).unwrap_or_default().into(),
-            groups: members.remove(&it.id).unwrap_or_default().into(),
-            json: EntityJson::default(),
-            entity: it.clone(),
+        let mut consumer = |it: &Arc<entity::Consumer>| {
+            let acl_groups = acl_groups.remove(&it.id).unwrap_or_default();
+            let groups = members.remove(&it.id).unwrap_or_default();
+            Consumer::new(it.clone(), acl_groups.into(), groups.into())
         };
         let index = document.consumers.iter().zip(0u32..).map(|(c, i)| (c.id, ConsumerIndex(i)));
         Users {

@@ -16,26 +16,27 @@ mod upstream;
 pub use pipe::MOST_PIPES;
 pub(crate) use pipe::Pipes;
 pub(crate) use router::{Query, StreamRouter, Transport};
-pub use session::Session;
+pub(crate) use session::Session;
 pub(crate) use udp::receive;
 
 use crate::chain::Chain;
 use crate::connection::ConnectionGuard;
 use crate::listen::Accepted;
-use crate::plugin::Admission;
+use crate::plugin::{Admission, Route};
 use crate::proxy_protocol;
-use crate::snapshot::{CompiledService, EntityJson};
+use crate::snapshot::CompiledService;
 use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
 use std::io;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use weir_model::entity::{Protocol, Route};
+use weir_model::entity::Protocol;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
 use weir_upstream::UpstreamError;
@@ -51,10 +52,18 @@ pub(crate) struct Streams {
 
 /// A stream route, its service and its plugins.
 pub(crate) struct StreamRoute {
-    pub(crate) entity: Arc<Route>,
+    /// What plugins see of it.
+    pub(crate) view: Arc<Route>,
     pub(crate) service: Option<Arc<CompiledService>>,
     pub(crate) chain: Chain,
-    pub(crate) json: EntityJson,
+}
+
+impl Deref for StreamRoute {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.view
+    }
 }
 
 impl StreamRoute {
@@ -183,7 +192,7 @@ fn tell_end(session: &Session, ended: &Ended) {
 
 /// After the last byte: logs and counts.
 fn finish(worker: &Worker, mut session: Session) {
-    session.finish();
+    session.engine.finish();
     if let Some(route) = &session.route {
         route.chain.session(&session);
     }
@@ -254,6 +263,6 @@ fn take_route(worker: &Worker, session: &mut Session) -> Result<Arc<StreamRoute>
     let snapshot = worker.snapshot();
     let found = snapshot.streams.router.find(&query).ok_or(Refusal::NoRoute)?;
     let route = snapshot.streams.routes[found as usize].clone();
-    session.route = Some(route.clone());
+    session.take(&route);
     Ok(route)
 }

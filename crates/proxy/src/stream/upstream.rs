@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use super::{Refusal, StreamRoute};
-use crate::head::without_port;
+use crate::plugin::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
 use crate::worker::Worker;
@@ -84,7 +84,7 @@ pub(super) fn pick<'s>(
 }
 
 fn passed_over(service: &CompiledService, endpoint: &Endpoint, error: &UpstreamError) {
-    let name = service.entity.name.as_deref().unwrap_or(&service.id_text);
+    let name = service.label();
     tracing::warn!(service = name, target = endpoint.name(), "{error}; it is tried again or passed over");
 }
 

@@ -94,7 +94,7 @@ impl Tunnel {
         let ended = poll_fn(|cx| pipe.poll(cx)).await;
         released.restore(worker, exchange);
         let snapshot = exchange.snapshot.clone();
-        let route = exchange.route.map(|index| &snapshot.routes[index as usize]);
+        let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
         if let Err(broken) = ended {
             client.abort();
             let service = route.and_then(|route| route.service.as_deref());
@@ -114,27 +114,27 @@ struct Released {
 
 impl Released {
     fn new(worker: &Worker, exchange: &mut Exchange) -> Self {
-        let route = exchange.route.zip(exchange.route().map(|route| route.entity.id));
-        let named = exchange.take_consumers().into_iter();
+        let route = exchange.engine.route.zip(exchange.route().map(|route| route.entity.id));
+        let named = exchange.engine.take_consumers().into_iter();
         let with_id = |(priority, ConsumerIndex(index)): (i32, ConsumerIndex)| {
             (priority, index, exchange.snapshot.consumers[index as usize].entity.id)
         };
         let consumers = named.map(with_id).collect();
-        exchange.snapshot = worker.no_routes();
-        exchange.route = None;
+        exchange.set_snapshot(worker.no_routes());
+        exchange.engine.route = None;
         Self { route, consumers }
     }
 
     /// The log hooks of the configuration that is in force by now run, if the route is still there.
     fn restore(self, worker: &Worker, exchange: &mut Exchange) {
         let snapshot: Rc<Held> = worker.snapshot();
-        exchange.route =
+        exchange.engine.route =
             self.route.and_then(|(at, id)| find(&snapshot.routes, at, |route| route.entity.id == id));
-        exchange.snapshot = snapshot.clone();
+        exchange.set_snapshot(snapshot.clone());
         for (priority, at, id) in self.consumers {
             if let Some(index) = find(&snapshot.consumers, at, |consumer| consumer.entity.id == id) {
-                exchange.running = priority;
-                exchange.identify(ConsumerIndex(index));
+                exchange.engine.running = priority;
+                exchange.engine.identify(ConsumerIndex(index));
             }
         }
     }

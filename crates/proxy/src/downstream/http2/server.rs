@@ -239,7 +239,8 @@ async fn exchange(
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;
-    worker.keep_heads(exchange.request, exchange.response);
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
     in_flight.leave_head();
     if client.cancelled {
         in_flight.stats.resets.given_up(start.elapsed());

@@ -2,7 +2,7 @@
 
 use super::date::{Dates, since_epoch};
 use super::record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
-use crate::json_text::{Object, array, integer, string};
+use crate::plugin::json_text::{Object, array, integer, string};
 use std::io::Write;
 
 /// How many query arguments a JSON record names one by one, as many as Kong does.

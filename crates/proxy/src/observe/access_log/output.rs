@@ -1,7 +1,7 @@
 //! The file that lines go to.
 
 use super::Target;
-use crate::whole_lines::append;
+use crate::plugin::append;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;

@@ -1,8 +1,8 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
 use crate::exchange::{Connection, Exchange, Tls};
-use crate::grpc;
-use crate::head::without_port;
+use crate::plugin::engine::grpc_status;
+use crate::plugin::without_port;
 use crate::snapshot::{Held, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Asked {
     pub(super) fn exchange(&self, snapshot: &Arc<Snapshot>) -> Result<Exchange, BadQuestion> {
         let mut request = RequestHead::default();
         request.parse(self.head().as_bytes(), &Limits::default()).map_err(refused)?;
-        if request.headers.get_known(Known::ContentType).is_some_and(grpc::is_content_type) {
+        if request.headers.get_known(Known::ContentType).is_some_and(grpc_status::is_content_type) {
             // Calls come over HTTP/2 alone.
             request.version = Version::Http2;
         }

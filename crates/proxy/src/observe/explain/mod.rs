@@ -15,8 +15,9 @@ pub use plugins::{Configured, PluginStep};
 pub use routes::{Lost, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
-use crate::answer::{Answer, Failure};
+use crate::answer::Failure;
 use crate::exchange::Exchange;
+use crate::plugin::Answer;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
@@ -122,7 +123,7 @@ pub fn explain(
 ) -> Result<Explained, BadQuestion> {
     let mut exchange = asked.exchange(snapshot)?;
     exchange.request.headers.remove_hop_by_hop();
-    client_ip::strip_identity(&mut exchange.request.headers, exchange.connection.trusted);
+    client_ip::strip_identity(&mut exchange);
     let (route, failure) = match exchange.request.method {
         Method::Connect | Method::Trace => (None, Failure::MethodNotAllowed),
         _ => (serve::route(&mut exchange, snapshot), Failure::NoRoute),

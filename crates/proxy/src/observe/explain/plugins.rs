@@ -2,7 +2,6 @@
 use super::{Answered, Named};
 use crate::exchange::Exchange;
 use crate::plugin::Flow;
-use crate::plugins::PLUGINS;
 use crate::snapshot::CompiledRoute;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -106,18 +105,13 @@ pub(super) fn walk(
             runs,
             overrides: overridden(plugin, exchange, document),
         });
-        exchange.running = step.priority;
-        let asks = runs && authenticate && refusal.is_none() && authenticates(plugin);
+        exchange.engine.running = step.priority;
+        let asks = runs && authenticate && refusal.is_none() && instance.authenticates;
         if asks && let Flow::Respond(answer) = instance.hooks.access(exchange) {
             refusal = Some(Answered::new(&answer, Some(&plugin.name)));
         }
     }
     (steps, refusal)
-}
-
-/// A plugin that cannot be for one consumer is one that finds out who the consumer is, or asks about that alone.
-fn authenticates(plugin: &Plugin) -> bool {
-    PLUGINS.iter().any(|definition| definition.name == plugin.name && !definition.schema.for_consumers)
 }
 
 fn overridden(chosen: &Plugin, exchange: &Exchange, document: &Document) -> Vec<Configured> {

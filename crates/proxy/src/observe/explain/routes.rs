@@ -83,7 +83,7 @@ pub(super) fn judge(
 ) -> (Option<Winner>, Vec<Rival>) {
     let served: Vec<&Route> = snapshot.routes.iter().map(|route| &*route.entity).collect();
     let mut judged = closest(with_query(exchange, |query| snapshot.router.judge(&served, query)));
-    let place = judged.iter().position(|judged| Some(judged.index) == exchange.route);
+    let place = judged.iter().position(|judged| Some(judged.index) == exchange.engine.route);
     let winner = place.map(|place| judged.remove(place));
     let reason = |judged: &Judged| rival(judged, served[judged.index as usize], exchange, winner.as_ref());
     let mut rivals: Vec<(usize, Rival)> =
@@ -118,7 +118,11 @@ fn winner(judged: &Judged, route: &Route, exchange: &Exchange) -> Winner {
         route: Named::new(route.id, &route.name),
         criteria: judged.met.iter().map(criterion_name).collect(),
         path: judged.path.clone(),
-        matched_path: exchange.path().get(..exchange.matched_path as usize).unwrap_or_default().to_owned(),
+        matched_path: exchange
+            .path()
+            .get(..exchange.engine.matched_path as usize)
+            .unwrap_or_default()
+            .to_owned(),
         priority: Priority {
             value: format!("{:#x}", judged.standing.priority),
             parts: shares.map(|share| Share { part: part_name(share.part), value: share.value }).collect(),

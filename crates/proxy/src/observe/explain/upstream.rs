@@ -2,7 +2,7 @@
 use super::Named;
 use crate::Retained;
 use crate::exchange::Exchange;
-use crate::head;
+use crate::plugin::engine;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use serde::Serialize;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) fn of(
         Destination::Upstream(_) => service.host.clone(),
     };
     let mut target = Vec::new();
-    head::write_target(&mut target, exchange, &route.entity, service);
+    engine::write_target(&mut target, exchange, &route.entity, service);
     let url = format!("{}://{named}{}", service.protocol.as_str(), String::from_utf8_lossy(&target));
     let mut targets = match compiled.destination {
         Destination::Host(_) => {

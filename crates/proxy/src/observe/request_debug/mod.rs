@@ -4,8 +4,8 @@ mod tree;
 
 use crate::costs::Phase;
 use crate::exchange::{Exchange, Source, WORKSPACE};
-use crate::json_text::Object;
 use crate::own::is_forwarded;
+use crate::plugin::json_text::Object;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl RequestDebug {
 
     fn begin(&self, exchange: &mut Exchange) -> Option<Times> {
         // Who another speaks for without being trusted is not at the address of the connection.
-        let speaks_for_itself = exchange.connection.trusted || !is_forwarded(exchange);
+        let speaks_for_itself = exchange.engine.connection.trusted || !is_forwarded(exchange);
         let headers = &mut exchange.request.headers;
         let asks = headers.get_known(Known::XKongRequestDebug) == Some(b"*");
         let token = headers.get_known(Known::XKongRequestDebugToken).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Times within times.
 
-use crate::json_text::Object;
+use crate::plugin::json_text::Object;
 use std::time::Duration;
 
 /// How long something took, and what it consists of.

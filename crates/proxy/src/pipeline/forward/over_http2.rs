@@ -25,10 +25,10 @@ impl UpstreamCall<'_> {
         exchange: &mut Exchange,
     ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let (worker, endpoint) = (self.worker, pick.endpoint);
-        if exchange.upgrade.is_some() && endpoint.protocol == UpstreamProtocol::Http2 {
+        if exchange.engine.upgrade.is_some() && endpoint.protocol == UpstreamProtocol::Http2 {
             return Err(Failure::NoTunnel.into());
         }
-        if exchange.upgrade.is_some() || worker.upstreams.http2.chose_http1(endpoint) {
+        if exchange.engine.upgrade.is_some() || worker.upstreams.http2.chose_http1(endpoint) {
             return Box::pin(self.over_http1(pick, client, exchange)).await;
         }
         request_body::gather(worker, client, exchange).await?;

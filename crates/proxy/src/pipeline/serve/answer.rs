@@ -1,11 +1,12 @@
 //! Responses that the gateway makes itself, on their way to the client.
 
-use crate::answer::Answer;
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::plugin::Answer;
+use crate::plugin::engine::grpc_status;
 use crate::worker::Worker;
-use crate::{grpc, respond, response_body};
+use crate::{respond, response_body};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -20,7 +21,7 @@ pub(super) async fn answer<C: Client>(
     chain: &Chain,
     answer: Answer,
 ) {
-    exchange.failed = answer.failed;
+    exchange.engine.failed = answer.failed;
     if answer.unheard {
         exchange.response.status = answer.status;
         return client.abort();
@@ -71,7 +72,7 @@ pub(super) async fn send_whole<C: Client>(
 /// Sends the head of the gateway's own response. To a gRPC call that is 200 with gRPC's own status; the hooks and the log
 /// see what it stands for.
 fn begin_own<C: Client>(client: &mut C, exchange: &mut Exchange, length: usize) -> u64 {
-    if !grpc::is_call(exchange) {
+    if !grpc_status::is_call(exchange) {
         return client.begin(exchange, Framing::Length(length as u64));
     }
     let status = std::mem::replace(&mut exchange.response.status, 200);

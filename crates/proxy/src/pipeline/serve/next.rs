@@ -35,8 +35,10 @@ pub(crate) async fn next(
     }
     let mut exchange = begin(worker, connection, (request, response));
     one(worker, client, &mut exchange, read).await;
-    worker.keep_heads(exchange.request, exchange.response);
-    exchange.timing.end.filter(|_| client.keep_alive && client.body_is_done())
+    let end = exchange.timing.end;
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
+    end.filter(|_| client.keep_alive && client.body_is_done())
 }
 
 /// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.

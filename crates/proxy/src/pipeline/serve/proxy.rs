@@ -5,6 +5,7 @@ use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, Source};
 use crate::forward::{AnyUpstream, UpstreamCall};
+use crate::plugin::engine::{self, grpc_status};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
@@ -33,13 +34,13 @@ pub(super) async fn proxy<C: Client>(
         }
     };
     let method = exchange.request.method;
-    exchange.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
+    exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
     let call = UpstreamCall::new(worker, route, service, framing, ends);
     match call.forward(client, exchange).await {
         Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
-            exchange.body = None;
+            exchange.engine.body = None;
             let tunnel = Tunnel::open(&call, client, exchange, upstream);
             if tunnel.is_none() {
                 exchange.bytes_out += client.begin(exchange, Framing::Length(0));
@@ -56,7 +57,7 @@ pub(super) async fn proxy<C: Client>(
             Box::pin(pass_on(&call, client, exchange, &mut *upstream, upload)).await;
         }
         Err(failure) => {
-            exchange.fail(&failure);
+            failure.note(exchange);
             telemetry::failed(exchange, service, &failure);
             if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
                 client.close_after();
@@ -86,12 +87,12 @@ async fn pass_on<C: Client, U: Upstream>(
     arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
-        exchange.body = None;
+        exchange.engine.body = None;
     }
     let framing = exchange.response.framing;
     let reusable = exchange.response.keep_alive && framing != Framing::UntilClose;
     exchange.response.headers.remove_hop_by_hop();
-    exchange.upstream_answers();
+    engine::upstream_answers(exchange);
     call.route.chain.response(exchange);
     let (replaces, drops) = (exchange.holds_response(), exchange.drops_response());
     if replaces && framing == Framing::None {
@@ -118,7 +119,7 @@ async fn pass_on<C: Client, U: Upstream>(
         None => poll_fn(|cx| relay.poll_body(cx)).await,
         Some(held) => Box::pin(response_body::send(&mut relay, held)).await,
     };
-    relay.exchange.response_passed(passed.is_ok());
+    relay.exchange.engine.response_passed(passed.is_ok());
     let reusable = reusable && relay.upload.whole;
     match passed {
         Ok(()) if reusable => {
@@ -184,7 +185,7 @@ async fn refuse_held<C: Client>(
     blame(call, exchange, &broken);
     client.close_after();
     let failure = failure(broken, false);
-    exchange.fail(&failure);
+    failure.note(exchange);
     answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
 }
 
@@ -198,9 +199,9 @@ async fn give_up<C: Client>(
     is_stalled: bool,
 ) {
     blame(call, exchange, &broken);
-    let call_ends = grpc::is_call(exchange).then(|| grpc::broken_off(&broken));
+    let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
-    exchange.fail(&failure);
+    failure.note(exchange);
     let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {

@@ -1,17 +1,18 @@
 //! acl over exchanges in memory.
 
+use crate::plugin::testing::{Gateway, Outcome, check_cases, entity, id, run};
 use crate::plugin::{ConsumerIndex, Credential, Json};
-use crate::testing::{Gateway, Outcome, check_cases, entity, id, run};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("acl", include_str!("cases.json"));
+    check_cases(PLUGINS, "acl", include_str!("cases.json"));
 }
 
 /// Alice is staff and a friend, the guest is a visitor, Bob is in no group.
 fn gateway() -> Gateway {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let acl = |number, consumer, group: &str| {
         entity(json!({ "id": id(number), "consumer": id(consumer), "group": group }))
     };

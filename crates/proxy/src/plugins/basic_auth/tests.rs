@@ -1,12 +1,13 @@
 //! basic-auth over exchanges in memory.
 
 use super::*;
-use crate::testing::{Gateway, check_cases};
+use crate::plugin::testing::{Gateway, check_cases};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("basic-auth", include_str!("cases.json"));
+    check_cases(PLUGINS, "basic-auth", include_str!("cases.json"));
 }
 
 fn header(name: &str, password: &str) -> String {
@@ -15,7 +16,7 @@ fn header(name: &str, password: &str) -> String {
 
 #[test]
 fn a_password_seen_before_is_right_again_and_a_wrong_one_stays_wrong() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     let status = |password: &str| gateway.send(&[&*plugin], &header("alice", password)).status();
     let passwords = ["wrong", "alice-secret", "alice-secret", "wrong", "alice-secre", "alice-secret"];
@@ -24,10 +25,10 @@ fn a_password_seen_before_is_right_again_and_a_wrong_one_stays_wrong() {
 
 #[test]
 fn a_new_configuration_forgets_old_passwords() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 200);
-    gateway = Gateway::new();
+    gateway = Gateway::new(PLUGINS);
     Arc::make_mut(&mut gateway.document.basicauth_credentials[0]).password = "0".repeat(40);
     let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 401);
@@ -36,7 +37,7 @@ fn a_new_configuration_forgets_old_passwords() {
 #[test]
 fn what_is_stored_must_be_a_hash() {
     for stored in ["alice-secret", "", &"é".repeat(20), &"+f".repeat(20)] {
-        let mut gateway = Gateway::new();
+        let mut gateway = Gateway::new(PLUGINS);
         Arc::make_mut(&mut gateway.document.basicauth_credentials[0]).password = stored.to_owned();
         let plugin = gateway.plugin("basic-auth", json!({})).unwrap();
         assert_eq!(gateway.send(&[&*plugin], &header("alice", "alice-secret")).status(), 401, "{stored}");
@@ -45,7 +46,7 @@ fn what_is_stored_must_be_a_hash() {
 
 #[test]
 fn long_passwords_are_read_too() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let password = "x".repeat(1_000);
     let digest = stored_form(password.as_bytes(), &gateway.document.consumers[0].id.to_string());
     let stored: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();

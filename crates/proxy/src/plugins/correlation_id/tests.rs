@@ -1,16 +1,17 @@
 //! correlation-id over exchanges in memory.
 
-use crate::testing::{Gateway, check_cases};
+use crate::plugin::testing::{Gateway, check_cases};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("correlation-id", include_str!("cases.json"));
+    check_cases(PLUGINS, "correlation-id", include_str!("cases.json"));
 }
 
 /// The ids of two requests, which the upstream and the client see alike.
 fn two_ids(generator: &str) -> [String; 2] {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin =
         gateway.plugin("correlation-id", json!({ "generator": generator, "echo_downstream": true })).unwrap();
     [(); 2].map(|()| {
@@ -48,7 +49,7 @@ fn trackers_name_address_process_connection_and_request() {
 
 #[test]
 fn a_response_made_before_the_access_hook_has_an_id_too() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("correlation-id", json!({ "echo_downstream": true })).unwrap();
     let mut exchange = gateway.exchange("GET /");
     plugin.response(&mut exchange);

@@ -1,17 +1,18 @@
 //! cors over exchanges in memory.
 
 use super::Origin;
-use crate::testing::{Gateway, check_cases, run};
+use crate::plugin::testing::{Gateway, check_cases, run};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("cors", include_str!("cases.json"));
+    check_cases(PLUGINS, "cors", include_str!("cases.json"));
 }
 
 #[test]
 fn what_the_upstream_says_gives_way() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let origins = json!(["https://a.test", "https://b.test"]);
     for (origin, allowed) in [("https://b.test", Some("https://b.test")), ("https://c.test", None)] {
         let plugin =
@@ -43,7 +44,7 @@ fn what_the_upstream_says_gives_way() {
 
 #[test]
 fn a_preflight_meets_no_other_plugin_and_keeps_its_answer() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let cors = gateway.plugin("cors", json!({ "exposed_headers": ["X-A"] })).unwrap();
     let key = gateway.plugin("key-auth", json!({})).unwrap();
     let send = |request: &str| gateway.send(&[&*cors, &*key], request);

@@ -2,7 +2,8 @@
 
 use super::parameters::Parameters;
 use crate::plugin::Json;
-use crate::testing::{Gateway, entity, id};
+use crate::plugin::testing::{Gateway, entity, id};
+use crate::plugins::PLUGINS;
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,7 @@ use serde_json::json;
 use std::time::{Duration, SystemTime};
 
 fn gateway() -> Gateway {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let credential = json!({ "id": id(0xe1), "consumer": id(1), "username": "alice", "secret": "secret" });
     gateway.document.hmacauth_credentials = vec![entity(credential)];
     gateway

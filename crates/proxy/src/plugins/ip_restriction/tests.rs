@@ -1,14 +1,14 @@
 //! ip-restriction over exchanges in memory.
 
 use super::*;
-use crate::stream::Transport;
-use crate::testing::{Gateway, check_cases, run};
+use crate::plugin::testing::{Gateway, check_cases, run};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::net::Ipv4Addr;
 
 #[test]
 fn cases() {
-    check_cases("ip-restriction", include_str!("cases.json"));
+    check_cases(PLUGINS, "ip-restriction", include_str!("cases.json"));
 }
 
 fn addresses(list: &[&str]) -> Addresses {
@@ -45,7 +45,7 @@ fn ranges_hold_their_addresses_and_no_others() {
 
 #[test]
 fn clients_pass_by_their_addresses_over_http_and_in_sessions() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     for (config, client, passes) in [
         (json!({ "allow": ["10.0.0.0/8"] }), "10.1.2.3", true),
         (json!({ "allow": ["10.0.0.0/8"] }), "2001:db8::1", false),
@@ -58,7 +58,7 @@ fn clients_pass_by_their_addresses_over_http_and_in_sessions() {
         exchange.client_ip = client.parse().unwrap();
         assert_eq!(run(&[&*plugin], exchange).status(), if passes { 200 } else { 403 }, "{config} {client}");
         let peer = std::net::SocketAddr::new(client.parse().unwrap(), 5);
-        let admission = plugin.preread(&Session::new(peer, peer, Transport::Tcp));
+        let admission = plugin.preread(&Session::new(peer, peer));
         assert_eq!(admission == Admission::Admit, passes, "{config} {client}");
     }
 }

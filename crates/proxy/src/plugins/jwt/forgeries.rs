@@ -4,7 +4,8 @@
 use super::jwk::Keys;
 use super::key;
 use crate::plugin::Bytes;
-use crate::testing::{Gateway, entity, id};
+use crate::plugin::testing::{Gateway, entity, id};
+use crate::plugins::PLUGINS;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self as sign, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncoding};
@@ -95,7 +96,7 @@ fn pem(der: &[u8]) -> String {
 
 /// A gateway that knows the issuer.
 fn gateway(algorithm: &str, issuer: &Signer) -> Gateway {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     gateway.document.jwt_secrets = vec![entity(json!({
         "id": id(0xd1), "consumer": id(1), "key": "issuer", "algorithm": algorithm,
         "secret": SECRET, "rsa_public_key": issuer.public().map(|der| pem(&der)),

@@ -1,7 +1,8 @@
 //! jwt over exchanges in memory. That other makers' tokens are believed is shown with the real binary.
 
 use super::*;
-use crate::testing::{Gateway, Outcome, check_cases, entity, id, run};
+use crate::plugin::testing::{Gateway, Outcome, check_cases, entity, id, run};
+use crate::plugins::PLUGINS;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("jwt", include_str!("cases.json"));
+    check_cases(PLUGINS, "jwt", include_str!("cases.json"));
 }
 
 const KEY: &str = "https://issuer.test";
@@ -28,7 +29,7 @@ fn pair() -> EcdsaKeyPair {
 
 /// Alice signs with a secret, of two lengths; Bob's key is public.
 fn gateway_with(bobs: &str) -> Gateway {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let secret = |number, consumer, key: &str, algorithm: &str, public: Option<&str>| {
         entity(json!({ "id": id(number), "consumer": id(consumer), "key": key, "secret": SECRET,
                        "algorithm": algorithm, "rsa_public_key": public }))

@@ -1,7 +1,7 @@
 //! Where a request has its token, and what a token is made of.
 
-use super::super::form;
 use super::Config;
+use crate::plugin::form;
 use crate::plugin::{Exchange, Known};
 use base64::Engine;
 use base64::alphabet::URL_SAFE;

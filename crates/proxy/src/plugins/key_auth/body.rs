@@ -1,8 +1,8 @@
 //! Keys in bodies: urlencoded, multipart and JSON.
 
-use super::super::form;
 use super::super::multipart::{self, Part};
 use super::{Found, holds, in_form};
+use crate::plugin::form;
 use crate::plugin::{Exchange, Known};
 use serde_json::Value;
 

@@ -39,7 +39,7 @@
 mod body;
 
 use super::authentication::Fallback;
-use super::form;
+use crate::plugin::form;
 use crate::plugin::{
     Answer, Build, ConsumerIndex, Credential, Define, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
     Method, Record, Uuid, WantsBody,

@@ -1,16 +1,17 @@
 //! key-auth over exchanges in memory.
 
-use crate::testing::{Gateway, check_cases, entity, id};
+use crate::plugin::testing::{Gateway, check_cases, entity, id};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 #[test]
 fn cases() {
-    check_cases("key-auth", include_str!("cases.json"));
+    check_cases(PLUGINS, "key-auth", include_str!("cases.json"));
 }
 
 #[test]
 fn a_ttl_counts_from_the_creation_of_the_credential() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let key = |key: &str, ttl: i64, created: Option<i64>| {
         entity(json!({ "id": id(9), "consumer": id(1), "key": key, "ttl": ttl, "created_at": created }))
     };
@@ -26,7 +27,7 @@ fn a_ttl_counts_from_the_creation_of_the_credential() {
 
 #[test]
 fn a_credential_whose_consumer_is_gone_opens_nothing() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     gateway.document.consumers.remove(0);
     let plugin = gateway.plugin("key-auth", json!({})).unwrap();
     assert_eq!(gateway.send(&[&*plugin], "GET /\napikey: alices-key").status(), 401);
@@ -34,7 +35,7 @@ fn a_credential_whose_consumer_is_gone_opens_nothing() {
 
 #[test]
 fn plugins_with_anonymous_are_alternatives_and_others_are_all_required() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let both = |config: serde_json::Value| {
         [gateway.plugin("key-auth", config.clone()).unwrap(), gateway.plugin("basic-auth", config).unwrap()]
     };

@@ -1,6 +1,6 @@
 //! What requests are counted by: a variable, several in a text, or one text for all.
 
-use super::super::form;
+use crate::plugin::form;
 use crate::plugin::{Exchange, Fingerprint, Fingerprinter, Known};
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,13 +1,14 @@
 //! limit-count over exchanges in memory. Windows of a day, so that no test meets the end of one.
 
+use crate::plugin::testing::{Gateway, check_cases, id, run};
 use crate::plugin::{ConsumerIndex, Credential, Exchange, Hooks, Json};
-use crate::testing::{Gateway, check_cases, id, run};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::sync::Arc;
 
 #[test]
 fn cases() {
-    check_cases("limit-count", include_str!("cases.json"));
+    check_cases(PLUGINS, "limit-count", include_str!("cases.json"));
 }
 
 fn limiter(gateway: &Gateway, config: Json) -> Arc<dyn Hooks> {
@@ -19,7 +20,7 @@ fn limiter(gateway: &Gateway, config: Json) -> Arc<dyn Hooks> {
 
 #[test]
 fn what_is_refused_is_told_why_and_when_to_come_back() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "rejected_code": 429, "rejected_msg": "say \"please\"" }));
     gateway.send(&[&*plugin], "GET /");
     let refused = gateway.send(&[&*plugin], "GET /");
@@ -34,7 +35,7 @@ fn what_is_refused_is_told_why_and_when_to_come_back() {
 
 #[test]
 fn without_a_message_there_is_no_body() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({}));
     gateway.send(&[&*plugin], "GET /");
     let refused = gateway.send(&[&*plugin], "GET /");
@@ -44,7 +45,7 @@ fn without_a_message_there_is_no_body() {
 
 /// Which of these requests pass, where one per key does.
 fn passing(key_type: &str, key: &str, requests: &[&str]) -> Vec<bool> {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "key_type": key_type, "key": key }));
     requests.iter().map(|request| gateway.send(&[&*plugin], request).status() == 200).collect()
 }
@@ -68,7 +69,7 @@ fn requests_are_counted_by_their_key() {
 
 #[test]
 fn consumers_are_told_apart() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "key": "consumer_name" }));
     let status = |consumer| {
         let mut exchange: Exchange = gateway.exchange("GET /");
@@ -80,7 +81,7 @@ fn consumers_are_told_apart() {
 
 #[test]
 fn counts_belong_to_a_scope_or_to_a_group() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let status = |scope: &str, config: Json| {
         let mut entity = json!({ "name": "limit-count", "config": config });
         entity["config"]["time_window"] = 86_400.into();
@@ -98,7 +99,7 @@ fn counts_belong_to_a_scope_or_to_a_group() {
 
 #[test]
 fn what_the_upstream_says_of_limits_gives_way() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({}));
     let mut exchange = gateway.exchange("GET /");
     plugin.access(&mut exchange);

@@ -8,7 +8,7 @@ mod tests;
 
 pub(super) use custom::{CustomFields, constant};
 
-use super::form;
+use crate::plugin::form;
 use crate::plugin::json_text::{self, Object, integer, raw};
 use crate::plugin::{Exchange, FailedTry, Known, Latencies, Session, Source, WORKSPACE, host_end};
 use headers::headers;

@@ -1,8 +1,8 @@
 //! The record of a session of a stream listener.
 
 use super::{address, milliseconds, whole, workspace};
-use crate::plugin::Session;
 use crate::plugin::json_text::Object;
+use crate::plugin::{Route, Service, Session};
 
 pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     let mut object = Object::open(out);
@@ -20,10 +20,10 @@ pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     let mut latencies = Object::open(object.key("latencies"));
     latencies.number("session", whole(session.duration()));
     latencies.close();
-    if let Some(json) = session.route_json() {
+    if let Some(json) = session.route().map(Route::json) {
         object.raw("route", json);
     }
-    if let Some(json) = session.service_json() {
+    if let Some(json) = session.service().map(Service::json) {
         object.raw("service", json);
     }
     let place = object.key("client_ip");

@@ -1,7 +1,8 @@
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
+use crate::plugin::testing::{self, Gateway, entity, id};
+use crate::plugin::{ConsumerIndex, Credential};
 use crate::plugin::{Headers, Json, Uuid};
-use crate::testing::{Gateway, entity, id};
+use crate::plugins::PLUGINS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -19,10 +20,10 @@ fn record(exchange: &Exchange, custom: &[(&str, &str)]) -> Json {
 
 /// A request that was answered by the upstream.
 fn answered(request: &str) -> Exchange {
-    let mut exchange = Gateway::new().exchange(request);
+    let mut exchange = Gateway::new(PLUGINS).exchange(request);
     exchange.response.status = 201;
     exchange.response.headers.append("X-Seen", b"yes");
-    exchange.asked = Some("192.0.2.7:9000".parse().unwrap());
+    testing::upstream_asked(&mut exchange, "192.0.2.7:9000".parse().unwrap());
     let after = |milliseconds| Some(exchange.timing.start + Duration::from_millis(milliseconds));
     (exchange.timing.upstream_start, exchange.timing.upstream_head) = (after(2), after(7));
     exchange.timing.end = after(10);
@@ -75,15 +76,15 @@ fn a_record_has_kongs_members() {
 
 #[test]
 fn what_did_not_happen_is_told_as_kong_does() {
-    let mut exchange = Gateway::new().exchange("GET /");
+    let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
     (exchange.source, exchange.response.status) = (Source::Kong, 403);
     let record = record(&exchange, &[]);
     assert_eq!((&record["upstream_status"], &record["tries"]), (&json!(""), &json!([])));
     assert_eq!((&record["latencies"]["proxy"], &record["latencies"]["receive"]), (&json!(-1), &json!(0)));
     assert_eq!((&record["source"], &record["request"]["querystring"]), (&json!("exit"), &json!({})));
     assert_eq!((record.get("consumer"), record.get("authenticated_entity")), (None, None));
-    exchange.route = None;
-    exchange.failed = true;
+    testing::no_route(&mut exchange);
+    testing::failed(&mut exchange);
     let unmatched = self::record(&exchange, &[]);
     assert_eq!(
         (unmatched.get("tries"), unmatched.get("route"), unmatched.get("service")),
@@ -97,7 +98,10 @@ fn failed_tries_come_before_the_one_that_succeeded() {
     let mut exchange = answered("GET /");
     let start = exchange.timing.start;
     let (from, to) = (start + Duration::from_millis(1), start + Duration::from_millis(4));
-    exchange.try_failed(FailedTry { address: None, port: 81, start: from, end: to, code: 504 });
+    testing::try_failed(
+        &mut exchange,
+        FailedTry { address: None, port: 81, start: from, end: to, code: 504 },
+    );
     let tries = record(&exchange, &[])["tries"].clone();
     let [failed, succeeded] = &tries.as_array().unwrap()[..] else { panic!("{tries}") };
     assert_eq!((failed.get("ip"), &failed["port"], &failed["state"]), (None, &json!(81), &json!("failed")));
@@ -246,8 +250,7 @@ fn constants_alone_are_understood() {
 #[test]
 fn sessions_have_a_record_of_their_own() {
     let address = |text: &str| text.parse().unwrap();
-    let mut session =
-        Session::new(address("192.0.2.1:50000"), address("127.0.0.1:5000"), crate::stream::Transport::Tcp);
+    let mut session = Session::new(address("192.0.2.1:50000"), address("127.0.0.1:5000"));
     (session.status, session.received, session.sent) = (200, 10, 20);
     let text = LogRecord::new(&None).of_session(&session);
     let record: Json = serde_json::from_slice(&text).unwrap();
@@ -258,7 +261,7 @@ fn sessions_have_a_record_of_their_own() {
 
 #[test]
 fn entities_are_told_without_what_is_unset() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     gateway.document.routes =
         vec![entity(json!({ "id": id(0x61), "name": "tagged", "paths": ["/"], "tags": ["a b"] }))];
     let record = record(&gateway.exchange("GET /"), &[]);

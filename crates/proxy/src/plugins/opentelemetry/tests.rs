@@ -1,7 +1,8 @@
 use super::*;
-use crate::exchange::{FailedTry, Source};
 use crate::plugin::Json;
-use crate::testing::Gateway;
+use crate::plugin::testing::{self, Gateway};
+use crate::plugin::{FailedTry, Source};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ const SPAN: &str = "00f067aa0ba902b7";
 
 /// A request that has met the plugin, and the trace that it belongs to.
 fn met(config: Json, request: &str) -> (Exchange, Trace) {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let mut config = config;
     config["traces_endpoint"] = json!("http://collector.test/v1/traces");
     let plugin = gateway.plugin("opentelemetry", config).unwrap();
@@ -81,8 +82,11 @@ fn spans_tell_of_the_request_and_of_each_attempt() {
         met(json!({ "sampling_rate": 1 }), &format!("GET /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     let start = exchange.timing.start;
     let after = |milliseconds| start + Duration::from_millis(milliseconds);
-    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 });
-    exchange.asked = Some("192.0.2.7:9000".parse().unwrap());
+    testing::try_failed(
+        &mut exchange,
+        FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 },
+    );
+    testing::upstream_asked(&mut exchange, "192.0.2.7:9000".parse().unwrap());
     (exchange.timing.upstream_start, exchange.timing.end) = (Some(after(2)), Some(after(10)));
     (exchange.response.status, exchange.source) = (201, Source::Service);
     let spans = spans::of(&exchange, &trace);

@@ -35,7 +35,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     write_node(&mut text, node);
     process::write(&mut text, &node.process, node.node_id, retained);
     process::write_bodies(&mut text, &node.held_bodies);
-    retries::write(&mut text, retained);
+    retries::write(&mut text, node.retries);
     write_dropped(&mut text, &retained.get::<Dropped>());
     write_lost_lines(&mut text, node);
     costs::write(&mut text, node, &names);

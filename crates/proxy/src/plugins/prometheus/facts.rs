@@ -28,6 +28,8 @@ pub struct NodeFacts<'a> {
     pub document: &'a Document,
     /// What plugins have cost.
     pub costs: &'a [Cost],
+    /// Requests that were sent again, by upstream.
+    pub retries: &'a [UpstreamRetries],
     /// The CPU time of all workers.
     pub worker_cpu: Duration,
     /// What is held of bodies that plugins read.
@@ -86,4 +88,15 @@ pub enum TargetState {
     Unhealthy,
     /// Its name could not be resolved.
     DnsError,
+}
+
+/// What became of an upstream's retries since the start.
+#[derive(Debug, Clone)]
+pub struct UpstreamRetries {
+    /// The upstream's name, or the host and port of a service.
+    pub upstream: Box<str>,
+    /// How many were made, by why.
+    pub retries: Vec<(&'static str, u64)>,
+    /// Those that the budget did not allow.
+    pub exhausted: u64,
 }

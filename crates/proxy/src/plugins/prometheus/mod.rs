@@ -67,7 +67,7 @@ mod sessions;
 
 pub use apisix::apisix_exposition;
 pub use exposition::exposition;
-pub use facts::{Connections, NodeFacts, TargetHealth, TargetState};
+pub use facts::{Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries};
 pub use process::Process;
 
 use crate::plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};
@@ -144,7 +144,9 @@ impl Hooks for Prometheus {
     }
 
     fn session(&self, session: &Session) {
-        let Some((route, service)) = session.route() else { return };
+        let Some(route) = session.route() else { return };
+        let service = route.service.as_ref().map(|service| service.entity.id);
+        let route = route.entity.id;
         self.sessions.0.with(Key { service, route, consumer: None }, |series| {
             if self.config.status_code_metrics {
                 series.requests.add(session.status, session.source);

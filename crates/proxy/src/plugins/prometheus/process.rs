@@ -3,8 +3,8 @@
 
 use super::exposition::{Text, escaped};
 use crate::plugin::HeldBodies;
+use crate::plugin::Retained;
 use crate::plugins::proxy_cache;
-use crate::retained::Retained;
 use std::time::Duration;
 
 /// What the system knows of the process.

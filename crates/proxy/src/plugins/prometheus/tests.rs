@@ -1,9 +1,10 @@
 //! prometheus over exchanges in memory, and the text of its scrapes.
 
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
+use crate::plugin::testing::{self, Gateway, entity, id};
 use crate::plugin::{BOUNDS, Cost, Exchange, HeldBodies, Hooks, Json, Phase, PhaseCost, Spread};
-use crate::testing::{Gateway, entity, id};
+use crate::plugin::{ConsumerIndex, Credential};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -61,6 +62,7 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         datastore_reachable: true,
         document: &gateway.document,
         costs: &costs(),
+        retries: &[],
         worker_cpu: Duration::from_millis(1_500),
         held_bodies: HeldBodies { bytes: 5_000, most: Some(268_435_456), refused: 2, passed: 1 },
         lost_log_lines: [("proxy_access_log", 3), ("proxy_stream_access_log", 0)],
@@ -107,7 +109,7 @@ const REST: &str = "workspace=\"default\",consumer=\"\"}";
 
 #[test]
 fn a_scrape_is_as_the_golden_file() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     gateway.document.plugins = vec![
         entity(json!({ "id": id(9), "name": "prometheus", "config": { "upstream_health_metrics": true } })),
         entity(json!({ "id": id(8), "name": "prometheus", "config": {} })),
@@ -117,7 +119,7 @@ fn a_scrape_is_as_the_golden_file() {
     log(&gateway, &plugin, 200, 400, |_| {});
     log(&gateway, &plugin, 200, 48_000, |_| {});
     log(&gateway, &plugin, 401, 20, |exchange| {
-        exchange.source = crate::exchange::Source::Kong;
+        exchange.source = crate::plugin::Source::Kong;
         (exchange.timing.upstream_start, exchange.timing.upstream_head) = (None, None);
     });
     let text = scrape(&gateway);
@@ -130,7 +132,7 @@ fn a_scrape_is_as_the_golden_file() {
 
 #[test]
 fn workers_are_added_up() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let shared = gateway.plugin("prometheus", all_flags()).unwrap();
     let registry = gateway.retained.get::<Registry>();
     drop(shared);
@@ -153,11 +155,11 @@ fn workers_are_added_up() {
 
 #[test]
 fn apisixs_names_are_for_the_same_counts() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 4_000, |_| {});
     log(&gateway, &plugin, 503, 2_000, |_| {});
-    log(&gateway, &plugin, 503, 2_000, |exchange| exchange.source = crate::exchange::Source::Kong);
+    log(&gateway, &plugin, 503, 2_000, |exchange| exchange.source = crate::plugin::Source::Kong);
     let names = || [(id(0x61), "1".to_owned()), (id(0x51), String::new())].into();
     let text = scrape_as(&gateway, &|node| apisix_exposition(&gateway.retained, node, "here", names()));
     let of = "route=\"1\",service=\"\",consumer=\"\",node=\"\"";
@@ -178,7 +180,7 @@ fn apisixs_names_are_for_the_same_counts() {
 #[test]
 fn flags_are_honoured() {
     for flag in ["status_code_metrics", "latency_metrics", "bandwidth_metrics", "per_consumer"] {
-        let gateway = Gateway::new();
+        let gateway = Gateway::new(PLUGINS);
         let plugin = gateway.plugin("prometheus", json!({ flag: true })).unwrap();
         log(&gateway, &plugin, 200, 10, |_| {});
         let text = scrape(&gateway);
@@ -192,7 +194,7 @@ fn flags_are_honoured() {
 
 #[test]
 fn consumers_are_told_apart_only_on_demand() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let mut config = all_flags();
     let as_alice = |exchange: &mut Exchange| {
         exchange.authenticate(ConsumerIndex(0), Credential { id: id(0xa1), identifier: None });
@@ -217,7 +219,7 @@ fn consumers_are_told_apart_only_on_demand() {
 
 #[test]
 fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
     log(&gateway, &plugin, 200, 10, |_| {});
     let route = gateway.document.routes[0].clone();
@@ -248,7 +250,7 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
 
 #[test]
 fn names_fall_back_on_host_and_id() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     Arc::make_mut(&mut gateway.document.services[0]).name = None;
     Arc::make_mut(&mut gateway.document.routes[0]).name = None;
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
@@ -260,9 +262,9 @@ fn names_fall_back_on_host_and_id() {
 
 #[test]
 fn routes_without_a_service_are_counted_and_requests_without_a_route_are_not() {
-    let mut gateway = Gateway::new();
+    let mut gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
-    log(&gateway, &plugin, 404, 10, |exchange| exchange.route = None);
+    log(&gateway, &plugin, 404, 10, |exchange| testing::no_route(exchange));
     assert!(!scrape(&gateway).contains("code=\"404\""));
     Arc::make_mut(&mut gateway.document.routes[0]).service = None;
     log(&gateway, &plugin, 503, 10, |_| {});

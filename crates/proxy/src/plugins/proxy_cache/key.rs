@@ -1,8 +1,8 @@
 //! What requests must have in common to be answered alike.
 
 use super::Config;
+use crate::plugin::form;
 use crate::plugin::{Exchange, Known, Uuid};
-use crate::plugins::form;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::Arc;

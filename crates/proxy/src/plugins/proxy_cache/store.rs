@@ -2,8 +2,8 @@
 //! without a lock.
 
 use super::rules::Term;
+use crate::plugin::Retained;
 use crate::plugin::{Bytes, Exchange, Fingerprint, FingerprintMap, FingerprintState, Fingerprinter, Headers};
-use crate::retained::Retained;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::cell::RefCell;

@@ -3,8 +3,9 @@
 use super::Config;
 use super::rules::{Directives, Term};
 use super::store::{Cache, Joined, Stored};
+use crate::plugin::testing::Gateway;
 use crate::plugin::{Bytes, Exchange, Headers, Record};
-use crate::testing::Gateway;
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,7 +61,8 @@ fn find(cache: &Cache, fingerprint: u128, exchange: &Exchange, now: Instant) -> 
 
 #[test]
 fn responses_leave_after_their_time_and_when_another_comes() {
-    let (cache, exchange, now) = (Cache::default(), Gateway::new().exchange("GET /\nX-A: 1"), Instant::now());
+    let (cache, exchange, now) =
+        (Cache::default(), Gateway::new(PLUGINS).exchange("GET /\nX-A: 1"), Instant::now());
     cache.insert(1, stored(now, 60, 5));
     assert!(find(&cache, 1, &exchange, now) && !find(&cache, 2, &exchange, now));
     assert!(!find(&cache, 1, &exchange, now + Duration::from_secs(60)));
@@ -73,13 +75,13 @@ fn responses_leave_after_their_time_and_when_another_comes() {
     cache.insert(3, varied(b"1"));
     cache.insert(3, varied(b"2"));
     assert!(!find(&cache, 3, &exchange, now));
-    assert!(find(&cache, 3, &Gateway::new().exchange("GET /\nx-b: 2"), now));
+    assert!(find(&cache, 3, &Gateway::new(PLUGINS).exchange("GET /\nx-b: 2"), now));
 }
 
 #[test]
 fn memory_is_bounded_and_what_is_used_stays() {
     const MOST: usize = 1024 * 1024;
-    let (cache, exchange, now) = (Cache::of(MOST), Gateway::new().exchange("GET /"), Instant::now());
+    let (cache, exchange, now) = (Cache::of(MOST), Gateway::new(PLUGINS).exchange("GET /"), Instant::now());
     let spread = |i: u128| i << 64 | i;
     for i in 1..=4_000 {
         cache.insert(spread(i), stored(now, 60, 4096));
@@ -104,7 +106,7 @@ fn memory_is_bounded_and_what_is_used_stays() {
     assert!(matches!(cache.join(spread(20_000), now), Joined::Leads(_)));
     let many = |i: u8| Stored { vary: vec![("x-b".into(), vec![vec![i]])], ..stored(now, 60, 1) };
     (0..100).for_each(|i| cache.insert(spread(5_000), many(i)));
-    let of = |i: u8| Gateway::new().exchange(&format!("GET /\nx-b: {}", char::from(i)));
+    let of = |i: u8| Gateway::new(PLUGINS).exchange(&format!("GET /\nx-b: {}", char::from(i)));
     let is_there = |i: u8| find(&cache, spread(5_000), &of(i), now);
     assert!(is_there(b'c') && !is_there(b'A'), "16 variants at most");
 }
@@ -126,7 +128,7 @@ fn nobody_keeps_the_others_waiting_for_ever() {
 fn the_parts_of_a_key_do_not_run_into_each_other() {
     let config =
         Config::from_value(&json!({ "strategy": "memory", "vary_headers": ["X-A", "X-B"] })).unwrap();
-    let key = |request: &str| super::key::parts(&config, &Gateway::new().exchange(request));
+    let key = |request: &str| super::key::parts(&config, &Gateway::new(PLUGINS).exchange(request));
     let requests = [
         "GET /",
         "GET /a",
@@ -153,7 +155,7 @@ fn the_parts_of_a_key_do_not_run_into_each_other() {
         }
     }
     let described = |by: &[&[u8]]| {
-        let mut exchange = Gateway::new().exchange("GET /");
+        let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
         by.iter().for_each(|by| exchange.describe_caller(by));
         super::key::parts(&config, &exchange)
     };

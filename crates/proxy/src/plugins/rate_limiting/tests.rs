@@ -1,13 +1,14 @@
 //! rate-limiting over exchanges in memory. Limits per year, so that no test meets the end of a window.
 
+use crate::plugin::testing::{Gateway, check_cases, id, run};
 use crate::plugin::{Credential, Exchange, Hooks, Json};
-use crate::testing::{Gateway, check_cases, id, run};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::sync::Arc;
 
 #[test]
 fn cases() {
-    check_cases("rate-limiting", include_str!("cases.json"));
+    check_cases(PLUGINS, "rate-limiting", include_str!("cases.json"));
 }
 
 fn limiter(gateway: &Gateway, config: Json) -> Arc<dyn Hooks> {
@@ -24,7 +25,7 @@ fn statuses(gateway: &Gateway, config: Json, requests: &[&dyn Fn() -> Exchange])
 
 #[test]
 fn what_is_refused_is_told_when_to_come_back() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let config =
         json!({ "month": 2, "year": 2, "limit_by": "ip", "error_code": 503, "error_message": "busy" });
     let plugin = gateway.plugin("rate-limiting", config).unwrap();
@@ -45,7 +46,7 @@ fn what_is_refused_is_told_when_to_come_back() {
 
 #[test]
 fn hidden_headers_are_hidden_from_the_refused_too() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "hide_client_headers": true }));
     gateway.send(&[&*plugin], "GET /");
     let refused = gateway.send(&[&*plugin], "GET /");
@@ -54,7 +55,7 @@ fn hidden_headers_are_hidden_from_the_refused_too() {
 
 #[test]
 fn callers_are_told_apart() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let as_consumer = |consumer, credential| {
         let mut exchange = gateway.exchange("GET /");
         let identifier = Credential { id: id(credential), identifier: None };
@@ -70,7 +71,7 @@ fn callers_are_told_apart() {
     let alice_again = || as_consumer(0, 0xa9);
     let (here, there) = (|| from("192.0.2.1"), || from("2001:db8::1"));
     let callers: [&dyn Fn() -> Exchange; 7] = [&alice, &bob, &alice_again, &here, &there, &alice, &here];
-    let by = |limit_by: &str| statuses(&Gateway::new(), json!({ "limit_by": limit_by }), &callers);
+    let by = |limit_by: &str| statuses(&Gateway::new(PLUGINS), json!({ "limit_by": limit_by }), &callers);
     assert_eq!(by("consumer"), [200, 200, 429, 200, 200, 429, 429]);
     assert_eq!(by("credential"), [200, 200, 200, 200, 200, 429, 429]);
     assert_eq!(by("ip"), [200, 429, 429, 429, 200, 429, 429]);
@@ -79,8 +80,8 @@ fn callers_are_told_apart() {
 
 #[test]
 fn headers_and_paths_are_counted_or_else_addresses() {
-    let gateway = Gateway::new();
-    let request = |text: &'static str| move || Gateway::new().exchange(text);
+    let gateway = Gateway::new(PLUGINS);
+    let request = |text: &'static str| move || Gateway::new(PLUGINS).exchange(text);
     let (one, two, none) = (request("GET /\nX-Tenant: 1"), request("GET /\nX-Tenant: 2"), request("GET /"));
     let config = json!({ "limit_by": "header", "header_name": "X-Tenant" });
     assert_eq!(statuses(&gateway, config, &[&one, &two, &one, &none, &none]), [200, 200, 429, 200, 429]);
@@ -88,14 +89,14 @@ fn headers_and_paths_are_counted_or_else_addresses() {
     let (there, other, elsewhere) = (request("GET /a?x=1"), request("GET /a?x=2"), request("GET /b"));
     let config = json!({ "limit_by": "path", "path": "/a" });
     assert_eq!(
-        statuses(&Gateway::new(), config, &[&there, &other, &elsewhere, &elsewhere]),
+        statuses(&Gateway::new(PLUGINS), config, &[&there, &other, &elsewhere, &elsewhere]),
         [200, 429, 200, 429]
     );
 }
 
 #[test]
 fn counts_outlive_a_configuration_and_belong_to_its_scope() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let scoped = |scope: &str, year: u64| {
         let mut entity = json!({ "name": "rate-limiting", "config": { "year": year, "limit_by": "ip" } });
         if scope != "global" {
@@ -111,7 +112,7 @@ fn counts_outlive_a_configuration_and_belong_to_its_scope() {
 
 #[test]
 fn what_the_upstream_says_of_limits_gives_way() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({}));
     let mut exchange = gateway.exchange("GET /");
     plugin.access(&mut exchange);

@@ -1,16 +1,17 @@
 //! request-id over exchanges in memory.
 
-use crate::testing::{Gateway, check_cases};
+use crate::plugin::testing::{Gateway, check_cases};
+use crate::plugins::PLUGINS;
 use serde_json::{Value, json};
 
 #[test]
 fn cases() {
-    check_cases("request-id", include_str!("cases.json"));
+    check_cases(PLUGINS, "request-id", include_str!("cases.json"));
 }
 
 /// The ids of two requests, which the upstream and the client see alike.
 fn two_ids(config: Value) -> [String; 2] {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("request-id", config).unwrap();
     [(); 2].map(|()| {
         let outcome = gateway.send(&[&*plugin], "GET /\nX-Request-Id:");
@@ -44,7 +45,7 @@ fn random_texts_have_their_length_and_their_characters() {
 
 #[test]
 fn an_id_of_the_upstreams_is_kept() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("request-id", json!({})).unwrap();
     let mut exchange = gateway.exchange("GET /");
     plugin.access(&mut exchange);
@@ -55,7 +56,7 @@ fn an_id_of_the_upstreams_is_kept() {
 
 #[test]
 fn a_response_made_before_the_access_hook_has_an_id_too() {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("request-id", json!({})).unwrap();
     let mut exchange = gateway.exchange("GET /");
     plugin.response(&mut exchange);

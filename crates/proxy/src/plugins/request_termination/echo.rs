@@ -1,6 +1,7 @@
 //! What was received, as JSON.
 
-use super::super::{form, multipart};
+use super::super::multipart;
+use crate::plugin::form;
 use crate::plugin::{Exchange, Json, Known, NodeId, Retained, without_port};
 use serde_json::{Map, json};
 use std::borrow::Cow;

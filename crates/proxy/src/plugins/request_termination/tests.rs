@@ -2,5 +2,9 @@
 
 #[test]
 fn cases() {
-    crate::testing::check_cases("request-termination", include_str!("cases.json"));
+    crate::plugin::testing::check_cases(
+        crate::plugins::PLUGINS,
+        "request-termination",
+        include_str!("cases.json"),
+    );
 }

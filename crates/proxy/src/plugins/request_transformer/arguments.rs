@@ -1,7 +1,7 @@
 //! Query strings and urlencoded forms. What is not changed stays as it was written.
 
 use super::operations::Fields;
-use crate::plugins::form::{self, Pair};
+use crate::plugin::form::{self, Pair};
 use std::borrow::Cow;
 
 pub(super) struct Arguments<'t>(Vec<Pair<'t>>);

@@ -2,8 +2,8 @@
 
 use super::arguments::Arguments;
 use super::operations::{Fields, Operations, Rendered, apply};
+use crate::plugin::form;
 use crate::plugin::{Exchange, Known};
-use crate::plugins::form;
 use crate::plugins::members::{Members, quoted};
 use crate::plugins::multipart;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! What stands in `$(…)`: the part of Lua that looks at a request and does nothing else.
 
+use crate::plugin::form;
 use crate::plugin::{Exchange, Headers, Known};
-use crate::plugins::form;
 use std::borrow::Cow;
 
 /// An expression, ready to be evaluated.

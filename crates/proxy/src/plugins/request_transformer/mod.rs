@@ -57,8 +57,8 @@ mod operations;
 mod parser;
 mod template;
 
-use super::form;
 use super::transformer::{ignored_fields, named_header, renamed_header, split, valued, valued_header};
+use crate::plugin::form;
 use crate::plugin::{Build, Define, Exchange, FieldWarning, Flow, Hooks, Json, Known, Record, WantsBody};
 use arguments::Arguments;
 use body::Form;

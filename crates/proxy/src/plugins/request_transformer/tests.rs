@@ -2,11 +2,12 @@
 
 use super::template::Template;
 use crate::plugin::WantsBody;
-use crate::testing::Gateway;
+use crate::plugin::testing::Gateway;
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 fn render(template: &str, request: &str) -> String {
-    let exchange = Gateway::new().exchange(request);
+    let exchange = Gateway::new(PLUGINS).exchange(request);
     let mut out = Vec::new();
     Template::parse(template).unwrap().expect("a template").render(&exchange, &mut out);
     String::from_utf8(out).unwrap()
@@ -114,8 +115,9 @@ fn equal_templates_are_rendered_once() {
 
 #[test]
 fn only_what_changes_bodies_asks_for_them() {
-    let wants =
-        |config| Gateway::new().plugin("request-transformer", config).unwrap().wants_body() == WantsBody::Yes;
+    let wants = |config| {
+        Gateway::new(PLUGINS).plugin("request-transformer", config).unwrap().wants_body() == WantsBody::Yes
+    };
     assert!(!wants(json!({ "add": { "headers": ["a:b"], "querystring": ["a:b"] } })));
     assert!(wants(json!({ "remove": { "body": ["a"] } })));
     assert!(wants(json!({ "http_method": "GET" })) && !wants(json!({ "http_method": "PUT" })));
@@ -130,7 +132,7 @@ proptest::proptest! {
             proptest::prop_assert!(!text.contains("$("));
         }
         if let Ok(Some(template)) = Template::parse(&text) {
-            template.render(&Gateway::new().exchange("GET /?a=%ff\nA: b"), &mut Vec::new());
+            template.render(&Gateway::new(PLUGINS).exchange("GET /?a=%ff\nA: b"), &mut Vec::new());
         }
     }
 }

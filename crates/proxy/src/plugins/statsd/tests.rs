@@ -1,11 +1,12 @@
 use super::*;
-use crate::exchange::{ConsumerIndex, Credential};
 use crate::plugin::Uuid;
-use crate::testing::Gateway;
+use crate::plugin::testing::Gateway;
+use crate::plugin::{ConsumerIndex, Credential};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 
 fn lines(config: Json, consumer: bool) -> Vec<String> {
-    let gateway = Gateway::new();
+    let gateway = Gateway::new(PLUGINS);
     let mut exchange = gateway.exchange("GET /");
     exchange.response.status = 404;
     if consumer {

@@ -224,7 +224,7 @@ pub(super) fn of_session<'a>(zipkin: &'a Zipkin, session: &'a Session, trace: &T
         end,
         ..Span::default()
     };
-    let route = session.route.as_deref();
+    let route = session.route();
     let service = route.and_then(|route| route.service.as_deref()).map(|service| &*service.entity);
     let mut proxy =
         client(zipkin, (route.map(|route| &*route.entity), service), trace, "stream (proxy)".to_owned());

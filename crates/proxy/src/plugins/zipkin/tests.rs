@@ -1,7 +1,8 @@
 use super::*;
-use crate::exchange::{FailedTry, Source};
 use crate::plugin::Json;
-use crate::testing::Gateway;
+use crate::plugin::testing::{self, Gateway};
+use crate::plugin::{FailedTry, Source};
+use crate::plugins::PLUGINS;
 use serde_json::json;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn zipkin(config: Json) -> Zipkin {
 
 /// A request that has met the plugin, and its trace.
 fn met(zipkin: &Zipkin, request: &str) -> (Exchange, Trace) {
-    let mut exchange = Gateway::new().exchange(request);
+    let mut exchange = Gateway::new(PLUGINS).exchange(request);
     assert!(matches!(zipkin.access(&mut exchange), Flow::Continue));
     let trace = *exchange.kept::<Trace>().unwrap();
     (exchange, trace)
@@ -44,8 +45,11 @@ fn spans_tell_of_the_request_the_proxy_and_each_attempt() {
         met(&zipkin, &format!("POST /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01\nZipkin-Tags: fg=blue; bg"));
     let start = exchange.timing.start;
     let after = |milliseconds| start + Duration::from_millis(milliseconds);
-    exchange.try_failed(FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 });
-    exchange.asked = Some("[2001:db8::7]:9000".parse().unwrap());
+    testing::try_failed(
+        &mut exchange,
+        FailedTry { address: None, port: 81, start: after(1), end: after(2), code: 504 },
+    );
+    testing::upstream_asked(&mut exchange, "[2001:db8::7]:9000".parse().unwrap());
     exchange.timing.upstream_start = Some(after(2));
     (exchange.timing.upstream_head, exchange.timing.end) = (Some(after(5)), Some(after(10)));
     (exchange.response.status, exchange.source) = (201, Source::Service);

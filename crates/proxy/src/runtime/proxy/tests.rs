@@ -3,7 +3,7 @@
 use super::acceptor::Complaint;
 use super::*;
 use crate::access_log::{Format, Target};
-use crate::retained::Retained;
+use crate::plugin::Retained;
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! What an exchange tells those that log it.
 
 use super::{Exchange, Source};
-use crate::head;
+use crate::plugin::engine::write_target;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -79,12 +79,12 @@ impl Exchange {
 
     /// The client's address as text, where it is the peer's: that is written once for the connection.
     pub fn client_ip_text(&self) -> Option<&str> {
-        (self.client_ip == self.connection.peer.ip()).then_some(&self.connection.peer_text)
+        (self.client_ip == self.engine.connection.peer.ip()).then_some(&self.engine.connection.peer_text)
     }
 
     /// The upstream's address that was asked last; none where no connection was made.
     pub fn upstream_address(&self) -> Option<SocketAddr> {
-        self.asked
+        self.engine.upstream_addr
     }
 
     /// The status of the upstream's response; none where the gateway answered.
@@ -103,7 +103,7 @@ impl Exchange {
     pub fn write_upstream_uri(&self, out: &mut Vec<u8>) {
         let Some(route) = self.route() else { return };
         if let Some(service) = &route.service {
-            head::write_target(out, self, &route.entity, &service.entity);
+            write_target(out, self, &route.entity, &service.entity);
         }
     }
 
@@ -120,16 +120,16 @@ impl Exchange {
 
     /// The TLS version and cipher suite that the client came with.
     pub fn tls_session(&self) -> Option<(&str, &str)> {
-        self.connection.tls.as_ref().map(|tls| (tls.version, &*tls.cipher))
+        self.engine.connection.tls.as_ref().map(|tls| (tls.version, &*tls.cipher))
     }
 
     /// What the groups of the route's path regex captured: in order, and by name where they have one.
     pub fn uri_captures(&self) -> Option<&weir_router::Captures> {
-        self.captures.as_deref()
+        self.engine.captures.as_deref()
     }
 
     /// Whether the response says that something failed, rather than that a plugin has decided.
     pub fn is_failure(&self) -> bool {
-        self.failed
+        self.engine.failed
     }
 }

@@ -1,6 +1,6 @@
 //! What could not be delivered, by whose it was.
 
-use crate::background::Background;
+use crate::plugin::background::Background;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,11 +9,11 @@ use weir_model::Uuid;
 
 /// The counters of entries that were dropped, by plugin. They are kept as long as their plugins.
 #[derive(Default)]
-pub(crate) struct Dropped(Mutex<BTreeMap<(String, Uuid), Weak<AtomicU64>>>);
+pub struct Dropped(Mutex<BTreeMap<(String, Uuid), Weak<AtomicU64>>>);
 
 impl Dropped {
     /// The counter of a plugin's entity.
-    pub(crate) fn of(&self, plugin: &str, id: Uuid) -> Arc<AtomicU64> {
+    pub fn of(&self, plugin: &str, id: Uuid) -> Arc<AtomicU64> {
         let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counters.retain(|_, counter| counter.strong_count() > 0);
         let counter = counters.entry((plugin.to_owned(), id)).or_default();
@@ -25,7 +25,7 @@ impl Dropped {
     }
 
     /// How many were dropped of each plugin's entity.
-    pub(crate) fn counts(&self) -> Vec<(String, Uuid, u64)> {
+    pub fn counts(&self) -> Vec<(String, Uuid, u64)> {
         let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = |((plugin, id), counter): (&(String, Uuid), &Weak<AtomicU64>)| {
             Some((plugin.clone(), *id, counter.upgrade()?.load(Ordering::Relaxed)))
@@ -37,10 +37,10 @@ impl Dropped {
 /// Whose entries are delivered, where, and how many were not.
 pub(crate) struct Sender {
     /// What the log calls it.
-    pub(crate) name: String,
-    pub(crate) background: Arc<Background>,
-    pub(crate) dropped: Arc<AtomicU64>,
-    pub(crate) untold: Mutex<Untold>,
+    pub name: String,
+    pub background: Arc<Background>,
+    pub dropped: Arc<AtomicU64>,
+    pub untold: Mutex<Untold>,
 }
 
 impl Sender {
@@ -71,7 +71,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// What was dropped and not told.
 #[derive(Default)]
-pub(crate) struct Untold {
+pub struct Untold {
     entries: u64,
     last: Option<Instant>,
 }

@@ -4,20 +4,20 @@ use std::io::Write;
 use std::time::Duration;
 
 /// An object being written.
-pub(crate) struct Object<'a> {
+pub struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 impl<'a> Object<'a> {
     /// Begins an object.
-    pub(crate) fn open(out: &'a mut Vec<u8>) -> Self {
+    pub fn open(out: &'a mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, empty: true }
     }
 
     /// Goes on with one that has members already.
-    pub(crate) fn resume(out: &'a mut Vec<u8>) -> Self {
+    pub fn resume(out: &'a mut Vec<u8>) -> Self {
         Self { out, empty: false }
     }
 
@@ -28,7 +28,7 @@ impl<'a> Object<'a> {
     }
 
     /// Writes a name, whatever it holds, and hands out the place for its value.
-    pub(crate) fn name(&mut self, name: &[u8]) -> &mut Vec<u8> {
+    pub fn name(&mut self, name: &[u8]) -> &mut Vec<u8> {
         self.separate();
         string(self.out, name);
         self.out.push(b':');
@@ -37,7 +37,7 @@ impl<'a> Object<'a> {
 
     /// Writes a key that needs no escapes, and hands out the place for its value.
     #[inline]
-    pub(crate) fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
+    pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
         raw(self.out, if std::mem::take(&mut self.empty) { "\"" } else { ",\"" });
         raw(self.out, key);
         raw(self.out, "\":");
@@ -45,42 +45,42 @@ impl<'a> Object<'a> {
     }
 
     /// A member that is text.
-    pub(crate) fn text(&mut self, key: &'static str, value: &[u8]) {
+    pub fn text(&mut self, key: &'static str, value: &[u8]) {
         string(self.key(key), value);
     }
 
     /// A member that is text, if there is any.
-    pub(crate) fn some(&mut self, key: &'static str, value: Option<&str>) {
+    pub fn some(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(key, value.as_bytes());
         }
     }
 
     /// A member that is a number.
-    pub(crate) fn number(&mut self, key: &'static str, value: u64) {
+    pub fn number(&mut self, key: &'static str, value: u64) {
         integer(self.key(key), value);
     }
 
     /// A member that is JSON already.
-    pub(crate) fn raw(&mut self, key: &'static str, json: &str) {
+    pub fn raw(&mut self, key: &'static str, json: &str) {
         self.key(key).extend_from_slice(json.as_bytes());
     }
 
     /// A member that is a duration in milliseconds, with three decimals.
-    pub(crate) fn milliseconds(&mut self, key: &'static str, value: Duration) {
+    pub fn milliseconds(&mut self, key: &'static str, value: Duration) {
         let micros = value.as_micros();
         // Writing to a Vec cannot fail.
         let _ = write!(self.key(key), "{}.{:03}", micros / 1000, micros % 1000);
     }
 
     /// Ends the object.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         self.out.push(b'}');
     }
 }
 
 /// A list of values, each written by `write`.
-pub(crate) fn array<T>(
+pub fn array<T>(
     out: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
     mut write: impl FnMut(&mut Vec<u8>, T),
@@ -97,13 +97,13 @@ pub(crate) fn array<T>(
 
 /// JSON that is known beforehand.
 #[inline(always)]
-pub(crate) fn raw(out: &mut Vec<u8>, json: &'static str) {
+pub fn raw(out: &mut Vec<u8>, json: &'static str) {
     out.extend_from_slice(json.as_bytes());
 }
 
 /// A number.
 #[inline]
-pub(crate) fn integer(out: &mut Vec<u8>, value: u64) {
+pub fn integer(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=9 => out.push(b'0' + value as u8),
         _ => digits(out, value),
@@ -123,7 +123,7 @@ fn digits(out: &mut Vec<u8>, value: u64) {
 }
 
 /// A string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
-pub(crate) fn string(out: &mut Vec<u8>, value: &[u8]) {
+pub fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.reserve(value.len() + 2);
     out.push(b'"');
     text(out, value);
@@ -131,7 +131,7 @@ pub(crate) fn string(out: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// What stands between the quotes of a string.
-pub(crate) fn text(out: &mut Vec<u8>, value: &[u8]) {
+pub fn text(out: &mut Vec<u8>, value: &[u8]) {
     if is_plain(value) {
         out.extend_from_slice(value);
     } else {
@@ -140,7 +140,7 @@ pub(crate) fn text(out: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// A string that `write` appends as it is. What has to be escaped is, afterwards: nearly always that is nothing.
-pub(crate) fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+pub fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     let start = out.len();
     write(out);
@@ -157,7 +157,7 @@ fn is_plain(value: &[u8]) -> bool {
 }
 
 /// Whether nothing has to be escaped in lines, but for their ends.
-pub(crate) fn are_plain(lines: &[u8]) -> bool {
+pub fn are_plain(lines: &[u8]) -> bool {
     !has(lines, |byte| is_odd(byte) & (byte != b'\r') & (byte != b'\n'))
 }
 

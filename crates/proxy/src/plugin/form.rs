@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 
 /// One pair, as written and decoded.
-pub(crate) struct Pair<'a> {
-    pub(crate) raw: Cow<'a, str>,
-    pub(crate) name: Cow<'a, [u8]>,
-    /// None where there is no `=`.
-    pub(crate) value: Option<Cow<'a, [u8]>>,
+pub struct Pair<'a> {
+    /// As it is written.
+    pub raw: Cow<'a, str>,
+    /// Its name, decoded.
+    pub name: Cow<'a, [u8]>,
+    /// Its value, decoded; none where there is no `=`.
+    pub value: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Pair<'a> {
     /// A pair that nobody has written yet.
-    pub(crate) fn new(name: &str, value: Option<Cow<'a, [u8]>>) -> Self {
+    pub fn new(name: &str, value: Option<Cow<'a, [u8]>>) -> Self {
         let mut raw = String::new();
         encode(name.as_bytes(), &mut raw);
         if let Some(value) = &value {
@@ -38,7 +40,7 @@ fn encode(bytes: &[u8], out: &mut String) {
 }
 
 /// A form as text: bytes that are no UTF-8 are escaped, which means the same.
-pub(crate) fn text(form: &[u8]) -> Cow<'_, str> {
+pub fn text(form: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(form) {
         return text.into();
     }
@@ -51,7 +53,7 @@ pub(crate) fn text(form: &[u8]) -> Cow<'_, str> {
 }
 
 /// The pairs of a query string or form, in order.
-pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
+pub fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
     text.split('&').filter(|raw| !raw.is_empty()).map(|raw| match raw.split_once('=') {
         Some((name, value)) => Pair { raw: raw.into(), name: decode(name), value: Some(decode(value)) },
         None => Pair { raw: raw.into(), name: decode(raw), value: None },
@@ -59,7 +61,7 @@ pub(crate) fn pairs(text: &str) -> impl Iterator<Item = Pair<'_>> {
 }
 
 /// The same text without the pairs of this name; the others stay as they were written.
-pub(crate) fn without(text: &str, name: &str) -> String {
+pub fn without(text: &str, name: &str) -> String {
     let kept: Vec<_> =
         pairs(text).filter(|pair| *pair.name != *name.as_bytes()).map(|pair| pair.raw).collect();
     kept.join("&")

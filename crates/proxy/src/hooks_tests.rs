@@ -1,14 +1,16 @@
 //! What the contract promises, by plugins that use it, between a real client and a real upstream.
 
-use super::*;
 use crate::access_log::{AccessLog, Format, Target};
 use crate::chain::{Chain, Instance, Step};
+use crate::plugin::*;
+use crate::snapshot::CompiledRoute;
 use crate::testing::{Gateway, entity, id};
-use crate::{AccessLogs, CompiledRoute, Listen, Options, Proxy};
+use crate::{AccessLogs, Listen, Options, Proxy};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -87,6 +89,7 @@ impl Bench {
         let instance = Instance {
             id: id(1),
             name: "probe",
+            authenticates: false,
             hooks: Arc::new(plugin),
             http: true,
             https: true,
@@ -94,9 +97,9 @@ impl Bench {
         };
         let steps = vec![Step { base: Some(instance), ..Step::default() }];
         let chain = Chain { steps, ..Chain::default() };
-        let (entity, id_text, service) = (route.entity.clone(), route.id_text.clone(), route.service.clone());
-        let (http, https, grpc, json) = (true, true, false, Default::default());
-        let route = CompiledRoute { entity, id_text, service, chain, http, https, grpc, json };
+        let service = route.service.clone();
+        let view = Route::new(route.entity.clone(), service.as_ref().map(|service| service.view.clone()));
+        let route = CompiledRoute { view, service, chain, http: true, https: true, grpc: false };
         snapshot.routes = Arc::new([Arc::new(route)]);
         let listen = vec![Listen::http(SocketAddr::from(([127, 0, 0, 1], 0)))];
         let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();

@@ -6,8 +6,11 @@ use std::time::SystemTime;
 use tracing::Level;
 
 /// What is said of deliveries is not delivered: it would never end.
-const OF_DELIVERIES: [&str; 3] =
-    ["weir_proxy::background", "weir_proxy::http_client", "weir_proxy::plugins::opentelemetry"];
+const OF_DELIVERIES: [&str; 3] = [
+    "weir_proxy::plugin::background",
+    "weir_proxy::plugin::http_client",
+    "weir_proxy::plugins::opentelemetry",
+];
 
 /// Nor is what libraries say: deliveries are made with them.
 fn is_delivered(target: &str) -> bool {
@@ -95,7 +98,7 @@ mod tests {
         say("weir_proxy::telemetry", "before");
         log.add(&listener);
         say("weir_proxy::telemetry", "one");
-        say("weir_proxy::background::queue", "of a queue");
+        say("weir_proxy::plugin::background::queue", "of a queue");
         say("hyper_util::client::legacy::pool", "of a library");
         say("weir", "two");
         assert_eq!(*listener.0.lock().unwrap(), ["one", "two"]);

@@ -1,6 +1,6 @@
 //! Calling other servers over gRPC, one message for one message, from tasks off the request path.
 
-use crate::http_client::{Connector, with_causes};
+use crate::plugin::http_client::{Connector, with_causes};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use http::{Method, Request, StatusCode, Uri};

@@ -7,7 +7,8 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dropped::{Dropped, Sender};
+pub use dropped::Dropped;
+pub(crate) use dropped::Sender;
 pub use lines::{Delivered, Lines, Undelivered};
 pub use queue::{Failed, Queue, QueueConfig};
 
@@ -50,12 +51,12 @@ impl Background {
     }
 
     /// Says that something is under way that should be completed before the node ends.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
     /// Says that it is.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.ended.notify_all();
     }
@@ -88,7 +89,7 @@ impl Background {
     }
 
     /// Returns when the node is about to end, for those who would otherwise wait longer.
-    pub(crate) fn ending(&self) -> impl Future<Output = ()> + use<> {
+    pub fn ending(&self) -> impl Future<Output = ()> + use<> {
         let mut ending = self.ending.subscribe();
         async move {
             // An error means that the node has ended.

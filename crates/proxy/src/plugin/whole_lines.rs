@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 /// Writes whole lines, and leaves in `left` what could not be written. A full disk may take only the beginning of a line:
 /// then `torn` is set, and the next call ends that line before it writes its own.
-pub(crate) fn append(file: &mut impl Write, left: &mut &[u8], torn: &mut bool) -> io::Result<()> {
+pub fn append(file: &mut impl Write, left: &mut &[u8], torn: &mut bool) -> io::Result<()> {
     if *torn {
         file.write_all(b"\n")?;
         *torn = false;

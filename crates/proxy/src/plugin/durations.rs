@@ -1,6 +1,6 @@
 //! How long the runs of a hook took.
 
-use crate::count::Count;
+use super::count::Count;
 use std::time::Duration;
 
 /// Ten bounds to a power of ten.
@@ -19,7 +19,7 @@ pub const BOUNDS: [u64; 71] = {
 
 /// What one worker has measured of one hook. A run counts as often as its request stands for others.
 #[derive(Debug)]
-pub(super) struct Durations {
+pub struct Durations {
     measured: Count,
     nanos: Count,
     buckets: [Count; BOUNDS.len() + 1],
@@ -33,7 +33,8 @@ impl Default for Durations {
 }
 
 impl Durations {
-    pub(super) fn observe(&self, spent: Duration, weight: u64) {
+    /// Writes down a run that stands for so many.
+    pub fn observe(&self, spent: Duration, weight: u64) {
         let nanos = spent.as_nanos() as u64;
         self.measured.add(1);
         self.nanos.add(nanos.saturating_mul(weight));
@@ -59,7 +60,8 @@ impl Default for Spread {
 }
 
 impl Spread {
-    pub(super) fn add(&mut self, durations: &Durations) {
+    /// Adds what one worker has measured.
+    pub fn add(&mut self, durations: &Durations) {
         self.measured += durations.measured.get();
         self.nanos += durations.nanos.get();
         self.buckets.iter_mut().zip(&durations.buckets).for_each(|(sum, bucket)| *sum += bucket.get());

@@ -1,7 +1,7 @@
 //! How much memory the bodies that plugins read may take, all those of a node together. Workers take it in pieces, so that
 //! none waits for another, and a request whose body nobody reads takes nothing.
 
-use crate::count::Count;
+use crate::plugin::count::Count;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ const SLOWEST: u64 = 500;
 const SLOWEST_IF_SCARCE: u64 = 16 * 1024;
 
 /// The memory for bodies of a node.
-pub(crate) struct BodyMemory {
+pub struct BodyMemory {
     most: usize,
     piece: usize,
     /// What workers have taken: what they hold, and what they keep at hand.
@@ -56,7 +56,7 @@ pub struct HeldBodies {
 
 impl BodyMemory {
     /// So many bytes for so many workers; 0 is any number.
-    pub(crate) fn new(most: u64, workers: usize) -> Self {
+    pub fn new(most: u64, workers: usize) -> Self {
         let most = if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
         Self {
             most,
@@ -69,7 +69,7 @@ impl BodyMemory {
     }
 
     /// What is held now.
-    pub(crate) fn held(&self) -> HeldBodies {
+    pub fn held(&self) -> HeldBodies {
         let sum = |of: fn(&Account) -> &Count| self.accounts.iter().map(|account| of(account).get()).sum();
         HeldBodies {
             bytes: sum(|account| &account.held),
@@ -110,14 +110,15 @@ impl BodyMemory {
 }
 
 /// A worker's part of the memory.
-pub(crate) struct Share {
+pub struct Share {
     memory: Arc<BodyMemory>,
     worker: usize,
     taken: Cell<usize>,
 }
 
 impl Share {
-    pub(crate) fn new(memory: Arc<BodyMemory>, worker: usize) -> Self {
+    /// That of this worker.
+    pub fn new(memory: Arc<BodyMemory>, worker: usize) -> Self {
         Self { memory, worker, taken: Cell::new(0) }
     }
 
@@ -169,7 +170,7 @@ impl Share {
 }
 
 /// What is taken for one body, until this is dropped.
-pub(crate) struct Room {
+pub struct Room {
     share: Rc<Share>,
     bytes: usize,
     /// For what can be done without: half of the memory is for others.
@@ -181,12 +182,13 @@ pub(crate) struct Room {
 pub struct NoRoom;
 
 impl Room {
-    pub(crate) fn new(share: Rc<Share>, is_spare: bool) -> Self {
+    /// None is taken yet.
+    pub fn new(share: Rc<Share>, is_spare: bool) -> Self {
         Self { share, bytes: 0, is_spare }
     }
 
     /// Makes it so large, if the node has room; it is never made smaller.
-    pub(crate) fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let memory = &*self.share.memory;
         let most = if self.is_spare { memory.most / 2 } else { memory.most };
         let more = bytes.saturating_sub(self.bytes);
@@ -205,7 +207,7 @@ impl Room {
     }
 
     /// Makes it as large as what is there already.
-    pub(crate) fn fit(&mut self, bytes: usize) {
+    pub fn fit(&mut self, bytes: usize) {
         if bytes > self.bytes {
             self.share.take(bytes - self.bytes, usize::MAX);
         } else {
@@ -230,7 +232,8 @@ pub struct HeldBody {
 }
 
 impl HeldBody {
-    pub(crate) fn within(room: Room) -> Self {
+    /// An empty one, that may take this memory.
+    pub fn within(room: Room) -> Self {
         Self { bytes: Vec::new(), room: Some(room) }
     }
 
@@ -249,12 +252,12 @@ impl HeldBody {
     }
 
     /// Whether plugins that read it can do without it.
-    pub(crate) fn is_spare(&self) -> bool {
+    pub fn is_spare(&self) -> bool {
         self.room.as_ref().is_none_or(|room| room.is_spare)
     }
 
     /// Puts another in its place.
-    pub(crate) fn replace(&mut self, replace: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    pub fn replace(&mut self, replace: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         self.bytes = replace(std::mem::take(&mut self.bytes));
         if let Some(room) = &mut self.room {
             room.fit(self.bytes.capacity());
@@ -262,7 +265,7 @@ impl HeldBody {
     }
 
     /// When so much of it has to be here, or gone, if that began at `since`; never, where it counts as a buffer.
-    pub(crate) fn due(&self, since: Instant, timeout: Duration, moved: usize) -> Option<Instant> {
+    pub fn due(&self, since: Instant, timeout: Duration, moved: usize) -> Option<Instant> {
         let is_scarce = self.room.as_ref()?.share.memory.is_scarce();
         let slowest = if is_scarce { SLOWEST_IF_SCARCE } else { SLOWEST };
         Some(since + timeout + Duration::from_millis(moved as u64 * 1_000 / slowest))

@@ -8,35 +8,35 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 /// A keyed hash of one or more byte strings.
-pub(crate) type Fingerprint = u128;
+pub type Fingerprint = u128;
 
 /// A table by fingerprint; fingerprints are as random as a hash can be, so they are not hashed again.
-pub(crate) type FingerprintMap<T> = HashMap<Fingerprint, T, BuildHasherDefault<AsItIs>>;
+pub type FingerprintMap<T> = HashMap<Fingerprint, T, BuildHasherDefault<AsItIs>>;
 
 /// The hasher of tables whose keys are fingerprints.
-pub(crate) type FingerprintState = BuildHasherDefault<AsItIs>;
+pub type FingerprintState = BuildHasherDefault<AsItIs>;
 
 /// Makes fingerprints under one secret key. A clone continues from the bytes written so far.
 #[derive(Clone)]
-pub(crate) struct Fingerprinter(SipHasher13);
+pub struct Fingerprinter(SipHasher13);
 
 impl Fingerprinter {
     /// One with a new random key.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let random = |salt: u64| RandomState::new().hash_one(salt);
         Self(SipHasher13::new_with_keys(random(0), random(1)))
     }
 
     /// Continues with these bytes. Their length is part of the hash, so neighbours cannot run into each other.
     #[must_use]
-    pub(crate) fn with(mut self, bytes: &[u8]) -> Self {
+    pub fn with(mut self, bytes: &[u8]) -> Self {
         self.0.write_usize(bytes.len());
         self.0.write(bytes);
         self
     }
 
     /// The fingerprint of what was written, then these bytes.
-    pub(crate) fn of(&self, bytes: &[u8]) -> Fingerprint {
+    pub fn of(&self, bytes: &[u8]) -> Fingerprint {
         let mut hasher = self.0;
         hasher.write(bytes);
         hasher.finish128().as_u128()
@@ -45,7 +45,7 @@ impl Fingerprinter {
 
 /// Takes a fingerprint's low half as its hash.
 #[derive(Default)]
-pub(crate) struct AsItIs(u64);
+pub struct AsItIs(u64);
 
 impl Hasher for AsItIs {
     fn finish(&self) -> u64 {

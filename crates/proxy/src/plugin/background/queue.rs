@@ -67,7 +67,7 @@ impl QueueConfig {
     }
 
     /// What is told by a `retry_count` that stands beside the queue, and has no effect.
-    pub(crate) fn unheeded(config: &Json) -> Vec<FieldError> {
+    pub fn unheeded(config: &Json) -> Vec<FieldError> {
         let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
         let message = "use queue.max_retry_time";
         is_told.then(|| FieldError::new("retry_count", message)).into_iter().collect()

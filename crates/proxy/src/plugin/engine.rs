@@ -1,0 +1,13 @@
+//! What the engine does with the contract, and no plugin may: a test refuses plugins that name this module.
+
+mod connection;
+pub mod grpc_status;
+mod state;
+
+pub use super::body_memory::{BodyMemory, Room, Share};
+pub use super::build::Shared;
+pub use super::durations::Durations;
+
+pub use super::views::{Configuration, GroupIndex, Routes};
+pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
+pub use state::{ExchangeState, NormalPath, SessionState, begin, upstream_answers, write_target};

@@ -1,0 +1,152 @@
+//! What plugins see of the configuration: routes, services, consumers.
+
+use super::body_memory::Share;
+use super::exchange::{ConsumerIndex, WORKSPACE};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use weir_model::Uuid;
+use weir_model::entity;
+use weir_model::schema::{Json, Record};
+
+/// What exchanges of one worker see of the snapshot that they began with.
+pub struct Configuration {
+    routes: Arc<dyn Routes>,
+    consumers: Arc<[Consumer]>,
+    pub(super) bodies: Rc<Share>,
+}
+
+/// The routes of a snapshot.
+pub trait Routes: Send + Sync {
+    /// The route at this place.
+    fn route(&self, index: u32) -> Option<&Route>;
+}
+
+impl Configuration {
+    /// Of these routes and consumers; `bodies` is where the worker takes memory for bodies that plugins read.
+    pub fn new(routes: Arc<dyn Routes>, consumers: Arc<[Consumer]>, bodies: Rc<Share>) -> Self {
+        Self { routes, consumers, bodies }
+    }
+
+    pub(super) fn route(&self, index: u32) -> Option<&Route> {
+        self.routes.route(index)
+    }
+
+    pub(super) fn consumer(&self, ConsumerIndex(index): ConsumerIndex) -> Option<&Consumer> {
+        self.consumers.get(index as usize)
+    }
+}
+
+/// Where a consumer group stands in the snapshot: in the order of their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupIndex(pub u32);
+
+/// A route.
+pub struct Route {
+    /// The route as configured.
+    pub entity: Arc<entity::Route>,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+    /// Where it leads; none must be answered by a plugin.
+    pub service: Option<Arc<Service>>,
+    json: EntityJson,
+}
+
+impl Route {
+    /// The route of this entity, to this service.
+    pub fn new(entity: Arc<entity::Route>, service: Option<Arc<Service>>) -> Self {
+        Self { id_text: text(entity.id), entity, service, json: EntityJson::default() }
+    }
+
+    /// The route as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.in_workspace(&*self.entity)
+    }
+}
+
+/// A service.
+pub struct Service {
+    /// The service as configured.
+    pub entity: Arc<entity::Service>,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+    json: EntityJson,
+}
+
+impl Service {
+    /// The service of this entity.
+    pub fn new(entity: Arc<entity::Service>) -> Self {
+        Self { id_text: text(entity.id), entity, json: EntityJson::default() }
+    }
+
+    /// The service as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.in_workspace(&*self.entity)
+    }
+}
+
+/// A consumer.
+pub struct Consumer {
+    /// The consumer as configured.
+    pub entity: Arc<entity::Consumer>,
+    /// Its id, as text.
+    pub id_text: Box<str>,
+    /// The groups that it is in by its `acls`, in their order.
+    pub acl_groups: Box<[Box<str>]>,
+    groups: Box<[GroupIndex]>,
+    json: EntityJson,
+}
+
+impl Consumer {
+    /// The consumer of this entity, and the consumer groups that it is in, in the order of their names.
+    pub fn new(
+        entity: Arc<entity::Consumer>,
+        acl_groups: Box<[Box<str>]>,
+        groups: Box<[GroupIndex]>,
+    ) -> Self {
+        Self { id_text: text(entity.id), entity, acl_groups, groups, json: EntityJson::default() }
+    }
+
+    /// The consumer groups that it is in, in the order of their names.
+    pub fn groups(&self) -> &[GroupIndex] {
+        &self.groups
+    }
+
+    /// The consumer as JSON without what is unset, as log plugins show it.
+    pub fn json(&self) -> &str {
+        self.json.of(&*self.entity)
+    }
+}
+
+/// An entity as JSON without what is unset, written when first asked for.
+#[derive(Default)]
+struct EntityJson(OnceLock<Box<str>>);
+
+impl EntityJson {
+    fn of<T: Record>(&self, entity: &T) -> &str {
+        self.0.get_or_init(|| written(entity, None))
+    }
+
+    /// The same with its workspace, which Kong's records tell of routes and services, not of consumers.
+    fn in_workspace<T: Record>(&self, entity: &T) -> &str {
+        self.0.get_or_init(|| written(entity, Some(("ws_id", WORKSPACE.into()))))
+    }
+}
+
+fn written<T: Record>(entity: &T, more: Option<(&str, Json)>) -> Box<str> {
+    let mut json = entity.to_value();
+    if let Json::Object(members) = &mut json {
+        members.retain(|_, value| !value.is_null());
+        members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        // As the Admin API shows them.
+        for field in T::SCHEMA.fields.iter().filter(|field| field.foreign.is_some()) {
+            if let Some(id @ Json::String(_)) = members.get_mut(field.name) {
+                *id = serde_json::json!({ "id": id.take() });
+            }
+        }
+    }
+    json.to_string().into()
+}
+
+fn text(id: Uuid) -> Box<str> {
+    id.to_string().into()
+}
