@@ -71,7 +71,7 @@ mod tests {
         {
             assert_eq!(retry(&closed(), Progress::Unknown, method), Some(RetryReason::Reset));
             assert_eq!(retry(&UpstreamError::Timeout, Progress::Unknown, method), Some(RetryReason::Timeout));
-            let reset = UpstreamError::Reset(h2::RetryReason::INTERNAL_ERROR);
+            let reset = UpstreamError::Reset(h2::Reason::INTERNAL_ERROR);
             assert_eq!(retry(&reset, Progress::Unknown, method), Some(RetryReason::Reset));
         }
     }
