@@ -1,11 +1,11 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
 use crate::exchange::Exchange;
+use crate::pipeline::relay::Broken;
 use crate::plugin::Answer;
 use crate::plugin::engine::grpc_status::{
     CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers,
 };
-use crate::relay::Broken;
 use crate::snapshot::CompiledRoute;
 use h2::Reason;
 use std::time::{Duration, Instant};

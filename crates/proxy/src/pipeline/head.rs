@@ -1,7 +1,7 @@
 //! The request's head as the upstream gets it.
 
 use crate::exchange::{Connection, Exchange};
-use crate::forward::UpstreamCall;
+use crate::pipeline::forward::UpstreamCall;
 use crate::plugin::engine::write_target;
 use crate::plugin::without_port;
 use std::borrow::Cow;

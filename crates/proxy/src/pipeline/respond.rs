@@ -2,11 +2,11 @@
 
 use crate::costs;
 use crate::exchange::Exchange;
-use crate::grpc;
+use crate::observe::request_debug;
+use crate::pipeline::grpc;
 use crate::plugin::Answer;
-use crate::request_debug;
+use crate::runtime::worker::Worker;
 use crate::snapshot::CompiledRoute;
-use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
 

@@ -7,7 +7,7 @@ use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
-use crate::chain::Instance;
+use crate::pipeline::chain::Instance;
 use crate::plugin::Retained;
 use crate::plugin::engine::Shared;
 use crate::plugin::{Build, Definition, Route};

@@ -16,8 +16,8 @@ mod tests;
 mod users;
 mod watched;
 
-use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
+use crate::pipeline::chain::Chain;
 use crate::plugin::engine::{BodyMemory, Configuration, Routes, Share};
 use crate::plugin::{Consumer, Route, Service};
 use crate::stream::Streams;

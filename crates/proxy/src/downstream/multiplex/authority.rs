@@ -2,8 +2,8 @@
 //! every host that the certificate it was shown is good for; routes and certificates may tell those hosts apart.
 
 use crate::exchange::Exchange;
+use crate::pipeline::serve;
 use crate::plugin::without_port;
-use crate::serve;
 use crate::snapshot::Snapshot;
 use std::rc::Rc;
 
