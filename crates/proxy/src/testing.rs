@@ -1,9 +1,10 @@
 //! A gateway in memory, for tests of the engine.
 
 use crate::exchange::Exchange;
+use crate::exchange::Held;
 use crate::plugin::testing::{self, complete, connection, heads};
 use crate::plugins::PLUGINS;
-use crate::snapshot::{Compiler, Held, Snapshot};
+use crate::snapshot::{Compiler, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};

@@ -58,6 +58,7 @@ impl Background {
                 document: &Document::default(),
                 lost_log_lines: [("proxy_access_log", 0), ("proxy_stream_access_log", 0)],
                 targets: &[],
+                retries: &[],
             },
         );
         let counts = text.lines().filter(|line| line.starts_with("weir_plugin_dropped_total{"));

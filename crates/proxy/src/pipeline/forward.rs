@@ -3,17 +3,18 @@
 
 mod over_http2;
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::client::Timeouts;
+use crate::client::{is_gone, unless_gone};
+use crate::error::Failure;
 use crate::exchange::{Exchange, FailedTry};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::head::{self, Outgoing};
-use crate::pipeline::relay::{Awaited, Relay, Timeouts, Upload};
-use crate::pipeline::serve::{is_gone, unless_gone};
+use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::plugin::engine::grpc_status;
 use crate::plugin::{form, without_port};
-use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use crate::worker::Worker;
 use h2::Reason as Reset;
 use std::borrow::Cow;
 use std::cell::Cell;

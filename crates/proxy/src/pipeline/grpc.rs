@@ -1,13 +1,12 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
+use crate::error::{Broken, code_of_reset};
 use crate::exchange::Exchange;
-use crate::pipeline::relay::Broken;
 use crate::plugin::Answer;
 use crate::plugin::engine::grpc_status::{
     CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers,
 };
 use crate::snapshot::CompiledRoute;
-use h2::Reason;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
 
@@ -63,25 +62,6 @@ pub(crate) fn broken_off(broken: &Broken) -> Headers {
     trailers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
     trailers.append("grpc-message", encoded(message).as_bytes());
     trailers
-}
-
-/// gRPC's code for a stream that the upstream reset; the table is gRPC's own, in its description of HTTP/2.
-pub(crate) fn code_of_reset(reason: Reason) -> u8 {
-    match reason {
-        Reason::CANCEL => 1,
-        Reason::INADEQUATE_SECURITY => 7,
-        Reason::ENHANCE_YOUR_CALM => 8,
-        Reason::REFUSED_STREAM => UNAVAILABLE,
-        Reason::NO_ERROR
-        | Reason::PROTOCOL_ERROR
-        | Reason::INTERNAL_ERROR
-        | Reason::FLOW_CONTROL_ERROR
-        | Reason::SETTINGS_TIMEOUT
-        | Reason::FRAME_SIZE_ERROR
-        | Reason::COMPRESSION_ERROR
-        | Reason::CONNECT_ERROR => 13,
-        _ => 2,
-    }
 }
 
 #[cfg(test)]

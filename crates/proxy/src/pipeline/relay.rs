@@ -1,15 +1,15 @@
 //! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
 //! faster than its receiver, neither held whole.
 
-use crate::downstream::client::Client;
+use crate::client::{Client, Timeouts};
+use crate::error::{Broken, Failure};
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
 use crate::plugin::{HeldBody, NoRoom};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use weir_http1::{Framing, Limits, ParseError};
+use std::time::Instant;
+use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
@@ -27,35 +27,6 @@ pub(crate) struct Relay<'a, C, U> {
     pub(crate) awaited: Awaited,
     /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
     pub(crate) lost: bool,
-}
-
-/// The longest waits between two successful operations, each for one side and direction.
-#[derive(Clone, Copy)]
-pub(crate) struct Timeouts {
-    pub(crate) write: Duration,
-    pub(crate) read: Duration,
-    pub(crate) client_body: Duration,
-    pub(crate) client_send: Duration,
-    /// When all of it has to be over, where the client says so.
-    pub(crate) ends: Option<Instant>,
-}
-
-/// How long before the end of a call its server may find that its time is over: clocks differ by less.
-const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
-
-impl Timeouts {
-    /// Whether all has to be over now, as an upstream may find that was told the same.
-    pub(crate) fn are_over(&self) -> bool {
-        self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
-    }
-
-    /// So long, or until all has to be over.
-    pub(crate) fn at_most(&self, now: Instant, timeout: Duration) -> Duration {
-        match self.ends {
-            None => timeout,
-            Some(ends) => timeout.min(ends.saturating_duration_since(now)),
-        }
-    }
 }
 
 /// Whom the exchange waits for, which decides the timeout and its answer.
@@ -453,36 +424,5 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             self.lost = true;
         }
         Poll::Pending
-    }
-}
-
-/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    Client(io::Error),
-    Garbage(ParseError),
-    Truncated,
-    /// The upstream reset the stream.
-    Reset(Reset),
-    Timeout,
-    /// The client's own time for the call is over.
-    Deadline,
-    /// The node has no room for a body that plugins replace. Nothing of it was sent.
-    NoRoom,
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
-            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
-            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
-            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
-            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
-            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
-            Broken::Timeout => {
-                f.write_str("nothing moved within a response for as long as the timeout allows")
-            }
-        }
     }
 }

@@ -1,11 +1,12 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::Broken;
+use crate::error::Failure;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
-use crate::pipeline::chain::Chain;
-use crate::pipeline::relay::{Broken, Relay};
+use crate::pipeline::relay::Relay;
 use crate::plugin::{HeldBody, engine::Room};
+use crate::snapshot::chain::Chain;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;

@@ -2,27 +2,24 @@
 //! `next` reads an HTTP/1.1 head.
 
 mod answer;
-mod next;
 mod proxy;
 
-pub(crate) use next::next;
-
-use crate::costs::{self, Waiter, Watch};
-use crate::downstream::client::Client;
-use crate::downstream::client_ip;
+use crate::client::{Client, unless_gone};
+use crate::error::Failure;
 use crate::exchange::{Connection, Exchange, NormalPath};
+use crate::observe::costs::{self, Waiter, Watch};
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
-use crate::pipeline::chain::Chain;
+use crate::pipeline::client_ip;
+use crate::pipeline::internal;
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::plugin::Answer;
 use crate::plugin::Flow;
-use crate::runtime::own;
-use crate::runtime::worker::Worker;
+use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::tunnel;
+use crate::tunnel::{self, Tunnel};
+use crate::worker::Worker;
 use answer::answer;
 use proxy::proxy;
 use std::borrow::Cow;
@@ -99,7 +96,7 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         client.close_after();
     }
     if let Some(paths) = worker.options.own.of(exchange) {
-        let outcome = Box::pin(own::answer(paths, worker, client, exchange)).await;
+        let outcome = Box::pin(internal::answer(paths, worker, client, exchange)).await;
         answer(worker, client, exchange, &Chain::default(), outcome).await;
         return finish(worker, exchange, &Chain::default());
     }
@@ -128,9 +125,24 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
     if let Some(tunnel) = tunnel {
         drop(snapshot);
         // Boxed, so that a connection has no room for what few need.
-        return Box::pin(tunnel.run(worker, client, exchange)).await;
+        return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
     finish(worker, exchange, &route.chain);
+}
+
+/// Passes a tunnel's bytes on until it ends. Whatever was in force when it began, the configuration of its end counts.
+async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exchange: &mut Exchange) {
+    let ended = tunnel.run(worker, client, exchange).await;
+    let snapshot = exchange.snapshot.clone();
+    let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
+    if let Err(broken) = ended {
+        client.abort();
+        let service = route.and_then(|route| route.service.as_deref());
+        if let (tunnel::Broken::Upstream(error), Some(service)) = (broken, service) {
+            telemetry::cut(exchange, service, &error);
+        }
+    }
+    finish(worker, exchange, route.map_or(&snapshot.global, |route| &route.chain));
 }
 
 /// Normalises what routing and plugins look at, and finds the route.
@@ -232,22 +244,6 @@ async fn through_plugins<C: Client>(
     }
 }
 
-/// Waits for the future; none, when the client left before.
-pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if client.body_is_whole() => client.poll_gone(cx).map(|()| None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
-
-/// Whether the client has left, as far as that can be known before its body is here.
-pub(crate) async fn is_gone<C: Client>(client: &mut C) -> bool {
-    poll_fn(|cx| Poll::Ready(client.body_is_whole() && client.poll_gone(cx).is_ready())).await
-}
-
 /// After the last byte: logs and counts.
 pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     exchange.timing.end.get_or_insert_with(Instant::now);
@@ -255,5 +251,5 @@ pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
     costs::finished(exchange);
     chain.log(exchange);
     request_debug::log(exchange);
-    telemetry::log_access(worker, exchange);
+    telemetry::log_access(&worker.access_log, exchange, || worker.options.own.has_path(exchange));
 }

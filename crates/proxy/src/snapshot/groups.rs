@@ -1,7 +1,7 @@
 //! Consumer groups, and who is in them.
 
 use super::last::same;
-use crate::exchange::GroupIndex;
+use crate::plugin::engine::GroupIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{ConsumerGroup, ConsumerGroupConsumer};

@@ -1,7 +1,8 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
-use crate::exchange::{ConsumerIndex, GroupIndex};
-use crate::pipeline::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
+use super::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
+use crate::plugin::ConsumerIndex;
+use crate::plugin::engine::GroupIndex;
 use crate::plugin::{Hooks, WantsBody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
+use super::{StreamRoute, StreamRouter, Streams};
 use crate::plugin;
-use crate::stream::{StreamRoute, StreamRouter, Streams};
 use std::sync::Arc;
 use weir_model::entity::Route;
 

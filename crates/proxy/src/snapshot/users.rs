@@ -2,8 +2,8 @@
 
 use super::groups::Groups;
 use super::last::same;
-use crate::exchange::ConsumerIndex;
 use crate::plugin::Consumer;
+use crate::plugin::ConsumerIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};

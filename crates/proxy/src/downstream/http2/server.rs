@@ -1,14 +1,13 @@
 //! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
 
-use super::Http2Options;
 use super::fields::read_request;
 use super::stream::Http2;
-use crate::downstream::client::Client;
+use crate::client::Client;
 use crate::downstream::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
+use crate::error::Failure;
 use crate::exchange::Connection;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::serve;
-use crate::runtime::worker::Worker;
+use crate::worker::{Http2Options, Worker};
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};

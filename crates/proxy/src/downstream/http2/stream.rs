@@ -1,9 +1,9 @@
 //! The client of one HTTP/2 stream.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
 use crate::downstream::multiplex::LINGER;
-use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use crate::error::Failure;
+use crate::plugin::Exchange;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};

@@ -2,10 +2,10 @@
 
 mod tree;
 
-use crate::costs::Phase;
+use crate::exchange::is_forwarded;
 use crate::exchange::{Exchange, Source, WORKSPACE};
+use crate::observe::costs::Phase;
 use crate::plugin::json_text::Object;
-use crate::runtime::own::is_forwarded;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Asking an upstream over HTTP/2, where requests share connections.
 
 use super::{AnyUpstream, AttemptError, UpstreamCall};
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::Failure;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::relay::Upload;
 use crate::pipeline::request_body;
 use std::rc::Rc;

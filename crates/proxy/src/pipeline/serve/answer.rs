@@ -1,13 +1,13 @@
 //! Responses that the gateway makes itself, on their way to the client.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::pipeline::chain::Chain;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
 use crate::plugin::Answer;
 use crate::plugin::engine::grpc_status;
-use crate::runtime::worker::Worker;
+use crate::snapshot::chain::Chain;
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;

@@ -1,25 +1,27 @@
 //! The part of a request's story that an upstream has: it is asked, and its response passed on.
 
 use super::answer::{answer, send_whole};
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::Broken;
+use crate::error::Failure;
 use crate::exchange::{Exchange, Source};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
 use crate::pipeline::grpc;
-use crate::pipeline::relay::{Awaited, Broken, Relay, Upload};
+use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
 use crate::plugin::engine::{self, grpc_status};
-use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
 
 /// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
@@ -45,7 +47,7 @@ pub(super) async fn proxy<C: Client>(
         Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
             exchange.engine.body = None;
-            let tunnel = Tunnel::open(&call, client, exchange, upstream);
+            let tunnel = open_tunnel(&call, client, exchange, upstream);
             if tunnel.is_none() {
                 exchange.bytes_out += client.begin(exchange, Framing::Length(0));
                 send_whole(worker, client, exchange, &[]).await;
@@ -70,6 +72,24 @@ pub(super) async fn proxy<C: Client>(
         }
     }
     None
+}
+
+/// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
+/// sent, and nothing is changed.
+fn open_tunnel<C: Client>(
+    call: &UpstreamCall<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    upstream: Box<UpstreamConnection>,
+) -> Option<Tunnel> {
+    exchange.response.headers.remove_hop_by_hop();
+    call.route.chain.response(exchange);
+    respond::decorate_proxied(call.worker, exchange);
+    if exchange.response.status != 101 {
+        return None;
+    }
+    exchange.bytes_out += client.begin_tunnel(exchange);
+    Some(Tunnel::new(upstream, call.timeouts))
 }
 
 /// The response's head has arrived.

@@ -3,7 +3,7 @@
 use crate::pipeline::head::REWRITTEN;
 use crate::plugin::Exchange;
 use crate::plugin::engine::{CERTIFICATE, IDENTITY};
-use crate::runtime::options::{Options, RealIp};
+use crate::worker::{Options, RealIp};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Known, KnownSet};
 

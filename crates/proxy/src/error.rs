@@ -1,15 +1,11 @@
-//! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
+//! What can go wrong with a request: one enum, which says where it went wrong and what the client is told.
 
-use crate::exchange::Exchange;
-use crate::pipeline::grpc;
-use crate::plugin::Answer;
-use std::fmt;
+use crate::plugin::engine::grpc_status::UNAVAILABLE;
+use crate::plugin::{Answer, Exchange};
+use h2::Reason;
+use std::{fmt, io};
 use weir_http1::ParseError;
 use weir_upstream::UpstreamError;
-
-/// The response to a request, whatever it is, that comes in clear where TLS is spoken.
-pub(crate) const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
-     Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
 
 /// Why an exchange could not be served as asked. Only this module says what the client sees of it.
 #[derive(Debug)]
@@ -66,7 +62,7 @@ impl Failure {
         let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
         match self {
             Failure::Upstream(UpstreamError::Reset(reason)) => {
-                Answer { grpc_status: Some(grpc::code_of_reset(*reason)), ..answer }
+                Answer { grpc_status: Some(code_of_reset(*reason)), ..answer }
             }
             // Whoever has had the upstream asked is not invited to have it asked again.
             Failure::NoRoomForRequest => answer.header("Retry-After", "5"),
@@ -157,5 +153,55 @@ impl fmt::Display for Failure {
             ),
             Failure::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
         }
+    }
+}
+
+/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Client(io::Error),
+    Garbage(ParseError),
+    Truncated,
+    /// The upstream reset the stream.
+    Reset(Reason),
+    Timeout,
+    /// The client's own time for the call is over.
+    Deadline,
+    /// The node has no room for a body that plugins replace. Nothing of it was sent.
+    NoRoom,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
+            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
+            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
+            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
+            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
+            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
+            Broken::Timeout => {
+                f.write_str("nothing moved within a response for as long as the timeout allows")
+            }
+        }
+    }
+}
+
+/// gRPC's code for a stream that the upstream reset; the table is gRPC's own, in its description of HTTP/2.
+pub(crate) fn code_of_reset(reason: Reason) -> u8 {
+    match reason {
+        Reason::CANCEL => 1,
+        Reason::INADEQUATE_SECURITY => 7,
+        Reason::ENHANCE_YOUR_CALM => 8,
+        Reason::REFUSED_STREAM => UNAVAILABLE,
+        Reason::NO_ERROR
+        | Reason::PROTOCOL_ERROR
+        | Reason::INTERNAL_ERROR
+        | Reason::FLOW_CONTROL_ERROR
+        | Reason::SETTINGS_TIMEOUT
+        | Reason::FRAME_SIZE_ERROR
+        | Reason::COMPRESSION_ERROR
+        | Reason::CONNECT_ERROR => 13,
+        _ => 2,
     }
 }

@@ -16,9 +16,9 @@ pub use routes::{Lost, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
 use crate::Retained;
-use crate::downstream::client_ip;
+use crate::error::Failure;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use crate::pipeline::client_ip;
 use crate::pipeline::respond;
 use crate::pipeline::serve;
 use crate::plugin::Answer;
