@@ -1,7 +1,7 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
-mod answer;
+mod local_response;
 mod proxy;
 
 use crate::client::{Client, unless_gone};
@@ -20,8 +20,7 @@ use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
-use answer::answer;
-use proxy::proxy;
+use proxy::UpstreamResponse;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +43,20 @@ pub(crate) fn begin(
     exchange
 }
 
+/// What a request comes to.
+enum Outcome<'s> {
+    /// The gateway responds itself: a plugin, an error, or what the node has paths of its own for.
+    Local(Answer),
+    /// The upstream has responded: the head is in the exchange.
+    Upstream(UpstreamResponse<'s>),
+    /// The head that is in the exchange, whose hooks have run, and nothing else.
+    Head,
+    /// The client was told that the protocol changes.
+    Tunnel(Tunnel),
+    /// Nothing more can be sent.
+    Over,
+}
+
 /// Serves a request whose head took so many bytes, or refuses it.
 pub(crate) async fn one<C: Client>(
     worker: &Rc<Worker>,
@@ -59,8 +72,8 @@ pub(crate) async fn one<C: Client>(
         Err(failure) => {
             client.close_after();
             let snapshot = exchange.snapshot.clone();
-            answer(worker, client, exchange, &snapshot.global, failure.answer()).await;
-            finish(worker, exchange, &snapshot.global);
+            let mut outcome = Outcome::Local(failure.answer());
+            leave(worker, client, exchange, (Some(&snapshot.global), &mut outcome)).await;
         }
     }
 }
@@ -77,14 +90,15 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
     };
     if served.is_err() {
         tracing::error!(request_id = exchange.id(), "{}", Failure::Internal);
-        if client.has_begun() {
+        let mut outcome = if client.has_begun() {
             client.abort();
+            Outcome::Over
         } else {
             client.close_after();
-            answer(worker, client, exchange, &Chain::default(), Failure::Internal.answer()).await;
-        }
+            Outcome::Local(Failure::Internal.answer())
+        };
         // Without the hooks: one of them may have been what failed.
-        finish(worker, exchange, &Chain::default());
+        Box::pin(leave(worker, client, exchange, (None, &mut outcome))).await;
     }
 }
 
@@ -95,39 +109,64 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         // What follows is meant for a tunnel.
         client.close_after();
     }
-    if let Some(paths) = worker.options.own.of(exchange) {
-        let outcome = Box::pin(internal::answer(paths, worker, client, exchange)).await;
-        answer(worker, client, exchange, &Chain::default(), outcome).await;
-        return finish(worker, exchange, &Chain::default());
-    }
-    let route = match admit(worker, client, exchange, &snapshot) {
-        Ok(route) => route,
-        Err(refusal) => {
-            answer(worker, client, exchange, &snapshot.global, refusal).await;
-            return finish(worker, exchange, &snapshot.global);
-        }
-    };
-    let outcome = match respond::require_protocol(route, exchange) {
-        Some(redirect) => Err(redirect),
-        None => through_plugins(worker, client, exchange, route).await,
-    };
-    if let Err(outcome) = outcome {
-        answer(worker, client, exchange, &route.chain, outcome).await;
-        return finish(worker, exchange, &route.chain);
-    }
-    let tunnel = match &route.service {
-        None => {
-            answer(worker, client, exchange, &route.chain, Failure::NoService.answer()).await;
-            None
-        }
-        Some(service) => proxy(worker, client, exchange, route, service).await,
-    };
-    if let Some(tunnel) = tunnel {
+    let (chain, mut outcome) = decide(worker, client, exchange, &snapshot).await;
+    if let Outcome::Tunnel(tunnel) = outcome {
         drop(snapshot);
         // Boxed, so that a connection has no room for what few need.
         return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
-    finish(worker, exchange, &route.chain);
+    leave(worker, client, exchange, (chain, &mut outcome)).await;
+}
+
+/// What the request comes to, and whose hooks see it.
+async fn decide<'s, C: Client>(
+    worker: &'s Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    snapshot: &'s Snapshot,
+) -> (Option<&'s Chain>, Outcome<'s>) {
+    if let Some(paths) = worker.options.own.of(exchange) {
+        let answer = Box::pin(internal::answer(paths, worker, client, exchange)).await;
+        return (None, Outcome::Local(answer));
+    }
+    let route = match admit(worker, client, exchange, snapshot) {
+        Ok(route) => route,
+        Err(refusal) => return (Some(&snapshot.global), Outcome::Local(refusal)),
+    };
+    let passed = match respond::require_protocol(route, exchange) {
+        Some(redirect) => Err(redirect),
+        None => through_plugins(worker, client, exchange, route).await,
+    };
+    let outcome = match (passed, &route.service) {
+        (Err(answer), _) => Outcome::Local(answer),
+        (Ok(()), None) => Outcome::Local(Failure::NoService.answer()),
+        (Ok(()), Some(service)) => proxy::ask(worker, client, exchange, (route, service)).await,
+    };
+    (Some(&route.chain), outcome)
+}
+
+/// The one way out of a request: response hooks, head and body, then the log. What a request comes to ends here, whoever
+/// has made the response.
+async fn leave<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    (chain, outcome): (Option<&Chain>, &mut Outcome<'_>),
+) {
+    let instead = match std::mem::replace(outcome, Outcome::Over) {
+        Outcome::Local(answer) => Some(answer),
+        Outcome::Upstream(mut response) => response.pass_on(client, exchange).await,
+        Outcome::Head => {
+            exchange.bytes_out += client.begin(exchange, Framing::Length(0));
+            local_response::send_whole(worker, client, exchange, &[]).await;
+            None
+        }
+        Outcome::Tunnel(_) | Outcome::Over => None,
+    };
+    if let Some(answer) = instead {
+        local_response::send(worker, client, exchange, chain, answer).await;
+    }
+    finish(worker, exchange, chain);
 }
 
 /// Passes a tunnel's bytes on until it ends. Whatever was in force when it began, the configuration of its end counts.
@@ -142,7 +181,8 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
             telemetry::cut(exchange, service, &error);
         }
     }
-    finish(worker, exchange, route.map_or(&snapshot.global, |route| &route.chain));
+    let chain = route.map_or(&snapshot.global, |route| &route.chain);
+    leave(worker, client, exchange, (Some(chain), &mut Outcome::Over)).await;
 }
 
 /// Normalises what routing and plugins look at, and finds the route.
@@ -245,11 +285,13 @@ async fn through_plugins<C: Client>(
 }
 
 /// After the last byte: logs and counts.
-pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
+fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
     exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
     costs::finished(exchange);
-    chain.log(exchange);
+    if let Some(chain) = chain {
+        chain.log(exchange);
+    }
     request_debug::log(exchange);
     telemetry::log_access(&worker.access_log, exchange, || worker.options.own.has_path(exchange));
 }

@@ -1,6 +1,6 @@
 //! The part of a request's story that an upstream has: it is asked, and its response passed on.
 
-use super::answer::{answer, send_whole};
+use super::Outcome;
 use crate::client::Client;
 use crate::error::Broken;
 use crate::error::Failure;
@@ -12,32 +12,35 @@ use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
+use crate::plugin::Answer;
 use crate::plugin::engine::{self, grpc_status};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
 
-/// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
-pub(super) async fn proxy<C: Client>(
-    worker: &Rc<Worker>,
+/// A response that an upstream has begun: its head is in the exchange.
+pub(super) struct UpstreamResponse<'s> {
+    call: UpstreamCall<'s>,
+    upstream: Option<AnyUpstream>,
+    upload: Option<Upload>,
+}
+
+/// Asks the upstream.
+pub(super) async fn ask<'s, C: Client>(
+    worker: &'s Worker,
     client: &mut C,
     exchange: &mut Exchange,
-    route: &CompiledRoute,
-    service: &CompiledService,
-) -> Option<Tunnel> {
+    (route, service): (&'s CompiledRoute, &'s CompiledService),
+) -> Outcome<'s> {
     let framing = match request_body::buffer(worker, client, exchange, route).await {
         Ok(framing) => framing,
-        Err(failure) => {
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
-            return None;
-        }
+        Err(failure) => return Outcome::Local(failure.answer()),
     };
     let method = exchange.request.method;
     exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
@@ -47,20 +50,10 @@ pub(super) async fn proxy<C: Client>(
         Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
             exchange.engine.body = None;
-            let tunnel = open_tunnel(&call, client, exchange, upstream);
-            if tunnel.is_none() {
-                exchange.bytes_out += client.begin(exchange, Framing::Length(0));
-                send_whole(worker, client, exchange, &[]).await;
-            }
-            return tunnel;
+            open_tunnel(&call, client, exchange, upstream).map_or(Outcome::Head, Outcome::Tunnel)
         }
-        Ok((AnyUpstream::Http1(mut upstream), upload)) => {
-            if let Some(end) = pass_on(&call, client, exchange, &mut *upstream, upload).await {
-                worker.upstreams.http1.put(upstream, end);
-            }
-        }
-        Ok((AnyUpstream::Http2(mut upstream), upload)) => {
-            Box::pin(pass_on(&call, client, exchange, &mut *upstream, upload)).await;
+        Ok((upstream, upload)) => {
+            Outcome::Upstream(UpstreamResponse { call, upstream: Some(upstream), upload: Some(upload) })
         }
         Err(failure) => {
             failure.note(exchange);
@@ -68,10 +61,33 @@ pub(super) async fn proxy<C: Client>(
             if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
                 client.close_after();
             }
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
+            Outcome::Local(failure.answer())
         }
     }
-    None
+}
+
+impl UpstreamResponse<'_> {
+    /// Passes the response on. Returns what is to be sent in its place, where it broke off before any of it was.
+    pub(super) async fn pass_on<C: Client>(
+        &mut self,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Option<Answer> {
+        let upload = self.upload.take()?;
+        match self.upstream.take()? {
+            AnyUpstream::Http1(mut upstream) => {
+                match pass_on(&self.call, client, exchange, &mut *upstream, upload).await {
+                    Ok(Some(end)) => self.call.worker.upstreams.http1.put(upstream, end),
+                    Ok(None) => {}
+                    Err(instead) => return instead,
+                }
+                None
+            }
+            AnyUpstream::Http2(mut upstream) => {
+                Box::pin(pass_on(&self.call, client, exchange, &mut *upstream, upload)).await.err()?
+            }
+        }
+    }
 }
 
 /// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
@@ -100,14 +116,15 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCa
     client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
 }
 
-/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
+/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another;
+/// an error where it broke off, with what is to be sent in its place, if anything can be.
 async fn pass_on<C: Client, U: Upstream>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     upstream: &mut U,
     upload: Upload,
-) -> Option<Instant> {
+) -> Result<Option<Instant>, Option<Answer>> {
     arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
@@ -129,8 +146,7 @@ async fn pass_on<C: Client, U: Upstream>(
         match Box::pin(response_body::hold(&mut relay, &call.route.chain)).await {
             Ok(held) => Some(held),
             Err(broken) => {
-                refuse_held(call, client, exchange, broken).await;
-                return None;
+                return Err(Some(refuse_held(call, client, exchange, broken)));
             }
         }
     } else {
@@ -148,13 +164,12 @@ async fn pass_on<C: Client, U: Upstream>(
     match passed {
         Ok(()) if reusable => {
             exchange.timing.end = Some(Instant::now());
-            exchange.timing.end
+            Ok(exchange.timing.end)
         }
-        Ok(()) => None,
+        Ok(()) => Ok(None),
         Err(broken) => {
             let is_stalled = relay.awaited == Awaited::Send;
-            Box::pin(give_up(call, client, exchange, broken, is_stalled)).await;
-            None
+            Err(Box::pin(give_up(call, client, exchange, broken, is_stalled)).await)
         }
     }
 }
@@ -199,18 +214,18 @@ fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &Broken) {
     }
 }
 
-/// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
-async fn refuse_held<C: Client>(
+/// What is sent in the place of a response whose body could not be held whole. Nothing of it was sent.
+fn refuse_held<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     broken: Broken,
-) {
+) -> Answer {
     blame(call, exchange, &broken);
     client.close_after();
     let failure = failure(broken, false);
     failure.note(exchange);
-    answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
+    failure.answer()
 }
 
 /// Ends a response that cannot be completed. As long as nothing of it has left, the client is answered instead; otherwise
@@ -221,7 +236,7 @@ async fn give_up<C: Client>(
     exchange: &mut Exchange,
     broken: Broken,
     is_stalled: bool,
-) {
+) -> Option<Answer> {
     blame(call, exchange, &broken);
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
@@ -229,11 +244,11 @@ async fn give_up<C: Client>(
     let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {
-        return;
+        return None;
     }
     if !is_clients && client.retract() {
         exchange.bytes_out = 0;
-        return answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
+        return Some(failure.answer());
     }
     if !is_clients {
         hand_over(call, client).await;
@@ -243,6 +258,7 @@ async fn give_up<C: Client>(
         exchange.response.status = Failure::ClientGone.answer().status;
     }
     client.abort();
+    None
 }
 
 /// Sends what waits of a response that is about to be aborted, if the client takes it in time.
