@@ -1,6 +1,6 @@
 //! The client's half of an exchange, whatever HTTP version it speaks: what the pipeline asks of it.
 
-use crate::error::Failure;
+use crate::error::RequestError;
 use crate::plugin::Exchange;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) trait Client {
     /// Lets others of the client's requests send as much more, although so many body bytes are kept.
     fn acknowledge(&mut self, _: usize) {}
     /// Waits for more of the body. Invites the client to send it where it waits to be asked.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>>;
     /// Takes what is here already while nobody takes the body, where it would otherwise be held in pieces.
     fn read_ahead(&mut self, _: &mut Context<'_>) {}
     /// Trailer fields behind the request's body.

@@ -1,4 +1,5 @@
-//! What can go wrong with a request: one enum, which says where it went wrong and what the client is told.
+//! What can go wrong with a request: one enum, which says of what kind it is, whose side it came from, and what the client
+//! is told.
 
 use crate::plugin::engine::grpc_status::UNAVAILABLE;
 use crate::plugin::{Answer, Exchange};
@@ -9,7 +10,7 @@ use weir_upstream::UpstreamError;
 
 /// Why an exchange could not be served as asked. Only this module says what the client sees of it.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RequestError {
     /// The client's message is ambiguous, malformed or too large.
     Rejected(ParseError),
     /// The body is larger than `client_max_body_size`.
@@ -39,65 +40,95 @@ pub(crate) enum Failure {
     Refused(Box<Answer>),
 }
 
-impl Failure {
+/// Whose side an error came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorOrigin {
+    Client,
+    Gateway,
+    Upstream,
+}
+
+impl RequestError {
+    /// Whose side it came from. What a plugin refuses is the client's.
+    pub(crate) fn origin(&self) -> ErrorOrigin {
+        match self {
+            Self::Rejected(_)
+            | Self::BodyTooLarge
+            | Self::ClientTimeout
+            | Self::ClientGone
+            | Self::MethodNotAllowed
+            | Self::Misdirected
+            | Self::DeadlineExceeded
+            | Self::Refused(_) => ErrorOrigin::Client,
+            Self::Upstream(_) => ErrorOrigin::Upstream,
+            Self::Internal
+            | Self::NoRoute
+            | Self::NoService
+            | Self::NoTunnel
+            | Self::NoRoomForRequest
+            | Self::NoRoomForResponse => ErrorOrigin::Gateway,
+        }
+    }
+
+    /// The response that tells the client of it.
     pub(crate) fn answer(&self) -> Answer {
         let (status, message) = match self {
-            Failure::Refused(answer) => return Answer::clone(answer),
-            Failure::Rejected(reject) => (reject.status(), rejection(reject.status())),
-            Failure::BodyTooLarge => (413, "Payload too large"),
-            Failure::ClientTimeout => (408, "Request timeout"),
-            Failure::ClientGone => (499, "Client closed request"),
-            Failure::MethodNotAllowed => (405, "Method not allowed"),
-            Failure::Misdirected => (421, "Misdirected request"),
-            Failure::Internal => (500, "An unexpected error occurred"),
-            Failure::NoRoute => (404, "no Route matched with those values"),
-            Failure::NoService => (503, "no Service found with those values"),
-            Failure::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
-            Failure::Upstream(error) => upstream_error(error),
-            Failure::DeadlineExceeded => (504, "The time for the call is over"),
-            Failure::NoRoomForRequest => (503, "The request's body cannot be held now"),
-            Failure::NoRoomForResponse => (503, "The response's body cannot be held now"),
+            RequestError::Refused(answer) => return Answer::clone(answer),
+            RequestError::Rejected(reject) => (reject.status(), rejection(reject.status())),
+            RequestError::BodyTooLarge => (413, "Payload too large"),
+            RequestError::ClientTimeout => (408, "Request timeout"),
+            RequestError::ClientGone => (499, "Client closed request"),
+            RequestError::MethodNotAllowed => (405, "Method not allowed"),
+            RequestError::Misdirected => (421, "Misdirected request"),
+            RequestError::Internal => (500, "An unexpected error occurred"),
+            RequestError::NoRoute => (404, "no Route matched with those values"),
+            RequestError::NoService => (503, "no Service found with those values"),
+            RequestError::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
+            RequestError::Upstream(error) => upstream_error(error),
+            RequestError::DeadlineExceeded => (504, "The time for the call is over"),
+            RequestError::NoRoomForRequest => (503, "The request's body cannot be held now"),
+            RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
-        let unheard = matches!(self, Failure::ClientGone);
+        let unheard = matches!(self, RequestError::ClientGone);
         let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
         match self {
-            Failure::Upstream(UpstreamError::Reset(reason)) => {
+            RequestError::Upstream(UpstreamError::Reset(reason)) => {
                 Answer { grpc_status: Some(code_of_reset(*reason)), ..answer }
             }
             // Whoever has had the upstream asked is not invited to have it asked again.
-            Failure::NoRoomForRequest => answer.header("Retry-After", "5"),
+            RequestError::NoRoomForRequest => answer.header("Retry-After", "5"),
             _ => answer,
         }
     }
 }
 
-impl From<Box<Answer>> for Failure {
+impl From<Box<Answer>> for RequestError {
     fn from(refusal: Box<Answer>) -> Self {
-        Failure::Refused(refusal)
+        RequestError::Refused(refusal)
     }
 }
 
-impl Failure {
+impl RequestError {
     /// Has the exchange say what failed.
     pub(crate) fn note(&self, exchange: &mut Exchange) {
-        if let Some(name) = self.name() {
+        if let Some(name) = self.kind() {
             exchange.engine.set_error(name);
         }
     }
 
-    /// What logs call it, where the status does not say what failed.
-    pub(crate) fn name(&self) -> Option<&'static str> {
+    /// Its kind, as logs name it, where the status does not say what failed.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
         Some(match self {
-            Failure::ClientGone => "client_closed",
-            Failure::ClientTimeout => "client_timeout",
-            Failure::Upstream(error) => error.kind(),
-            Failure::DeadlineExceeded => "deadline_exceeded",
+            RequestError::ClientGone => "client_closed",
+            RequestError::ClientTimeout => "client_timeout",
+            RequestError::Upstream(error) => error.kind(),
+            RequestError::DeadlineExceeded => "deadline_exceeded",
             _ => return None,
         })
     }
 }
 
-impl From<UpstreamError> for Failure {
+impl From<UpstreamError> for RequestError {
     fn from(error: UpstreamError) -> Self {
         Self::Upstream(error)
     }
@@ -130,35 +161,35 @@ fn rejection(status: u16) -> &'static str {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Rejected(reject) => write!(f, "the request was refused: {reject}"),
-            Failure::Upstream(error) => error.fmt(f),
-            Failure::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
-            Failure::NoRoomForRequest | Failure::NoRoomForResponse => {
+            RequestError::Rejected(reject) => write!(f, "the request was refused: {reject}"),
+            RequestError::Upstream(error) => error.fmt(f),
+            RequestError::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
+            RequestError::NoRoomForRequest | RequestError::NoRoomForResponse => {
                 f.write_str("there is no room for the body within mem_bodies_size")
             }
-            Failure::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
-            Failure::ClientTimeout => f.write_str("the client did not send its request in time"),
-            Failure::ClientGone => f.write_str("the client left"),
-            Failure::MethodNotAllowed => f.write_str("the method is not proxied"),
-            Failure::Misdirected => f.write_str("the connection was made for another host"),
-            Failure::Internal => f.write_str("the gateway failed; this is a defect"),
-            Failure::NoRoute => f.write_str("no route matched"),
-            Failure::NoService => f.write_str("the route has no service, and no plugin answered"),
-            Failure::NoTunnel => f.write_str(
+            RequestError::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
+            RequestError::ClientTimeout => f.write_str("the client did not send its request in time"),
+            RequestError::ClientGone => f.write_str("the client left"),
+            RequestError::MethodNotAllowed => f.write_str("the method is not proxied"),
+            RequestError::Misdirected => f.write_str("the connection was made for another host"),
+            RequestError::Internal => f.write_str("the gateway failed; this is a defect"),
+            RequestError::NoRoute => f.write_str("no route matched"),
+            RequestError::NoService => f.write_str("the route has no service, and no plugin answered"),
+            RequestError::NoTunnel => f.write_str(
                 "changes of protocol, as WebSocket's, need HTTP/1.1, and the service is spoken to over HTTP/2 alone: \
                  lead them to a service without the tag weir-upstream-http2",
             ),
-            Failure::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
+            RequestError::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
         }
     }
 }
 
 /// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum RelayError {
     Client(io::Error),
     Garbage(ParseError),
     Truncated,
@@ -171,16 +202,18 @@ pub(crate) enum Broken {
     NoRoom,
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for RelayError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
-            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
-            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
-            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
-            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
-            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
-            Broken::Timeout => {
+            RelayError::Client(error) => write!(f, "the client took no more of the response: {error}"),
+            RelayError::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
+            RelayError::Truncated => f.write_str("the upstream closed the connection within a response"),
+            RelayError::Reset(reason) => {
+                write!(f, "the upstream reset the stream within a response: {reason}")
+            }
+            RelayError::Deadline => write!(f, "{}", RequestError::DeadlineExceeded),
+            RelayError::NoRoom => write!(f, "{}", RequestError::NoRoomForResponse),
+            RelayError::Timeout => {
                 f.write_str("nothing moved within a response for as long as the timeout allows")
             }
         }

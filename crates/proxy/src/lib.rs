@@ -1,13 +1,14 @@
 //! The engine: serves clients by compiled [`Snapshot`]s; knows nothing of where a configuration comes from.
 //!
 //! ```text
-//! runtime ─► listen ─► downstream ─► pipeline ─► tunnel        each uses those to its right and below, never back
-//!    └─────► stream                      └─────► upstream (a crate of its own)
-//!          worker: what all of them find on their thread ─► observe ─► exchange ─► snapshot ─► plugin
+//! runtime ─► listen
+//!    ├─────► downstream ─► pipeline ─► tunnel
+//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot ─► plugin
 //! ```
-//! [`Proxy`] starts the threads and puts snapshots in force. A connection arrives in `listen`; `downstream` reads its requests,
-//! over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its protocol to
-//! `tunnel`; `stream` passes connections on as they are. `observe` tells what happened, [`explain`] what would happen.
+//! [`Proxy`] starts the threads and puts snapshots in force. A connection arrives in `listen`; `downstream` reads its
+//! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
+//! protocol to `tunnel`; `stream` passes connections on as they are. `worker` is what all of them find on their thread.
+//! `observe` tells what happened, [`explain`] what would happen. No module uses one to its left.
 
 pub mod explain;
 pub mod listen;

@@ -2,7 +2,7 @@
 
 use super::http2::PREFACE;
 use crate::client::Client;
-use crate::error::Failure;
+use crate::error::RequestError;
 use crate::exchange::Connection;
 use crate::pipeline::serve::{begin, one};
 use crate::plugin::Exchange;
@@ -116,18 +116,18 @@ impl Client for Http1 {
         }
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.wire.inbox.is_empty() {
             self.wire.outbox.writable().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if let Poll::Ready(Err(_)) = self.wire.poll_flush(cx) {
-            return Poll::Ready(Err(Failure::ClientGone));
+            return Poll::Ready(Err(RequestError::ClientGone));
         }
         self.wire.poll_fill(cx).map(|read| match read {
             Ok(1..) => Ok(()),
             // A tunnel may end so; a body may not.
             Ok(0) if self.wire.end_of_stream() => Ok(()),
-            Ok(0) | Err(_) => Err(Failure::ClientGone),
+            Ok(0) | Err(_) => Err(RequestError::ClientGone),
         })
     }
 
@@ -287,7 +287,7 @@ async fn read_head(
     worker: &Worker,
     client: &mut Http1,
     head: &mut RequestHead,
-) -> Option<Result<usize, Failure>> {
+) -> Option<Result<usize, RequestError>> {
     let mut begun = false;
     loop {
         if !client.wire.inbox.is_empty() {
@@ -299,12 +299,12 @@ async fn read_head(
                 Ok(None) if client.wire.inbox.is_full() => {
                     let most = worker.options.request_limits.max_head_bytes;
                     if !client.wire.inbox.grow(most) {
-                        return Some(Err(Failure::Rejected(ParseError::HeadTooLarge)));
+                        return Some(Err(RequestError::Rejected(ParseError::HeadTooLarge)));
                     }
                 }
                 Ok(None) => {}
                 Err(_) if client.finds_preface() => return None,
-                Err(reject) => return Some(Err(Failure::Rejected(reject))),
+                Err(reject) => return Some(Err(RequestError::Rejected(reject))),
             }
             if !std::mem::replace(&mut begun, true) {
                 client.deadline.set(Instant::now(), worker.options.client_header_timeout);
@@ -318,7 +318,7 @@ async fn read_head(
         match filled.await {
             Some(Ok(1..)) => {}
             Some(_) => return None,
-            None => return begun.then_some(Err(Failure::ClientTimeout)),
+            None => return begun.then_some(Err(RequestError::ClientTimeout)),
         }
     }
 }

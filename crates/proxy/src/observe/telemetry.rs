@@ -1,7 +1,6 @@
 //! What an exchange leaves behind: a line in the access log, and a warning where an upstream failed.
 
-use crate::error::Broken;
-use crate::error::Failure;
+use crate::error::{ErrorOrigin, RelayError, RequestError};
 use crate::exchange::{Exchange, Source};
 use crate::observe::access_log::{self, Record, WorkerLog};
 use crate::plugin::engine;
@@ -12,23 +11,14 @@ use weir_http1::{Known, Version};
 use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.
-pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {
-    let clients_own = matches!(
-        failure,
-        Failure::ClientGone
-            | Failure::ClientTimeout
-            | Failure::DeadlineExceeded
-            | Failure::BodyTooLarge
-            | Failure::Refused(_)
-            | Failure::Rejected(_)
-    );
-    if !clients_own {
-        warn(exchange, service, failure);
+pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, error: &RequestError) {
+    if error.origin() != ErrorOrigin::Client {
+        warn(exchange, service, error);
     }
 }
 
 /// Reports that the upstream broke off a response that the client has begun to receive.
-pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Broken) {
+pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &RelayError) {
     warn(exchange, service, broken);
 }
 
@@ -46,7 +36,7 @@ pub(crate) fn passed_over(
     exchange: &Exchange,
     service: &CompiledService,
     endpoint: &Endpoint,
-    failure: &Failure,
+    failure: &RequestError,
 ) {
     let name = service.label();
     let target = format!("{}:{}", endpoint.host, endpoint.port);

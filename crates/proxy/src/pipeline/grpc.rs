@@ -1,6 +1,6 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
-use crate::error::{Broken, code_of_reset};
+use crate::error::{RelayError, code_of_reset};
 use crate::exchange::Exchange;
 use crate::plugin::Answer;
 use crate::plugin::engine::grpc_status::{
@@ -51,11 +51,11 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 }
 
 /// The trailers of a call whose response broke off.
-pub(crate) fn broken_off(broken: &Broken) -> Headers {
+pub(crate) fn broken_off(broken: &RelayError) -> Headers {
     let (code, message) = match broken {
-        Broken::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
-        Broken::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
-        Broken::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
+        RelayError::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
+        RelayError::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
+        RelayError::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
         _ => (UNAVAILABLE, "The upstream server broke off its response"),
     };
     let mut trailers = Headers::new();

@@ -2,7 +2,7 @@
 
 use super::request_body;
 use crate::client::{Client, unless_gone};
-use crate::error::Failure;
+use crate::error::RequestError;
 use crate::exchange::Exchange;
 use crate::plugin::{Answer, WantsBody};
 use crate::worker::{OwnPaths, OwnRequest, Worker};
@@ -15,12 +15,12 @@ pub(crate) async fn answer<C: Client>(
     exchange: &mut Exchange,
 ) -> Answer {
     let collected = request_body::collect(worker, client, exchange, WantsBody::Yes).await;
-    let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(Failure::BodyTooLarge));
+    let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(RequestError::BodyTooLarge));
     let request = &exchange.request;
     let body = match body {
         Ok(body) => body,
         Err(failure) => {
-            if matches!(failure, Failure::BodyTooLarge) {
+            if matches!(failure, RequestError::BodyTooLarge) {
                 own.too_long(exchange.peer, request.method_str(), request.path());
             }
             return failure.answer();
@@ -36,6 +36,6 @@ pub(crate) async fn answer<C: Client>(
     let request = OwnRequest { peer, method, target, headers: headers.collect(), body };
     match unless_gone(client, own.answer(request)).await {
         Some(answer) => answer,
-        None => Failure::ClientGone.answer(),
+        None => RequestError::ClientGone.answer(),
     }
 }

@@ -5,7 +5,7 @@ mod local_response;
 mod proxy;
 
 use crate::client::{Client, unless_gone};
-use crate::error::Failure;
+use crate::error::RequestError;
 use crate::exchange::{Connection, Exchange, NormalPath};
 use crate::observe::costs::{self, Waiter, Watch};
 use crate::observe::request_debug::{self, RequestDebug};
@@ -62,7 +62,7 @@ pub(crate) async fn one<C: Client>(
     worker: &Rc<Worker>,
     client: &mut C,
     exchange: &mut Exchange,
-    read: Result<usize, Failure>,
+    read: Result<usize, RequestError>,
 ) {
     match read {
         Ok(head_bytes) => {
@@ -89,13 +89,13 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
         .await
     };
     if served.is_err() {
-        tracing::error!(request_id = exchange.id(), "{}", Failure::Internal);
+        tracing::error!(request_id = exchange.id(), "{}", RequestError::Internal);
         let mut outcome = if client.has_begun() {
             client.abort();
             Outcome::Over
         } else {
             client.close_after();
-            Outcome::Local(Failure::Internal.answer())
+            Outcome::Local(RequestError::Internal.answer())
         };
         // Without the hooks: one of them may have been what failed.
         Box::pin(leave(worker, client, exchange, (None, &mut outcome))).await;
@@ -139,7 +139,7 @@ async fn decide<'s, C: Client>(
     };
     let outcome = match (passed, &route.service) {
         (Err(answer), _) => Outcome::Local(answer),
-        (Ok(()), None) => Outcome::Local(Failure::NoService.answer()),
+        (Ok(()), None) => Outcome::Local(RequestError::NoService.answer()),
         (Ok(()), Some(service)) => proxy::ask(worker, client, exchange, (route, service)).await,
     };
     (Some(&route.chain), outcome)
@@ -193,11 +193,11 @@ fn admit<'s, C: Client>(
     snapshot: &'s Snapshot,
 ) -> Result<&'s CompiledRoute, Answer> {
     if matches!(exchange.request.method, Method::Connect | Method::Trace) {
-        return Err(Failure::MethodNotAllowed.answer());
+        return Err(RequestError::MethodNotAllowed.answer());
     }
     let limit = worker.options.client_max_body_size;
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
-        return Err(Failure::BodyTooLarge.answer());
+        return Err(RequestError::BodyTooLarge.answer());
     }
     exchange.engine.upgrade = tunnel::asked(&exchange.request, client.framing());
     exchange.request.headers.remove_hop_by_hop();
@@ -214,7 +214,7 @@ fn admit<'s, C: Client>(
         }
         _ => route(exchange, snapshot),
     };
-    found.ok_or_else(|| Failure::NoRoute.answer())
+    found.ok_or_else(|| RequestError::NoRoute.answer())
 }
 
 /// Brings the path into its normal form and finds the route.
@@ -276,7 +276,7 @@ async fn through_plugins<C: Client>(
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
                     Some(resume) => flow = costs::resume(exchange, resume),
-                    None => return Err(Failure::ClientGone.answer()),
+                    None => return Err(RequestError::ClientGone.answer()),
                 }
                 drop(waiter);
             }

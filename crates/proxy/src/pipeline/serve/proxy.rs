@@ -2,8 +2,8 @@
 
 use super::Outcome;
 use crate::client::Client;
-use crate::error::Broken;
-use crate::error::Failure;
+use crate::error::RelayError;
+use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
 use crate::observe::telemetry;
 use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
@@ -58,7 +58,10 @@ pub(super) async fn ask<'s, C: Client>(
         Err(failure) => {
             failure.note(exchange);
             telemetry::failed(exchange, service, &failure);
-            if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
+            if matches!(
+                failure,
+                RequestError::ClientGone | RequestError::ClientTimeout | RequestError::Rejected(_)
+            ) {
                 client.close_after();
             }
             Outcome::Local(failure.answer())
@@ -208,8 +211,8 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 }
 
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
-fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &Broken) {
-    if !matches!(broken, Broken::Client(_) | Broken::Deadline | Broken::NoRoom) {
+fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) {
+    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::NoRoom) {
         telemetry::broken(exchange, call.service, broken);
     }
 }
@@ -219,7 +222,7 @@ fn refuse_held<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
-    broken: Broken,
+    broken: RelayError,
 ) -> Answer {
     blame(call, exchange, &broken);
     client.close_after();
@@ -234,14 +237,14 @@ async fn give_up<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
-    broken: Broken,
+    broken: RelayError,
     is_stalled: bool,
 ) -> Option<Answer> {
     blame(call, exchange, &broken);
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
     failure.note(exchange);
-    let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
+    let is_clients = matches!(failure, RequestError::ClientGone | RequestError::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {
         return None;
@@ -255,7 +258,7 @@ async fn give_up<C: Client>(
     }
     exchange.bytes_out = exchange.bytes_out.saturating_sub(client.unsent());
     if exchange.bytes_out == 0 {
-        exchange.response.status = Failure::ClientGone.answer().status;
+        exchange.response.status = RequestError::ClientGone.answer().status;
     }
     client.abort();
     None
@@ -273,15 +276,15 @@ async fn hand_over<C: Client>(call: &UpstreamCall<'_>, client: &mut C) {
 }
 
 /// What a response that broke off means for its request. The client may be what stalled.
-fn failure(broken: Broken, is_stalled: bool) -> Failure {
+fn failure(broken: RelayError, is_stalled: bool) -> RequestError {
     match broken {
-        Broken::Client(_) => Failure::ClientGone,
-        Broken::Timeout if is_stalled => Failure::ClientTimeout,
-        Broken::Timeout => UpstreamError::Timeout.into(),
-        Broken::Deadline => Failure::DeadlineExceeded,
-        Broken::Reset(reason) => UpstreamError::Reset(reason).into(),
-        Broken::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
-        Broken::NoRoom => Failure::NoRoomForResponse,
-        Broken::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
+        RelayError::Client(_) => RequestError::ClientGone,
+        RelayError::Timeout if is_stalled => RequestError::ClientTimeout,
+        RelayError::Timeout => UpstreamError::Timeout.into(),
+        RelayError::Deadline => RequestError::DeadlineExceeded,
+        RelayError::Reset(reason) => UpstreamError::Reset(reason).into(),
+        RelayError::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
+        RelayError::NoRoom => RequestError::NoRoomForResponse,
+        RelayError::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
     }
 }
