@@ -47,6 +47,7 @@ impl Background {
                 version: "",
                 process: Process::default(),
                 costs: &[],
+                retries: &[],
                 worker_cpu: Duration::ZERO,
                 held_bodies: plugin::HeldBodies::default(),
                 connections: Connections::default(),

@@ -71,7 +71,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// What was dropped and not told.
 #[derive(Default)]
-pub struct Untold {
+pub(crate) struct Untold {
     entries: u64,
     last: Option<Instant>,
 }
