@@ -71,8 +71,12 @@ $(VALKEY)/usr/bin/valkey-server:
 	  for package in *.deb; do dpkg-deb --extract $$package .; done; touch $@; \
 	else echo "valkey-server cannot be had here: what needs it is tested only if it is installed" >&2; fi
 
-# Says which step begins, so that nobody waits without knowing for what.
+# Says which step begins, so that a long build is not silent.
 step = @echo '==> $(1)'
+# Before a long command: without a terminal, cargo shows no progress, so the time is printed every half minute.
+heartbeat = if [ ! -t 2 ]; then \
+  (while sleep 30 > /dev/null 2>&1; do echo "    building for $$SECONDS s" >&2; done) & beat=$$!; trap "kill $$beat" EXIT; \
+  fi;
 
 .PHONY: help
 help: ## List what can be made
@@ -82,7 +86,7 @@ help: ## List what can be made
 run: tools-rust ## Build quickly, start the demo, and show what to try
 	$(call need,$(BUILD_TOOLS) curl)
 	$(call step,Building the demo; two to four minutes the first time. To measure take make build instead)
-	$(CARGO) build --profile demo --locked --package weir-gateway
+	@$(heartbeat) $(CARGO) build --profile demo --locked --package weir-gateway
 	exec "$(TARGET)/demo/weir" demo
 
 .PHONY: build
@@ -95,7 +99,9 @@ test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server 
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
 	$(MAKE) --no-print-directory lint
 	$(call step,Tests)
-	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server $(CARGO) test --workspace --locked
+	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
+	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
+	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
 
 .PHONY: lint
@@ -103,9 +109,9 @@ lint: tools-rust ## Check formatting, lints and documentation; part of make test
 	$(call step,Formatting)
 	$(CARGO) fmt --all --check
 	$(call step,Lints)
-	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	@$(heartbeat) $(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(call step,Documentation)
-	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	@$(heartbeat) RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
 # Each target gets its share of FUZZ_SECONDS.
 FUZZ_SECONDS ?= 300

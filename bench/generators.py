@@ -26,9 +26,9 @@ def cpu_of_children():
 
 def weirlab(program, url):
     arguments = [program, "load", url, "-c", CONNECTIONS, "-t", 1, "-d", "1s", "--format", "json"]
-    told = json.loads(spent(arguments))
+    result = json.loads(spent(arguments))
     # Its own warm-up is left out; the others have none.
-    return told["requests_per_s"], told["response"]["p50_us"] / 1e3, told["answers"] / told["generator_cpu_us"] * 1e6
+    return result["requests_per_s"], result["response"]["p50_us"] / 1e3, result["answers"] / result["generator_cpu_us"] * 1e6
 
 
 def wrk(_, url):

@@ -32,7 +32,7 @@ through the plugins, to an upstream that answers 1 KiB, and back. A gateway with
 turns of {requests} requests, {rounds} of each; the same requests go to both. What is added is the median of the differences
 of neighbours, with its 95 % interval. Instructions are those of the thread that serves, counted by valgrind,
 whose processor lacks the widest instructions: signatures take fewer on a real one. Beside it stands what other threads
-spend on delivering what log plugins tell, to servers on the same machine that throw it away; nobody need be there to
+spend on delivering the entries of log plugins, to servers on the same machine that throw them away; nobody need be there to
 hear syslog.
 
 `nothing` compares a gateway with itself. Plugins that answer themselves add less than nothing: the upstream is not asked.
@@ -48,16 +48,16 @@ forward-auth waits for another server, and mtls-auth looks at what the handshake
 def built(profile):
     """The benchmark's executable."""
     command = ["cargo", "bench", "--locked", "--profile", profile, "--package", "weir-proxy", "--bench", "serve", "--no-run"]
-    told = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr
-    return re.search(r"Executable .*\((.*)\)", told)[1]
+    output = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr
+    return re.search(r"Executable .*\((.*)\)", output)[1]
 
 
 def instructions(executable, side, case):
     """Those of one request."""
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=serve::counted",
                executable, side, case]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stderr
-    return int(re.search(r"Collected : (\d+)", told)[1]) / COUNTED
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    return int(re.search(r"Collected : (\d+)", output)[1]) / COUNTED
 
 
 def count(executable, cases):
@@ -113,7 +113,7 @@ def main():
     parser.add_argument("--profile", default="release", help="of the build")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("output/plugins"))
     parser.add_argument("--executable", help="built before, in place of a build")
-    parser.add_argument("--rounds", type=pathlib.Path, help="what the executable told before, in place of a run")
+    parser.add_argument("--rounds", type=pathlib.Path, help="the output of an earlier run of the executable, in place of a run")
     options = parser.parse_args()
     executable = options.executable or built(options.profile)
     with redis():
@@ -122,10 +122,10 @@ def main():
 
 def measure(executable, options):
     if options.rounds:
-        told = options.rounds.read_text()
+        output = options.rounds.read_text()
     else:
-        told = subprocess.run([executable, "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    cases = [json.loads(line) for line in told.splitlines()]
+        output = subprocess.run([executable, "json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    cases = [json.loads(line) for line in output.splitlines()]
     if shutil.which("valgrind"):
         count(executable, cases)
     options.out.mkdir(parents=True, exist_ok=True)

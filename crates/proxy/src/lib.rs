@@ -1,46 +1,33 @@
 //! The data plane: connections, routing, plugins, upstreams. Knows compiled [`Snapshot`]s; never where a configuration
 //! comes from.
 
-pub mod access_log;
 pub mod costs;
-pub mod explain;
-pub mod in_memory;
 pub mod listen;
 pub mod plugin;
 pub mod plugins;
-pub mod proxy_protocol;
-pub mod upstream;
 
-mod answer;
-mod chain;
-mod client;
-mod client_ip;
-mod connection;
+mod downstream;
 mod exchange;
-mod forward;
-mod grpc;
-mod head;
 #[cfg(test)]
 mod hooks_tests;
-mod http2;
-mod http3;
-mod multiplex;
-mod options;
-mod own;
-mod proxy;
-mod relay;
-mod request_body;
-mod request_debug;
-mod respond;
-mod response_body;
-mod serve;
+mod observe;
+mod pipeline;
+mod runtime;
 mod snapshot;
 mod stream;
-mod telemetry;
 #[cfg(test)]
 mod testing;
 mod tunnel;
-mod worker;
+
+pub use downstream::proxy_protocol;
+pub(crate) use downstream::{client, client_ip, connection, http2, http3, multiplex};
+pub use observe::{access_log, explain};
+pub(crate) use observe::{request_debug, telemetry};
+pub(crate) use pipeline::{
+    answer, chain, forward, grpc, head, relay, request_body, respond, response_body, serve,
+};
+pub use runtime::in_memory;
+pub(crate) use runtime::{options, own, proxy, worker};
 
 pub use http2::Http2Options;
 pub use http3::{AltSvc, Http3Options};
@@ -52,6 +39,6 @@ pub use proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use request_debug::RequestDebug;
 pub use snapshot::{CompileError, Compiler, Snapshot};
 pub use stream::MOST_PIPES;
-pub use upstream::http2::SharedConnections;
-pub use upstream::pool::KeepAlive;
 pub use weir_http1::Limits;
+pub use weir_upstream::http2::Http2UpstreamOptions;
+pub use weir_upstream::pool::KeepAlive;

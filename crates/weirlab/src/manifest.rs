@@ -14,7 +14,7 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-const VERSION_WITHIN: Duration = Duration::from_secs(10);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is known when a run begins; targets, configurations and the end are for later.
 #[must_use]
@@ -73,7 +73,7 @@ pub fn sha256_of(path: &Path) -> io::Result<String> {
 pub fn target_version(command: &[String]) -> io::Result<String> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
-    let output = output_within(Command::new(program).args(arguments), VERSION_WITHIN)?;
+    let output = output_within(Command::new(program).args(arguments), VERSION_TIMEOUT)?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     match said.lines().map(str::trim).find(|line| !line.is_empty()) {
@@ -138,7 +138,7 @@ fn memory_mib() -> u64 {
     total.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
-/// What may change figures, as far as this machine tells.
+/// What may change figures, as far as this machine shows it.
 fn machine() -> BTreeMap<String, String> {
     const CPU: &str = "/sys/devices/system/cpu";
     let mut found: BTreeMap<String, String> = [

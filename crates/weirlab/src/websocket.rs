@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 /// What every server appends to a client's key.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest head of a frame.
-const LONGEST_HEAD: usize = 14;
+const MAX_HEAD_LEN: usize = 14;
 
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Frame {
     /// Appends the head.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let masked = if self.mask.is_some() { 0x80 } else { 0 };
-        out.reserve(LONGEST_HEAD);
+        out.reserve(MAX_HEAD_LEN);
         out.push(if self.last { 0x80 } else { 0 } | self.opcode);
         match self.length {
             length @ 0..126 => out.push(masked | length as u8),

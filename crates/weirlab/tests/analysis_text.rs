@@ -49,7 +49,7 @@ fn a_capacity_is_told_with_its_reservations() {
          upstream had no CPU left).",
         "kong/plain-1 http: nginx holds p99=5ms up to 29000 requests/s with 1 worker (not confirmed).",
     ] {
-        assert!(answer.lines().any(|told| told == line), "{answer}");
+        assert!(answer.lines().any(|printed| printed == line), "{answer}");
     }
 }
 

@@ -82,7 +82,7 @@ fn the_suite_of_make_bench_runs_what_there_is() {
             }
         }
     }
-    // What cannot be had there is told, rather than left out.
+    // Missing programs are listed, rather than left out.
     for entry in &Suite::find("protocols", &root()).unwrap().entries {
         for scenario in scenario::find(std::slice::from_ref(&entry.scenario), &root()).unwrap() {
             let case = scenario.cases(entry.scheme).unwrap().remove(0);

@@ -1,4 +1,4 @@
-//! Charts: well-formed, told in words, and safe whatever a label says.
+//! Charts: well-formed, described in words, and safe with any label.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use weirlab::chart::{
     Added, Axis, Bar, Bars, Chart, Estimate, Forest, Group, Kind, Level, Line, Lines, Part, Point, Row,

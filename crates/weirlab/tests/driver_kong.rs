@@ -147,7 +147,7 @@ fn a_reload_replaces_workers_and_no_cpu_time_is_lost() {
         eventually("the first workers are gone", || first.iter().all(|worker| Stat::of(*worker).is_none()));
         eventually("there are others", || tree.sample().since(&Sample::default()).processes == 2);
         let usage = tree.sample().since(&before);
-        // The kernel tells of children that have ended in ticks, of user and of system time.
+        // The kernel counts children that have ended in ticks, of user and of system time.
         assert!(usage.cpu_us >= used - 25_000.0, "daemon {daemon}: {usage:?} after {used}");
         assert!(running.alive());
         assert_eq!(running.pid(), in_pid_file(&launch));
@@ -201,17 +201,17 @@ fn a_process_that_a_stale_pid_file_names_is_left_alone() {
     assert!(other.try_wait().unwrap().is_none(), "it was ended");
     other.kill().unwrap();
     other.wait().unwrap();
-    // Its number is nobody's now.
+    // Its pid is free now.
     start(&launch).stop().unwrap();
 }
 
 #[test]
 fn a_daemon_that_writes_no_pid_file_is_refused() {
     let (mut launch, _upstream) = kong("on");
-    launch.pid_file = Some(launch.folder.join("nobody.pid"));
+    launch.pid_file = Some(launch.folder.join("unknown.pid"));
     launch.ready.within = Duration::from_secs(3);
     let text = refused(&launch).to_string();
-    assert!(text.contains("nobody.pid names none of its processes"), "{text}");
+    assert!(text.contains("unknown.pid names none of its processes"), "{text}");
     assert_eq!(at_work(&launch.folder), Vec::<String>::new());
 }
 

@@ -14,7 +14,7 @@ use weirlab::observe::procfs::{self, Stat};
 use weirlab::observe::{ProcessTree, allowed_cpus, connections_per_worker};
 use weirlab::target::{Launch, Listeners, Ready, Reload};
 
-/// Nobody has it at the moment, and whoever asks next gets another one.
+/// It is free at the moment, and the next caller gets another one.
 fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }

@@ -51,10 +51,10 @@ fn run(scenario: &Path, targets: &str, scheme: &str, out: &Path) -> (String, Pat
 fn ran(scenario: &Path, targets: &str, scheme: &str, out: &Path, code: i32) -> (String, PathBuf) {
     let arguments = ["run", "--targets", targets, "--scheme", scheme, "--rounds", "2", "--no-control"];
     let output = weirlab(&arguments, scenario, out);
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{told}");
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{printed}");
     let folder = fs::read_dir(out).unwrap().next().unwrap().unwrap().path();
-    (told, folder)
+    (printed, folder)
 }
 
 fn cells(folder: &Path) -> Vec<Value> {
@@ -78,7 +78,7 @@ fn probes(cell: &Value, name: &str, unit: &str) -> Vec<f64> {
 #[test]
 fn a_start_is_timed_to_the_first_right_answer() {
     let (scenario, out) = (scenario("start", 200, ""), tempfile::tempdir().unwrap());
-    let (told, folder) = run(scenario.path(), "weir,nginx,direct", "https", out.path());
+    let (printed, folder) = run(scenario.path(), "weir,nginx,direct", "https", out.path());
     let cells = cells(&folder);
     for cell in &cells[..2] {
         for value in probes(cell, "exec to first answer", "s") {
@@ -86,7 +86,7 @@ fn a_start_is_timed_to_the_first_right_answer() {
         }
     }
     assert_eq!(cells[2]["status"]["is"], "skipped", "{}", cells[2]);
-    assert!(told.contains("exec to first answer: weir 0.") && told.contains(", nginx 0."), "{told}");
+    assert!(printed.contains("exec to first answer: weir 0.") && printed.contains(", nginx 0."), "{printed}");
     let result = fs::read_to_string(folder.join("result.txt")).unwrap();
     assert!(result.contains("### Beside requests") && !result.contains("### Test Suite"), "{result}");
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
@@ -118,12 +118,12 @@ fn a_reload_is_timed_where_the_target_says_that_it_is_in_force() {
 #[test]
 fn idle_connections_take_memory_and_more_over_tls() {
     let (scenario, out) = (scenario("idle-connections", 200, ""), tempfile::tempdir().unwrap());
-    let (told, folder) = run(scenario.path(), "nginx,weir", "both", out.path());
+    let (printed, folder) = run(scenario.path(), "nginx,weir", "both", out.path());
     let cells = cells(&folder);
     let mean = |cell: &Value| probes(cell, "memory per idle connection", "KiB").iter().sum::<f64>() / 2.0;
     let [nginx_tls, weir_tls, nginx, weir] = [0, 1, 2, 3].map(|index| mean(&cells[index]));
-    assert!(nginx > 0.1 && weir > 0.1 && nginx_tls < 500.0 && weir_tls < 500.0, "{told}");
-    assert!(nginx_tls > nginx && weir_tls > weir, "{told}");
+    assert!(nginx > 0.1 && weir > 0.1 && nginx_tls < 500.0 && weir_tls < 500.0, "{printed}");
+    assert!(nginx_tls > nginx && weir_tls > weir, "{printed}");
     assert_eq!(cells[0]["blocks"][0]["good"], 400);
 }
 

@@ -66,7 +66,7 @@ fn run(plan: &Plan) -> Outcome {
 }
 
 /// What a load came to, in short.
-fn told(outcome: &Outcome) -> String {
+fn counts(outcome: &Outcome) -> String {
     let Outcome { answers, good, statuses, errors, connections_opened, .. } = outcome;
     format!("{good} of {answers} good, {statuses:?}, {errors:?}, {connections_opened} connections opened")
 }
@@ -84,7 +84,7 @@ fn is_all_good(what: &str, plan: &Plan, status: u16) {
     for pace in [Pace::Closed, Pace::Poisson(200.0)] {
         let outcome = run(&Plan { pace, ..plan.clone() });
         let what = format!("{what}, {pace:?}");
-        assert!(outcome.good > 10 && outcome.errors.is_empty(), "{what}: {}", told(&outcome));
+        assert!(outcome.good > 10 && outcome.errors.is_empty(), "{what}: {}", counts(&outcome));
         assert_eq!(outcome.good, outcome.answers, "{what}");
         assert_eq!(outcome.statuses.get(&status), Some(&outcome.answers), "{what}");
         assert!(outcome.bytes > outcome.answers * 1024, "{what}: {} bytes", outcome.bytes);
@@ -140,7 +140,7 @@ fn large_messages_fit_through_small_windows() {
     // More than a window of the upstream's, which must say again and again that there is room.
     plan.requests.templates[0].body = "x".repeat(300_000);
     let outcome = run(&plan);
-    assert!(outcome.good > 0 && outcome.errors.is_empty(), "{}", told(&outcome));
+    assert!(outcome.good > 0 && outcome.errors.is_empty(), "{}", counts(&outcome));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn each_answer_is_of_the_request_that_was_drawn() {
         plan.requests.templates.push(template);
     }
     let outcome = run(&plan);
-    assert!(outcome.good > 10 && outcome.errors.is_empty(), "{}", told(&outcome));
+    assert!(outcome.good > 10 && outcome.errors.is_empty(), "{}", counts(&outcome));
 }
 
 /// An address at which connections are accepted and nothing is answered, and how many there are.
@@ -193,11 +193,11 @@ fn each_connection_has_so_many_requests_under_way_and_each_times_out_alone() {
         ..plan(&case, gateway.address())
     };
     let outcome = run(&plan);
-    assert!(outcome.errors.keys().eq(["timeout"]), "{}", told(&outcome));
-    assert_eq!(outcome.connections_opened, 0, "{}", told(&outcome));
+    assert!(outcome.errors.keys().eq(["timeout"]), "{}", counts(&outcome));
+    assert_eq!(outcome.connections_opened, 0, "{}", counts(&outcome));
     // Ten at once, and one more for each that timed out.
     let (asked, timed_out) = (count.load(Ordering::SeqCst) as u64, outcome.errors["timeout"]);
-    assert!(timed_out >= 10 && (10..=10 + timed_out).contains(&asked), "{asked}, {}", told(&outcome));
+    assert!(timed_out >= 10 && (10..=10 + timed_out).contains(&asked), "{asked}, {}", counts(&outcome));
 }
 
 #[test]
@@ -212,8 +212,8 @@ fn a_connection_that_takes_no_more_requests_is_replaced_without_an_error() {
         .unwrap();
     let gateway = Gateway::start(launch, &case.case.scheme);
     let outcome = run(&plan(&case, gateway.address()));
-    assert!(outcome.good > 100 && outcome.errors.is_empty(), "{}", told(&outcome));
-    assert!(outcome.connections_opened > outcome.good / 60, "{}", told(&outcome));
+    assert!(outcome.good > 100 && outcome.errors.is_empty(), "{}", counts(&outcome));
+    assert!(outcome.connections_opened > outcome.good / 60, "{}", counts(&outcome));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn who_does_not_speak_http2_is_an_error_of_tls() {
     let (upstream, spoken) = (upstream(false), case(PLAIN, Scheme::Https));
     let Some((gateway, _bench)) = started("nginx", &spoken, upstream.listen[0]) else { return };
     let outcome = run(&plan(&case(PLAIN, Scheme::H2), gateway.address()));
-    assert!(outcome.answers == 0 && outcome.errors.keys().eq(["tls"]), "{}", told(&outcome));
+    assert!(outcome.answers == 0 && outcome.errors.keys().eq(["tls"]), "{}", counts(&outcome));
 }
 
 #[test]
@@ -231,15 +231,15 @@ fn a_call_that_fails_in_its_trailers_alone_is_an_error() {
     let case = case(GRPC, Scheme::H2c);
     let Some((gateway, _bench)) = started("envoy", &case, nowhere) else { return };
     let outcome = run(&plan(&case, gateway.address()));
-    assert_eq!(outcome.statuses.get(&200), Some(&outcome.answers), "{}", told(&outcome));
-    assert!(outcome.good == 0 && outcome.errors["status"] == outcome.answers, "{}", told(&outcome));
+    assert_eq!(outcome.statuses.get(&200), Some(&outcome.answers), "{}", counts(&outcome));
+    assert!(outcome.good == 0 && outcome.errors["status"] == outcome.answers, "{}", counts(&outcome));
 }
 
 #[test]
 fn an_answer_that_is_no_call_is_an_error() {
     let outcome = run(&plan(&case(GRPC, Scheme::H2c), upstream(false).listen[0]));
-    assert!(outcome.good == 0 && outcome.answers > 0, "{}", told(&outcome));
-    assert_eq!(outcome.errors.get("status"), Some(&outcome.answers), "{}", told(&outcome));
+    assert!(outcome.good == 0 && outcome.answers > 0, "{}", counts(&outcome));
+    assert_eq!(outcome.errors.get("status"), Some(&outcome.answers), "{}", counts(&outcome));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn who_stays_with_http_is_an_error_of_status() {
     let mut plan = plan(&case(WEBSOCKET, Scheme::Http), gateway.address());
     plan.requests.templates[0].path = "/route-1/".to_owned();
     let outcome = run(&plan);
-    assert!(outcome.answers == 0 && outcome.errors.keys().eq(["status"]), "{}", told(&outcome));
+    assert!(outcome.answers == 0 && outcome.errors.keys().eq(["status"]), "{}", counts(&outcome));
 }
 
 #[test]
@@ -290,13 +290,17 @@ fn a_session_checks_and_measures_what_is_spoken() {
             .arg(out.path())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&ran.stdout);
-        assert!(told.contains("caddy: needs "), "{told}");
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        assert!(printed.contains("caddy: needs "), "{printed}");
         let folder = std::fs::read_dir(out.path()).unwrap().next().unwrap().unwrap().path();
         let data = std::fs::read_to_string(folder.join("data.json")).unwrap();
         let data: serde_json::Value = serde_json::from_str(&data).unwrap();
         let parity = &data["cells"][0]["parity"][0];
-        assert_eq!((parity["got"].as_str(), parity["agrees"].as_bool()), (Some(got), Some(true)), "{told}");
-        assert!(data["cells"][0]["blocks"][0]["good"].as_u64() > Some(0), "{told}");
+        assert_eq!(
+            (parity["got"].as_str(), parity["agrees"].as_bool()),
+            (Some(got), Some(true)),
+            "{printed}"
+        );
+        assert!(data["cells"][0]["blocks"][0]["good"].as_u64() > Some(0), "{printed}");
     }
 }

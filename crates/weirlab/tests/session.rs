@@ -85,11 +85,11 @@ fn a_run_measures_side_by_side_and_leaves_data_text_report_and_logs() {
     for file in ["result.txt", "report.html", "configurations"] {
         assert!(folder.join(file).exists(), "{file}");
     }
-    // On a machine that is busy otherwise, no block may count; what was seen is told all the same.
+    // On a machine that is busy otherwise, no block may count; the result is printed all the same.
     let result = std::fs::read_to_string(folder.join("result.txt")).unwrap();
     assert!(result.contains("### Result for nginx (run 1):"), "{result}");
-    let told = text(&output.stdout);
-    assert!(told.contains("report.html"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("report.html"), "{printed}");
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn mistakes_are_named_with_the_mend() {
     ] {
         let output = run(&arguments, out.path());
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains(wanted), "{arguments:?}: {told}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains(wanted), "{arguments:?}: {printed}");
     }
 }
 
@@ -219,9 +219,9 @@ fn a_gate_of_a_binary_with_itself_is_no_regression() {
     let weir = weir();
     let weir = weir.to_str().unwrap();
     let output = run(&["gate", weir, weir, "--effect", "40%", "--limit", "20s", "--seed", "3"], out.path());
-    let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    assert!(matches!(output.status.code(), Some(0 | 2)), "{told}");
-    assert!(told.contains("CPU per request"), "{told}");
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{printed}");
+    assert!(printed.contains("CPU per request"), "{printed}");
 }
 
 /// The gateway, built beside the laboratory.

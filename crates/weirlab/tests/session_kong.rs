@@ -59,13 +59,13 @@ impl Place {
     /// Measures, and looks at every cell.
     fn measures(&self, arguments: &[&str], targets: &[&str], rounds: usize) {
         let output = self.weirlab(arguments, targets).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{told}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{printed}");
         let data = self.data().unwrap();
         let cells = data["cells"].as_array().unwrap();
         assert!(!cells.is_empty());
         for cell in cells {
-            let name = format!("{} on {}: {told}", cell["case"], cell["target"]);
+            let name = format!("{} on {}: {printed}", cell["case"], cell["target"]);
             assert_eq!(cell["status"]["is"], "measured", "{name}");
             assert_eq!(cell["cut_short"], Value::Null, "{name}");
             let blocks = cell["blocks"].as_array().unwrap();
@@ -80,7 +80,7 @@ impl Place {
                 assert!(number(&block["target"]["processes"]) >= 2.0, "{name}: {block}");
             }
         }
-        assert!(!told.contains("could not be ended") && !told.contains("did not stop"), "{told}");
+        assert!(!printed.contains("could not be ended") && !printed.contains("did not stop"), "{printed}");
         assert_eq!(self.left_behind(), Vec::<String>::new());
     }
 

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use weirlab::capacity::search::{Found, Probe, Search, Slo};
 use weirlab::result::Latencies;
 
-const SEARCH: Search = Search { start: 1_000.0, tolerance: 0.03, most_probes: 60 };
+const SEARCH: Search = Search { start: 1_000.0, tolerance: 0.03, max_probes: 60 };
 
 fn found(search: Search, mut probe: impl FnMut(f64) -> Probe) -> (Found, usize) {
     let mut probes = 0;
@@ -85,7 +85,7 @@ fn a_target_that_never_holds_ends_the_search() {
 
 #[test]
 fn the_probes_are_counted() {
-    let few = Search { most_probes: 4, ..SEARCH };
+    let few = Search { max_probes: 4, ..SEARCH };
     let (found, probes) = found(few, holds_below(1e9));
     assert_eq!((probes, found.rate, found.confirmed, found.fails_at), (4, 8_000.0, false, None));
     assert_eq!(found.limited_by.as_deref(), Some("the search ended after 4 probes"));

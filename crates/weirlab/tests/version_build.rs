@@ -182,7 +182,7 @@ fn what_is_wrong_is_said() {
         broken.starts_with("git:main does not compile") && broken.contains("mismatched types"),
         "{broken}"
     );
-    assert_eq!(project.word_of("git:HEAD~1"), "two", "what does not compile is in nobody's way");
+    assert_eq!(project.word_of("git:HEAD~1"), "two", "what does not compile blocks no other version");
 
     let elsewhere = TempDir::new().unwrap();
     let spec = VersionSpec::Commit("main".to_owned());
@@ -196,14 +196,14 @@ fn two_runs_do_not_build_in_one_cache_at_once() {
     fs::create_dir_all(project.cache()).unwrap();
     let lock = File::create(project.cache().join("lock")).unwrap();
     lock.lock().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let spec = VersionSpec::parse("git:main").unwrap();
-            let mut progress = |line: &str| tell.send(line.to_owned()).unwrap();
+            let mut progress = |line: &str| sender.send(line.to_owned()).unwrap();
             version::resolve(&spec, project.path(), &project.cache(), &mut progress).unwrap()
         });
-        assert_eq!(told.recv().unwrap(), "another run builds in this cache: waiting for it");
+        assert_eq!(receiver.recv().unwrap(), "another run builds in this cache: waiting for it");
         drop(lock);
         assert_eq!(run(&other.join().unwrap().binary), "two");
     });

@@ -1,4 +1,4 @@
-//! What a real gateway tells of the costs of a chain that is any declarative file's.
+//! The costs that a real gateway reports for the chain of any declarative file.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::Value;
@@ -46,8 +46,8 @@ fn text(bytes: &[u8]) -> String {
 fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
     let out = tempfile::tempdir().unwrap();
     let output = waterfall(out.path(), &["-H", "apikey: k"]);
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
     let run = fs::read_dir(out.path().join("runs")).unwrap().next().unwrap().unwrap().path();
     let data: Value = serde_json::from_str(&fs::read_to_string(run.join("data.json")).unwrap()).unwrap();
     let chain = &data["chains"][0];
@@ -64,7 +64,7 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
         ("engine", "the gateway itself"),
     ];
     assert_eq!(parts, expected);
-    assert!(told.contains("request-transformer") && told.contains("█"), "{told}");
+    assert!(printed.contains("request-transformer") && printed.contains("█"), "{printed}");
     let result = fs::read_to_string(run.join("result.txt")).unwrap();
     assert!(result.starts_with("### What each plugin costs\nweir, "), "{result}");
     assert!(result.contains("file-log") && !result.contains("no run counts"), "{result}");
@@ -94,9 +94,9 @@ fn answers_other_than_expected_are_told_with_what_mends_them() {
     let out = tempfile::tempdir().unwrap();
     let limited = CHAIN.replace("- name: correlation-id", "- {name: rate-limiting, config: {hour: 20}}");
     let failed = waterfall_of(&limited, out.path(), &["-H", "apikey: k"]);
-    let told = text(&failed.stderr);
+    let printed = text(&failed.stderr);
     assert!(!failed.status.success());
     for part in ["429 (", " times)", "expected was 200", "raise its limit"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
 }

@@ -31,11 +31,11 @@ use weir_proxy::plugin::Background;
 use weir_proxy::plugins::prometheus::{
     Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
 };
-use weir_proxy::upstream::health::{self, TargetVitals};
-use weir_proxy::upstream::retry_budget::{RetryBudgets, RetryCounts};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
+use weir_upstream::health::{self, TargetHealth};
+use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 
 /// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
 /// off are logged only then.
@@ -305,8 +305,8 @@ impl Control {
     }
 
     /// How a target of an upstream that uses health checks fares.
-    pub(crate) fn vitals(&self, target: &Target) -> TargetVitals {
-        health::standing(&self.plane.compiler.retained, target.upstream, &target.target)
+    pub(crate) fn vitals(&self, target: &Target) -> TargetHealth {
+        health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
     }
 
     /// Sets the health of an address of a target, or of all those that it has now.
@@ -317,7 +317,7 @@ impl Control {
         address: Option<SocketAddr>,
         healthy: bool,
     ) {
-        health::mark(&self.plane.compiler.retained, upstream, target, address, healthy);
+        health::mark(&self.plane.compiler.retained.get(), upstream, target, address, healthy);
     }
 
     /// What would become of a request by the configuration in force. Takes long where there are many routes.
@@ -401,7 +401,7 @@ fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
                 let address = target.target.parse::<SocketAddr>().map(|address| address.to_string());
                 vec![health(address.unwrap_or_default(), TargetState::HealthchecksOff)]
             }
-            true => match health::standing(retained, upstream.id, &target.target).addresses {
+            true => match health::standing(&retained.get(), upstream.id, &target.target).addresses {
                 none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
                 addresses => {
                     addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()

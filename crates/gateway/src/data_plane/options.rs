@@ -13,8 +13,8 @@ use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, WhoIsTold};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http3Options, KeepAlive, Limits, MOST_PIPES, Options,
-    Own, RealIp, RequestDebug, SharedConnections, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, KeepAlive, Limits,
+    MOST_PIPES, Options, Own, RealIp, RequestDebug, Traffic,
 };
 
 /// Settings that are read and checked, and not acted on by this version.
@@ -51,7 +51,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             max_requests: settings.upstream_keepalive_max_requests,
             idle_timeout: settings.upstream_keepalive_idle_timeout,
         },
-        upstream_http2: SharedConnections {
+        upstream_http2: Http2UpstreamOptions {
             max_concurrent_streams: settings.upstream_http2_max_concurrent_streams.max(1),
             max_connections: settings.upstream_http2_max_connections.max(1) as usize,
             ping_interval: settings.http2_ping_interval,

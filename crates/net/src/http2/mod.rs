@@ -2,11 +2,11 @@
 
 mod body;
 mod hpack;
-mod pulse;
+mod keep_alive;
 mod transport;
 
 pub use body::{Incoming, Outgoing, broken, gone, reset_reason};
-pub use pulse::Pulse;
+pub use keep_alive::KeepAlivePing;
 pub use transport::{Sender, Transport};
 
 /// How long what begins a connection is.

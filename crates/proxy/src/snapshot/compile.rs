@@ -11,8 +11,6 @@ use crate::chain::Instance;
 use crate::plugin::Retained;
 use crate::plugin::engine::Shared;
 use crate::plugin::{Build, Definition, Route};
-use crate::upstream::health::AllVitals;
-use crate::upstream::retry_budget::RetryBudgets;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
@@ -20,6 +18,8 @@ use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_router::{Calculation, Patterns, RouteError, Router};
+use weir_upstream::health::TargetStates;
+use weir_upstream::retry_budget::RetryBudgets;
 
 /// What cannot be put in force, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Compiler {
         self.retained.get::<RetryBudgets>().forget_unused();
         match (compilation.errors.into_inner(), compiled) {
             (errors, Some(parts)) if errors.is_empty() => {
-                self.retained.get::<AllVitals>().keep_those_of(document);
+                self.retained.get::<TargetStates>().keep_those_of(document);
                 Ok(last.keep(parts))
             }
             (errors, _) => Err(errors),

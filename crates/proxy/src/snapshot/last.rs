@@ -8,12 +8,12 @@ use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
 use crate::stream::{StreamRoute, StreamRouter, Streams};
-use crate::upstream::health::Watched;
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;
 use weir_net::tls::Certificates;
 use weir_router::{Patterns, Router, are_alike};
+use weir_upstream::health::MonitoredUpstream;
 
 /// Retained from one compilation to the next.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub(super) struct Parts {
     pub(super) router: Arc<Router>,
     pub(super) streams: Arc<Streams>,
     pub(super) asked: Arc<Asked>,
-    pub(super) watched: Vec<Arc<Watched>>,
+    pub(super) watched: Vec<Arc<MonitoredUpstream>>,
 }
 
 /// Certificates, and what they were compiled from.

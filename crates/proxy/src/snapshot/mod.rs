@@ -21,10 +21,6 @@ use crate::costs::{Costs, Ledger};
 use crate::plugin::engine::{BodyMemory, Configuration, Routes, Share};
 use crate::plugin::{Consumer, Route, Service};
 use crate::stream::Streams;
-use crate::upstream::balance::Balancer;
-use crate::upstream::endpoint::Endpoint;
-use crate::upstream::health::Watched;
-use crate::upstream::retry_budget::RetryBudget;
 use asked::Asked;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -32,6 +28,10 @@ use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
 use weir_router::Router;
+use weir_upstream::balance::Balancer;
+use weir_upstream::endpoint::Endpoint;
+use weir_upstream::health::MonitoredUpstream;
+use weir_upstream::retry_budget::RetryBudget;
 
 pub use compile::{CompileError, Compiler};
 
@@ -47,7 +47,7 @@ pub struct Snapshot {
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
-    pub(crate) watched: Vec<Arc<Watched>>,
+    pub(crate) watched: Vec<Arc<MonitoredUpstream>>,
     /// Which clients are asked for certificates.
     pub(crate) asked: Arc<Asked>,
 }

@@ -4,10 +4,6 @@ use super::compile::Compilation;
 use super::last::{Identities, same};
 use super::{CompiledService, Destination};
 use crate::plugin::Service;
-use crate::upstream::balance::{Balancer, Cursors, Rings};
-use crate::upstream::endpoint::{Endpoint, EndpointIds, Speaks};
-use crate::upstream::health::Watches;
-use crate::upstream::retry_budget::RetryBudgets;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
@@ -16,6 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{self, Certificates, CertifiedKey, Verify};
+use weir_upstream::balance::{Balancer, Cursors, Rings};
+use weir_upstream::endpoint::{Endpoint, EndpointIds, UpstreamProtocol};
+use weir_upstream::health::TargetMonitors;
+use weir_upstream::retry_budget::RetryBudgets;
 
 impl Compilation<'_> {
     /// Those that can be reached, with what is unchanged of the last.
@@ -68,7 +68,7 @@ impl Compilation<'_> {
         tls: Option<ServiceTls>,
     ) -> Arc<Balancer> {
         let Balanced { upstream, targets } = balanced;
-        let watches = Watches::new(upstream, &self.compiler.retained);
+        let monitors = TargetMonitors::new(upstream, &self.compiler.retained.get());
         let endpoints = targets.iter().filter_map(|target| {
             let Some((host, port)) = target.host_and_port() else {
                 let name = Some(target.target.clone());
@@ -76,7 +76,7 @@ impl Compilation<'_> {
                 return None;
             };
             let endpoint = self.endpoint(service, (host, port), upstream.host_header.as_deref(), &tls);
-            Some((Endpoint { watch: watches.of(&target.target), ..endpoint }, target.weight))
+            Some((Endpoint { monitor: monitors.of(&target.target), ..endpoint }, target.weight))
         });
         let positions = self.compiler.retained.get::<Positions>();
         let mut positions = positions.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Compilation<'_> {
     ) -> Endpoint {
         let ids = self.compiler.retained.get::<EndpointIds>();
         let tls = tls.as_ref().map(|tls| (tls.config.clone(), tls.profile.as_str()));
-        Endpoint::new(&ids, service.protocol, place, host_header, tls, Speaks::of(service))
+        Endpoint::new(&ids, service.protocol, place, host_header, tls, UpstreamProtocol::of(service))
     }
 
     /// How the service's connections are secured; `None` where that cannot be compiled.
@@ -119,7 +119,7 @@ impl Compilation<'_> {
         let identity = self.identity(presented, certificates);
         let profile = self.tls_profile(service, presented);
         let configs = self.compiler.retained.get::<ClientConfigs>();
-        let make = || Ok(Speaks::of(service).offered_by(tls::client_config(verify, identity)?));
+        let make = || Ok(UpstreamProtocol::of(service).offered_by(tls::client_config(verify, identity)?));
         match configs.get(&profile, make) {
             Ok(config) => Some(Some(ServiceTls { config, profile })),
             Err(error) => {
@@ -167,7 +167,7 @@ impl Compilation<'_> {
     fn tls_profile(&self, service: &entity::Service, client_certificate: Option<Uuid>) -> String {
         let mut hasher = SipHasher13::new();
         (service.tls_verify, service.tls_verify_depth, self.trusted(service)).hash(&mut hasher);
-        Speaks::of(service).hash(&mut hasher);
+        UpstreamProtocol::of(service).hash(&mut hasher);
         if let Some(id) = client_certificate {
             let own = self.document.certificates.iter().find(|c| c.id == id);
             own.map(|c| (&c.cert, &c.key, &c.cert_alt, &c.key_alt)).hash(&mut hasher);

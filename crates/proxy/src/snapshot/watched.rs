@@ -1,22 +1,22 @@
 //! The upstreams whose targets' health is watched.
 
 use super::compile::Compilation;
-use crate::upstream::health::{Watched, are_used};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::Uuid;
 use weir_model::entity::Target;
 use weir_net::tls::Certificates;
+use weir_upstream::health::{MonitoredUpstream, are_used};
 
 /// Those of last time: what has not changed is kept.
 #[derive(Default)]
-struct LastWatched(Mutex<HashMap<Uuid, Arc<Watched>>>);
+struct LastMonitored(Mutex<HashMap<Uuid, Arc<MonitoredUpstream>>>);
 
 impl Compilation<'_> {
     /// The upstreams of the document that use health checks.
-    pub(super) fn watched(&self, certificates: &Certificates) -> Vec<Arc<Watched>> {
+    pub(super) fn watched(&self, certificates: &Certificates) -> Vec<Arc<MonitoredUpstream>> {
         let retained = &*self.compiler.retained;
-        let last = retained.get::<LastWatched>();
+        let last = retained.get::<LastMonitored>();
         let mut last = last.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut targets = self.targets_to_watch();
         let watched = self.document.upstreams.iter().filter_map(|upstream| {
@@ -26,11 +26,11 @@ impl Compilation<'_> {
                 last.get(&upstream.id).filter(|last| last.is_of(upstream, &targets, &identity)).cloned();
             let fresh = || {
                 let roots = &self.compiler.trusted_certificates;
-                Arc::new(Watched::new(upstream, targets, retained, (roots, identity)))
+                Arc::new(MonitoredUpstream::new(upstream, targets, &retained.get(), (roots, identity)))
             };
             Some(same.unwrap_or_else(fresh))
         });
-        let watched: Vec<Arc<Watched>> = watched.collect();
+        let watched: Vec<Arc<MonitoredUpstream>> = watched.collect();
         *last = watched.iter().map(|watched| (watched.upstream.id, watched.clone())).collect();
         watched
     }

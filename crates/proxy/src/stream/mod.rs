@@ -19,9 +19,8 @@ pub(crate) use router::{Query, StreamRouter, Transport};
 pub(crate) use session::Session;
 pub(crate) use udp::receive;
 
-use crate::answer::Failure;
 use crate::chain::Chain;
-use crate::connection::Leave;
+use crate::connection::ConnectionGuard;
 use crate::listen::Accepted;
 use crate::plugin::{Admission, Route};
 use crate::proxy_protocol;
@@ -40,6 +39,7 @@ use tokio_rustls::TlsAcceptor;
 use weir_model::entity::Protocol;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_upstream::UpstreamError;
 
 /// The stream routes of a snapshot.
 #[derive(Default)]
@@ -95,8 +95,10 @@ enum Refusal {
     NoRoute,
     /// A plugin did not admit it.
     NotAdmitted,
+    /// The route leads nowhere.
+    NoService,
     /// The upstream was not reached.
-    Upstream(Failure),
+    Upstream(UpstreamError),
 }
 
 impl std::fmt::Display for Refusal {
@@ -108,7 +110,8 @@ impl std::fmt::Display for Refusal {
             Refusal::Late => f.write_str("the client did not complete its TLS handshake in time"),
             Refusal::NoRoute => f.write_str("no stream route matched"),
             Refusal::NotAdmitted => f.write_str("a plugin did not admit it"),
-            Refusal::Upstream(failure) => failure.fmt(f),
+            Refusal::NoService => f.write_str("the route has no service"),
+            Refusal::Upstream(error) => error.fmt(f),
         }
     }
 }
@@ -119,8 +122,7 @@ impl Refusal {
         match self {
             Refusal::Header | Refusal::Hello(_) => 400,
             Refusal::NotAdmitted => 403,
-            Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute => 500,
-            Refusal::Upstream(Failure::NoService) => 500,
+            Refusal::Handshake(_) | Refusal::Late | Refusal::NoRoute | Refusal::NoService => 500,
             Refusal::Upstream(_) => 502,
         }
     }
@@ -128,7 +130,7 @@ impl Refusal {
 
 /// Serves a connection to its end.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     worker.count_connection();
     let _counted = Counted::new(&worker);
     let transport = if accepted.listener.tls { Transport::Tls } else { Transport::Tcp };
@@ -219,7 +221,7 @@ async fn begin(
     };
     let route = session.route.clone().ok_or(Refusal::NoRoute)?;
     admit(&route, session)?;
-    let upstream = upstream::connect(worker, &route, session).await.map_err(Refusal::Upstream)?;
+    let upstream = upstream::connect(worker, &route, session).await?;
     Ok((downstream, upstream, route))
 }
 

@@ -2,10 +2,7 @@
 
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
-use crate::answer::Failure;
-use crate::connection::Leave;
-use crate::upstream::balance::{Lease, Pick};
-use crate::upstream::endpoint::Endpoint;
+use crate::connection::ConnectionGuard;
 use crate::worker::{Datagrams, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,6 +19,9 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use weir_net::deadline::Deadline;
+use weir_upstream::UpstreamError;
+use weir_upstream::balance::{Lease, Pick};
+use weir_upstream::endpoint::Endpoint;
 
 /// The longest datagram there is.
 const LONGEST: usize = 65_535;
@@ -83,7 +83,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
     let Ok(socket) = UdpSocket::from_std(datagrams.socket) else { return };
     let (sessions, room) = (RefCell::default(), RefCell::new(vec![0; LONGEST]));
     let listener = Rc::new(Listener { socket, local: datagrams.local, sessions, room });
-    let place = poll_fn(|cx| Poll::Ready(worker.enlist(cx.waker().clone()))).await;
+    let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
     loop {
         let received = poll_fn(|cx| match listener.poll_receive(cx) {
             Poll::Pending if worker.draining.get() => Poll::Ready(None),
@@ -95,7 +95,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
             Some(Err(_)) => tokio::time::sleep(REST).await,
         }
     }
-    worker.discharge(place);
+    worker.unregister_waker(place);
 }
 
 impl Listener {
@@ -132,7 +132,7 @@ fn is_full(worker: &Worker) -> bool {
 }
 
 async fn serve(worker: Rc<Worker>, listener: Rc<Listener>, client: SocketAddr, datagrams: Outbound) {
-    let _leave = Leave::enlisted(&worker).await;
+    let _guard = ConnectionGuard::register(&worker).await;
     worker.count_connection();
     let _counted = Counted::new(&worker);
     let mut session = Session::new(client, listener.local, Transport::Udp);
@@ -153,7 +153,7 @@ async fn serve(worker: Rc<Worker>, listener: Rc<Listener>, client: SocketAddr, d
             match poll_fn(|cx| relay.poll(cx, &mut session)).await {
                 Ok(()) => session.served(),
                 Err(error) => {
-                    refuse(&worker, &mut session, &Refusal::Upstream(Failure::Connect(error)));
+                    refuse(&worker, &mut session, &Refusal::Upstream(UpstreamError::Connect(error)));
                 }
             }
         }
@@ -169,28 +169,28 @@ async fn begin(
 ) -> Result<(UdpSocket, Option<Lease>, Arc<StreamRoute>), Refusal> {
     let route = take_route(worker, session)?;
     admit(&route, session)?;
-    let service = route.service.as_deref().ok_or(Refusal::Upstream(Failure::NoService))?;
+    let service = route.service.as_deref().ok_or(Refusal::NoService)?;
     let Pick { endpoint, lease } =
         upstream::pick(worker, service, session, &[]).map_err(Refusal::Upstream)?;
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());
     let resolving = tokio::time::timeout(timeout, address(worker, endpoint)).await;
-    let address = resolving.unwrap_or(Err(Failure::ConnectTimeout)).map_err(Refusal::Upstream)?;
-    let opened = open(address).await.map_err(|error| Refusal::Upstream(Failure::Connect(error)));
+    let address = resolving.unwrap_or(Err(UpstreamError::ConnectTimeout)).map_err(Refusal::Upstream)?;
+    let opened = open(address).await.map_err(|error| Refusal::Upstream(UpstreamError::Connect(error)));
     opened.map(|socket| (socket, lease, route))
 }
 
-async fn address(worker: &Worker, endpoint: &Endpoint) -> Result<SocketAddr, Failure> {
+async fn address(worker: &Worker, endpoint: &Endpoint) -> Result<SocketAddr, UpstreamError> {
     if endpoint.unix.is_some() {
         let error = io::Error::new(io::ErrorKind::Unsupported, "datagrams go over IP alone");
-        return Err(Failure::Connect(error));
+        return Err(UpstreamError::Connect(error));
     }
     if let Some(ip) = endpoint.ip {
         return Ok(SocketAddr::new(ip, endpoint.port));
     }
     let resolved = worker.node.resolver.resolve(&endpoint.host).await;
-    let addresses = resolved.map_err(|error| Failure::NameResolution(error.to_string()))?;
+    let addresses = resolved.map_err(UpstreamError::NameResolution)?;
     let mut sockets = addresses.sockets(endpoint.port, worker.random() as usize);
-    sockets.find(|address| endpoint.admits(Some(*address))).ok_or(Failure::NoPeer)
+    sockets.find(|address| endpoint.admits(Some(*address))).ok_or(UpstreamError::NoTarget)
 }
 
 async fn open(address: SocketAddr) -> io::Result<UdpSocket> {

@@ -1,21 +1,21 @@
 //! Reaching the upstream of a session.
 
-use super::StreamRoute;
 use super::session::Session;
-use crate::answer::Failure;
+use super::{Refusal, StreamRoute};
 use crate::plugin::without_port;
 use crate::proxy_protocol::{self, Addresses, Form};
 use crate::snapshot::{CompiledService, Destination};
-use crate::upstream::balance::{Asking, Lease, Pick};
-use crate::upstream::connect::{Trying, open_socket, secure};
-use crate::upstream::endpoint::Endpoint;
-use crate::upstream::health::Outcome;
 use crate::worker::Worker;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_upstream::UpstreamError;
+use weir_upstream::balance::{Lease, Pick, PickContext};
+use weir_upstream::connect::{ConnectAttempt, secure};
+use weir_upstream::endpoint::Endpoint;
+use weir_upstream::health::Outcome;
 
 /// The connection to a target, and the target's being busy with it, where that is measured.
 pub(super) type Opened = (Io, Option<Lease>);
@@ -25,42 +25,42 @@ pub(super) async fn connect(
     worker: &Worker,
     route: &StreamRoute,
     session: &Session,
-) -> Result<Opened, Failure> {
-    let service = route.service.as_deref().ok_or(Failure::NoService)?;
+) -> Result<Opened, Refusal> {
+    let service = route.service.as_deref().ok_or(Refusal::NoService)?;
     let timeout = Duration::from_millis(service.entity.connect_timeout.into());
     let mut retries = service.entity.retries;
     let mut tried = Vec::new();
     loop {
         let Pick { endpoint, lease } = match pick(worker, service, session, &tried) {
             // Each was tried: they are tried again.
-            Err(Failure::NoPeer) if !tried.is_empty() => {
+            Err(UpstreamError::NoTarget) if !tried.is_empty() => {
                 tried.clear();
-                pick(worker, service, session, &tried)?
+                pick(worker, service, session, &tried).map_err(Refusal::Upstream)?
             }
-            picked => picked?,
+            picked => picked.map_err(Refusal::Upstream)?,
         };
-        let trying = Trying::default();
-        let opening = Box::pin(open(worker, route, endpoint, (session, &trying)));
+        let attempt = ConnectAttempt::new(worker.random());
+        let opening = Box::pin(open(worker, (route, service), endpoint, (session, &attempt)));
         let opened = tokio::time::timeout(timeout, opening).await.unwrap_or_else(|_| {
-            endpoint.met(trying.get(), Outcome::Timeout);
-            Err(Failure::ConnectTimeout)
+            endpoint.record_outcome(attempt.get(), Outcome::Timeout);
+            Err(UpstreamError::ConnectTimeout)
         });
         match opened {
             Ok(io) => {
-                endpoint.met(trying.get(), Outcome::Connected);
+                endpoint.record_outcome(attempt.get(), Outcome::Connected);
                 // More is not known of how fast it is: what it says is not understood.
                 lease.iter().for_each(Lease::answered);
                 return Ok((io, lease));
             }
-            Err(failure) if retries > 0 => {
+            Err(error) if retries > 0 => {
                 if worker.may_warn() {
                     session.is_told_of.set(true);
-                    passed_over(service, endpoint, &failure);
+                    passed_over(service, endpoint, &error);
                 }
                 retries -= 1;
                 tried.push(endpoint.id);
             }
-            Err(failure) => return Err(failure),
+            Err(error) => return Err(Refusal::Upstream(error)),
         }
     }
 }
@@ -70,34 +70,33 @@ pub(super) fn pick<'s>(
     service: &'s CompiledService,
     session: &Session,
     tried: &[u32],
-) -> Result<Pick<'s>, Failure> {
+) -> Result<Pick<'s>, UpstreamError> {
     match &service.destination {
-        Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(Failure::NoPeer),
+        Destination::Host(endpoint) if tried.contains(&endpoint.id) => Err(UpstreamError::NoTarget),
         Destination::Host(endpoint) => Ok(Pick { endpoint, lease: None }),
         Destination::Upstream(balancer) => {
             let hash = balancer.session_hash(session.client.ip());
             let random = &|| worker.random();
-            let asking = Asking { worker: worker.index, tried, hash, random };
-            balancer.pick(&asking).ok_or(Failure::NoPeer)
+            let context = PickContext { worker: worker.index, tried, hash, random };
+            balancer.pick(&context).ok_or(UpstreamError::NoTarget)
         }
     }
 }
 
-fn passed_over(service: &CompiledService, endpoint: &Endpoint, failure: &Failure) {
+fn passed_over(service: &CompiledService, endpoint: &Endpoint, error: &UpstreamError) {
     let name = service.label();
-    tracing::warn!(service = name, target = endpoint.name(), "{failure}; it is tried again or passed over");
+    tracing::warn!(service = name, target = endpoint.name(), "{error}; it is tried again or passed over");
 }
 
 async fn open(
     worker: &Worker,
-    route: &StreamRoute,
+    (route, service): (&StreamRoute, &CompiledService),
     endpoint: &Endpoint,
-    (session, trying): (&Session, &Trying),
-) -> Result<Io, Failure> {
-    let service = route.service.as_deref().ok_or(Failure::NoService)?;
-    let mut socket = open_socket(worker, endpoint, trying).await?;
+    (session, attempt): (&Session, &ConnectAttempt),
+) -> Result<Io, UpstreamError> {
+    let mut socket = worker.upstreams.open_socket(endpoint, attempt).await?;
     if let Some(form) = announced(&service.entity) {
-        announce(&mut socket, form, session).await.map_err(Failure::Connect)?;
+        announce(&mut socket, form, session).await.map_err(UpstreamError::Connect)?;
     }
     // What passes through encrypted is not encrypted again.
     match &endpoint.tls {
@@ -105,7 +104,7 @@ async fn open(
             let preserved = session.sni.as_deref().filter(|_| route.entity.preserve_host);
             let name = preserved.unwrap_or(without_port(&endpoint.authority));
             let secured = secure(socket, config, endpoint, Some(name), None).await;
-            secured.inspect_err(|_| endpoint.met(trying.get(), Outcome::TcpFailure))
+            secured.inspect_err(|_| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure))
         }
         _ => Ok(Io::Plain(socket)),
     }

@@ -1,5 +1,5 @@
 //! What the samples of a run say: summaries, paired ratios with intervals, the noise floor, verdicts. Everything a
-//! report tells is here, derived from the data alone.
+//! report says is here, derived from the data alone.
 mod knee;
 mod pairs;
 mod probe;

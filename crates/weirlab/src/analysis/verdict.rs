@@ -3,7 +3,7 @@ use super::pairs::{Effect, Ratio};
 use crate::result::{Cell, Status};
 use serde::Serialize;
 
-/// What two runs of the same binary may differ by where no control tells: 10 %.
+/// By how much two runs of the same binary may differ where there is no control: 10 %.
 pub const FLOOR_WITHOUT_CONTROL: f64 = 0.10;
 
 /// An interval that lies within such a distance of 1 says that two targets cost the same.
@@ -45,7 +45,7 @@ pub enum Verdict {
     Slower,
     /// It needs the same, within this share (0.03 for ± 3 %): the whole interval lies within it.
     Same(f64),
-    /// The samples do not tell; why.
+    /// The samples are inconclusive; why.
     CannotTell(String),
     /// There are no samples; why.
     NotMeasured(String),
@@ -105,7 +105,7 @@ pub(crate) fn judge(effect: &Effect, floor: f64) -> Verdict {
         return Verdict::Same(within);
     }
     Verdict::CannotTell(if !effect.detectable.is_finite() {
-        "too few pairs of blocks count to tell noise from anything".to_owned()
+        "too few pairs of blocks count to distinguish an effect from noise".to_owned()
     } else if ratio.contains(1.0) {
         format!("effects below {:.0} % would not have shown", effect.detectable * 100.0)
     } else {

@@ -11,7 +11,7 @@ const ABOVE: f64 = 10.0;
 /// So many more are due than are needed, for chance and what is under way at the end.
 const MARGIN: f64 = 1.2;
 /// The longest window of a probe.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_WINDOW: Duration = Duration::from_secs(60);
 
 /// What is said where generator and upstream are at their end before the target is.
 pub(crate) const NO_CPU_LEFT: &str = "generator and upstream had no CPU left";
@@ -23,7 +23,7 @@ pub(crate) const NO_CPU_LEFT: &str = "generator and upstream had no CPU left";
 pub(crate) fn window(slo: &Slo, rate: f64, asked: Duration) -> Result<Duration, String> {
     let highest = slo.latencies.iter().map(|(quantile, _)| *quantile).fold(0.0, f64::max);
     let needed = MARGIN * ABOVE / (1.0 - highest) / rate;
-    let longest = LONGEST.max(asked);
+    let longest = MAX_WINDOW.max(asked);
     if needed <= longest.as_secs_f64() {
         return Ok(asked.max(Duration::from_secs_f64(needed)));
     }

@@ -9,8 +9,8 @@ pub const CURVE: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
 /// A void probe is asked again so often.
 const RETRIES: usize = 1;
-/// So many void probes in a row say that this machine cannot tell.
-const MOST_VOID: usize = 8;
+/// After this many void probes in a row the machine is too noisy to tell.
+const MAX_VOID_PROBES: usize = 8;
 
 /// A service level, such as `p99=5ms` or `p99=5ms,errors=0.1%`.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +113,7 @@ pub struct Search {
     /// How close to the capacity the answer must be: 0.03 for 3 %.
     pub tolerance: f64,
     /// The most probes in all.
-    pub most_probes: usize,
+    pub max_probes: usize,
 }
 
 /// What was found.
@@ -165,7 +165,7 @@ struct State<P> {
 
 impl<E, P: FnMut(f64) -> Result<Probe, E>> State<P> {
     fn exhausted(&self) -> bool {
-        self.probes >= self.search.most_probes || self.void >= MOST_VOID
+        self.probes >= self.search.max_probes || self.void >= MAX_VOID_PROBES
     }
 
     /// Whether a rate holds. What stays void stands as a bound of the search, though not of the target.

@@ -2,7 +2,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a scenario or a target cannot be used. Each text says how to mend it.
+/// Why a scenario or a target cannot be used. Each text says how to fix it.
 #[derive(Debug)]
 pub enum CatalogueError {
     /// There is no catalogue at or above these folders.

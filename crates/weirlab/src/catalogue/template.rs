@@ -8,7 +8,7 @@ use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
 use serde::Serialize;
 use std::path::Path;
 
-/// Fills a template. What it names but nobody defines is an error rather than nothing.
+/// Fills a template. An undefined variable is an error.
 pub(crate) fn render(file: &Path, text: &str, context: impl Serialize) -> Result<String, CatalogueError> {
     let rendered =
         environment().and_then(|env| env.render_named_str(&file.to_string_lossy(), text, Serde(context)));

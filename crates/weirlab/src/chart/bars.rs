@@ -12,7 +12,7 @@ pub struct Bars {
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// What the axis tells.
+    /// What the axis shows.
     pub axis: String,
     /// From top to bottom.
     pub bars: Vec<Bar>,

@@ -38,7 +38,7 @@ impl Canvas {
         self.put(line.set("x2", round(to.0)).set("y2", round(to.1)).set("class", class));
     }
 
-    /// A box that says `hint` to whoever points at it.
+    /// A box with `hint` as its tooltip.
     pub(super) fn area(&mut self, corner: (f64, f64), size: (f64, f64), class: &str, hint: &str) {
         let area = Rectangle::new().set("x", round(corner.0)).set("y", round(corner.1)).set("class", class);
         let area = area.set("width", round(size.0.max(0.0))).set("height", round(size.1));

@@ -24,7 +24,7 @@ pub struct Forest {
 pub struct Group {
     /// The case.
     pub heading: String,
-    /// Ratios within it are not told from 1.
+    /// Ratios within it do not differ from 1.
     pub noise: Option<(f64, f64)>,
     /// The ratios.
     pub rows: Vec<Row>,

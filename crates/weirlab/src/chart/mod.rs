@@ -1,5 +1,5 @@
 //! Charts as SVG: text stays text, colours come from a style sheet (so that a page's light and dark themes apply), and
-//! every mark tells its figures to whoever points at it. Scales and layout are ours; the `svg` crate composes and escapes.
+//! every mark has its figures as a tooltip. Scales and layout are ours; the `svg` crate composes and escapes.
 mod bars;
 mod canvas;
 mod figure;

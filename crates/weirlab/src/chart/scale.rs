@@ -18,7 +18,7 @@ pub struct Axis {
     high: f64,
     /// Values and their names.
     pub(super) ticks: Vec<(f64, String)>,
-    /// What is told along it.
+    /// What it shows.
     pub(super) title: String,
 }
 

@@ -12,7 +12,7 @@ pub struct Waterfall {
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// What the axis tells.
+    /// What the axis shows.
     pub axis: String,
     /// The colour.
     pub colour: usize,

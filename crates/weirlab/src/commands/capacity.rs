@@ -1,5 +1,5 @@
 //! `weirlab capacity`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::analysis::Sample;
 use crate::capacity::judge;
 use crate::capacity::search::{CURVE, Found, Probe, Search, Slo};
@@ -10,7 +10,7 @@ use crate::session::{Assignment, Entry, Profile, Session};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Scenarios
@@ -42,9 +42,9 @@ pub struct Args {
 /// Searches and draws the curve below what was found.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let slo = Slo::parse(&args.slo)?;
     let assignment = assignment(&args)?;
     let places: Vec<(usize, usize)> = assignment
@@ -63,17 +63,18 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         }
     }
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
-    run::exit_code(&run)
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::exit_code(&run)
 }
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
     let contenders = args.common.contenders(&args.targets, &args.versions)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let cases = run::expand(&args.scenarios, &run::schemes(Some(&args.scheme)), "full", &catalogue)?;
-    run::under_load(&cases)?;
-    let cases = cases.iter().flat_map(|case| run::scaled(case, &args.common.workers));
+    let cases =
+        measuring::expand(&args.scenarios, &measuring::schemes(Some(&args.scheme)), "full", &catalogue)?;
+    measuring::under_load(&cases)?;
+    let cases = cases.iter().flat_map(|case| measuring::scaled(case, &args.common.workers));
     let mut profile = Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration;
     profile.restart = false;
@@ -88,7 +89,7 @@ fn capacity(session: &mut Session<'_>, cell: (usize, usize), slo: &Slo, args: &A
     let (closed, _) = session.probe(case, target, Pace::Closed, args.duration)?;
     // Saturation is the highest that any service level could allow; half of it is a safe beginning.
     let start = Sample::of(&closed).rps / 2.0;
-    let search = Search { start, tolerance: args.tolerance / 100.0, most_probes: 24 };
+    let search = Search { start, tolerance: args.tolerance / 100.0, max_probes: 24 };
     let found: Found = search
         .run(|rate| {
             let window = match judge::window(slo, rate, args.duration) {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The run to compare with: its folder or its data.json.
@@ -32,7 +32,7 @@ enum Format {
 /// Does it.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let read = |path| store::read(path).map_err(|error| error.to_string());
     let comparison = Comparison::of(&read(&args.old)?, &read(&args.new)?);

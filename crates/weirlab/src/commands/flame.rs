@@ -1,5 +1,5 @@
 //! `weirlab flame`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::flame::{FlameError, Profile, differential, record, write};
 use crate::result::Flame;
 use crate::session::{self, Assignment, Entry, Session};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How much longer a target is under load than it is watched, so that perf has time to begin and to end.
 const AROUND: Duration = Duration::from_secs(30);
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The scenario, such as kong/plain-1.
@@ -40,7 +40,7 @@ pub struct Args {
 /// given with the processes of its tree, and ends both.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn perform(
     args: &Args,
     labels: &[String],
@@ -90,9 +90,9 @@ fn file_name(label: &str) -> String {
 /// Puts each target under load and draws what it does.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let assignment = assignment(&args)?;
     let labels: Vec<String> = assignment.contenders.iter().map(|contender| contender.label.clone()).collect();
     let mut session = Session::open(assignment, 1, &stop).map_err(|error| error.to_string())?;
@@ -103,16 +103,16 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     })?;
     session.note_flames(flames).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
-    run::exit_code(&run)
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::exit_code(&run)
 }
 
 fn assignment(args: &Args) -> Result<Assignment, String> {
     let catalogue = args.common.catalogue()?;
     let targets = if args.versions.is_empty() { args.targets.as_slice() } else { &[] };
     let contenders = args.common.contenders(targets, &args.versions)?;
-    let schemes = run::schemes(Some(&args.scheme));
-    let case = run::single(&args.scenario, &schemes, &catalogue)?;
+    let schemes = measuring::schemes(Some(&args.scheme));
+    let case = measuring::single(&args.scenario, &schemes, &catalogue)?;
     let all: Vec<usize> = (0..contenders.len()).collect();
     let mut profile = session::Profile::named("full").ok_or("there is no profile full")?;
     profile.measured = args.duration + AROUND;

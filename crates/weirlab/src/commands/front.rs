@@ -4,7 +4,7 @@ use crate::front::{Balance, start};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub struct Args {
 /// Does it.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     serve(args).map_err(|error| error.to_string())
 }

@@ -1,5 +1,5 @@
 //! `weirlab gate`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::analysis::{Sample, Usable, usable};
 use crate::gate::decide::{Decision, Finding, Pair, Rule, old_cost};
 use crate::result::{Cell, Run};
@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The version that is known to be good: `git:main`, a tag, `worktree`, a path to a binary
@@ -40,9 +40,9 @@ const USUAL_ROUNDS: u32 = 16;
 /// Measures both versions until it can tell; exit code 0 pass, 1 regression, 2 cannot tell.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let rule = Rule { effect: args.effect, seed: args.common.seed.unwrap_or(1) };
     let mut session =
         Session::open(assignment(&args)?, USUAL_ROUNDS, &stop).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         first
     };
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
     let _ = writeln!(io::stdout(), "{}", sentence(&finding, args.effect));
     Ok(code(&finding, &run))
 }
@@ -80,7 +80,7 @@ fn assignment(args: &Args) -> Result<Assignment, String> {
     if contenders[BASE].label == contenders[HEAD].label {
         contenders[HEAD].label.push_str(" (in question)");
     }
-    let case = run::single(&args.scenario, &run::schemes(Some(&args.scheme)), &catalogue)?;
+    let case = measuring::single(&args.scenario, &measuring::schemes(Some(&args.scheme)), &catalogue)?;
     let profile = Profile::named("quick").ok_or("there is no profile quick")?;
     let entries = vec![Entry { case, contenders: vec![BASE, CONTROL, HEAD] }];
     args.common.assignment("gate", contenders, entries, profile)
@@ -112,13 +112,13 @@ fn series(
 }
 
 /// So many blocks with wrong or missing answers, where the base has none, are no accident.
-const TOO_WRONG: usize = 3;
+const TOO_MANY_FAILURES: usize = 3;
 
 fn wrong_answers(run: &Run) -> Option<String> {
     let wrong =
         |cell: &Cell| cell.blocks.iter().filter(|block| matches!(usable(block), Usable::Invalid(_))).count();
     let (base, head) = (wrong(&run.cells[BASE]), wrong(&run.cells[HEAD]));
-    (base == 0 && head >= TOO_WRONG)
+    (base == 0 && head >= TOO_MANY_FAILURES)
         .then(|| format!("{} answers wrongly or not at all in {head} blocks", run.cells[HEAD].target))
 }
 

@@ -132,7 +132,7 @@ enum Format {
 /// Does it.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let args = *args.options;
     let plan = plan(&args)?;

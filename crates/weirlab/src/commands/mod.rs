@@ -7,6 +7,7 @@ pub mod front;
 pub mod gate;
 pub mod list;
 pub mod load;
+pub mod measuring;
 pub mod power;
 pub mod report;
 pub mod run;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Runs that measured an A/A control, each by its folder or its data.json
@@ -20,7 +20,7 @@ pub struct Args {
 /// Says how many pairs of blocks an effect takes to show.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let mut recorded = Vec::new();
     for path in &args.runs {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Where Kong's published figures lie in a checkout.
 const PUBLISHED: &str = "scenarios/kong/published.csv";
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The folder of a run, such as output/2026-11-22T10-00-00Z.
@@ -22,7 +22,7 @@ pub struct Args {
 /// Writes the report of a run again from its data, and says where it is.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let run = store::read(&args.folder).map_err(|error| error.to_string())?;
     let published = published(args.published.as_deref())?;

@@ -4,7 +4,7 @@ use crate::upstream::{Answers, Delay, Plan, Stall, start};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct Args {
 /// Does it.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
     let plan = plan(&args)?;
     serve(&args.service, plan).map_err(|error| error.to_string())

@@ -1,10 +1,10 @@
 //! `weirlab waterfall`.
-use super::run::{self, Common};
+use super::measuring::{self, Common};
 use crate::report::text::chain::text;
 use crate::result::ChainCost;
 use crate::scenario::CasePlan;
 use crate::session::{self, Assignment, Contender, Entry, Session};
-use crate::waterfall::config::{self, Asked};
+use crate::waterfall::config::{self, RequestSpec};
 use crate::waterfall::read;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How much longer a target is under load than it is watched.
 const AROUND: Duration = Duration::from_secs(30);
 
-/// What can be said on the command line.
+/// The command line.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The scenario, such as kong/rate-limiting-key-auth-1
@@ -38,7 +38,7 @@ pub struct Args {
     /// The route, by name or id; else the one that is asked most
     #[arg(long)]
     pub route: Option<String>,
-    /// Targets, or name@version; each must be able to tell what its plugins cost
+    /// Targets, or name@version; each must be able to report what its plugins cost
     #[arg(long, value_delimiter = ',', default_value = "weir")]
     pub targets: Vec<String>,
     /// http, https, h2 or h2c
@@ -52,12 +52,12 @@ pub struct Args {
     pub common: Common,
 }
 
-/// Puts each target under load, has it tell its costs, and shows them.
+/// Puts each target under load, asks for its costs, and shows them.
 ///
 /// # Errors
-/// What stood in the way, and how to mend it.
+/// What failed, and how to fix it.
 pub fn run(args: Args) -> Result<ExitCode, String> {
-    let stop = run::interruptible()?;
+    let stop = measuring::interruptible()?;
     let written = args.config.as_deref().map(|file| config::scenario(file, &asked(&args))).transpose()?;
     let scenario = match (&written, &args.scenario) {
         (Some(written), _) => written.path.display().to_string(),
@@ -76,12 +76,12 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     show(&chains);
     session.note_chains(chains).map_err(|error| error.to_string())?;
     let (run, folder) = session.close().map_err(|error| error.to_string())?;
-    run::conclude(&run, &folder, &args.common.catalogue()?)?;
-    run::exit_code(&run)
+    measuring::conclude(&run, &folder, &args.common.catalogue()?)?;
+    measuring::exit_code(&run)
 }
 
-fn asked(args: &Args) -> Asked<'_> {
-    Asked {
+fn asked(args: &Args) -> RequestSpec<'_> {
+    RequestSpec {
         request: &args.request,
         headers: &args.headers,
         status: args.status,
@@ -89,7 +89,7 @@ fn asked(args: &Args) -> Asked<'_> {
     }
 }
 
-/// What each target tells.
+/// What each target reports.
 fn chains(
     args: &Args,
     session: &mut Session<'_>,
@@ -98,8 +98,8 @@ fn chains(
 ) -> Result<Vec<ChainCost>, String> {
     let mut chains = Vec::new();
     for (target, label) in labels.iter().enumerate() {
-        let told = session.costs(0, target, args.duration)?;
-        let chain = read(&told, label, case, args.route.as_deref());
+        let costs = session.costs(0, target, args.duration)?;
+        let chain = read(&costs, label, case, args.route.as_deref());
         chains.push(chain.map_err(|why| format!("{label}: {why}"))?);
     }
     Ok(chains)
@@ -114,11 +114,12 @@ fn show(chains: &[ChainCost]) {
 }
 
 fn plan(args: &Args, scenario: &str) -> Result<(CasePlan, Vec<Contender>), String> {
-    let case = run::single(scenario, &run::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
+    let case =
+        measuring::single(scenario, &measuring::schemes(Some(&args.scheme)), &args.common.catalogue()?)?;
     let contenders = args.common.contenders(&args.targets, &[])?;
     match contenders.iter().find(|contender| contender.target.costs().is_none()) {
         Some(silent) => {
-            Err(format!("{} does not tell what its plugins cost; name others as --targets", silent.label))
+            Err(format!("{} does not report what its plugins cost; name others as --targets", silent.label))
         }
         None => Ok((case, contenders)),
     }

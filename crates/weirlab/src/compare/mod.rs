@@ -168,7 +168,7 @@ impl Pair<'_> {
         Some(self.change(ratio, through, self.floor))
     }
 
-    /// Without a common target nothing tells a slower gateway from a slower machine, but for the size of the change.
+    /// Without a common target a slower gateway cannot be distinguished from a slower machine, except by the size of the change.
     fn direct(&self, before: Estimate, after: Estimate) -> Option<Change> {
         Some(self.change(quotient(after, before), Vec::new(), self.floor.max(FLOOR_WITHOUT_CONTROL)))
     }

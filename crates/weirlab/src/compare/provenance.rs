@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Difference {
     /// What.
     pub what: String,
-    /// What it was in the old run; empty where it was not told.
+    /// What it was in the old run; empty if unknown.
     pub old: String,
     /// What it is in the new one.
     pub new: String,
@@ -18,8 +18,8 @@ pub struct Difference {
 pub fn differences(old: &Manifest, new: &Manifest) -> Vec<Difference> {
     let (old, new) = (facts(old), facts(new));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let told = |facts: &BTreeMap<String, String>, name: &str| facts.get(name).cloned().unwrap_or_default();
-    let pairs = names.into_iter().map(|name| (name, told(&old, name), told(&new, name)));
+    let fact = |facts: &BTreeMap<String, String>, name: &str| facts.get(name).cloned().unwrap_or_default();
+    let pairs = names.into_iter().map(|name| (name, fact(&old, name), fact(&new, name)));
     pairs
         .filter(|(_, old, new)| old != new)
         .map(|(what, old, new)| Difference { what: what.clone(), old, new })

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Marks the containers of a laboratory with the folder of their launch.
 const LABEL: &str = "weirlab";
-const WITHIN: Duration = Duration::from_secs(60);
-const STOP_WITHIN_S: &str = "5";
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT_S: &str = "5";
 const INSTALL: &str = "install it (Debian: `apt-get install docker.io`), or name another with WEIRLAB_DOCKER";
 
 /// Starts gateways in containers.
@@ -71,7 +71,7 @@ impl Docker {
             .map_err(|error| self.unstarted(error))?;
         let written = child.stdin.take().map_or(Ok(()), |pipe| image::write(&files, pipe));
         let output = child.wait_with_output().map_err(broken)?;
-        // An engine that refuses closes the pipe; what it said tells more than that.
+        // An engine that refuses closes the pipe; its message says why.
         checked("import", &output).and_then(|_| written.map_err(broken))
     }
 
@@ -124,7 +124,7 @@ impl Docker {
     }
 
     fn output(&self, arguments: &[&str]) -> Result<Output, DriverError> {
-        output_within(&mut self.command(arguments), WITHIN).map_err(|error| self.unstarted(error))
+        output_within(&mut self.command(arguments), ENGINE_TIMEOUT).map_err(|error| self.unstarted(error))
     }
 
     fn unstarted(&self, error: io::Error) -> DriverError {
@@ -284,7 +284,7 @@ impl Running for Container {
             return Ok(());
         }
         // It was started with its stop signal; the engine kills it when its time is over.
-        self.docker.done(&["stop", "-t", STOP_WITHIN_S, &self.id])?;
+        self.docker.done(&["stop", "-t", STOP_TIMEOUT_S, &self.id])?;
         self.remove()
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn tag(binary: &Path) -> Result<String, DriverError> {
     Ok(format!("weirlab-{name}:{}", &hash[..16]))
 }
 
-/// Lets whoever an image runs as read what lies in a folder, and write beside it. On this machine the folder above keeps
+/// Lets every user of an image read the files of a folder, and write beside them. On this machine the folder above keeps
 /// others out.
 pub(super) fn open_to_all(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o777))?;

@@ -13,7 +13,7 @@ use std::{fs, io, thread};
 const FILE: &str = "started.json";
 
 /// One process: pid and start time name it for good while the machine runs. A program may change its command line, so that
-/// is compared only where the file does not tell which start of the machine it is about.
+/// is compared only if the file does not name the boot of the machine that it is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Started {
     pid: u32,

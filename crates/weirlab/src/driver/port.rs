@@ -70,7 +70,7 @@ pub(super) fn check_own(
 ) -> Result<(), DriverError> {
     for (name, address) in [("http", listeners.http), ("https", listeners.https)] {
         let Some(address) = address else { continue };
-        // Where we may not look into files, nobody holds the port and nothing can be said.
+        // Without permission to read the process's files, the holder of the port is unknown.
         let holders = holders(address.port());
         let members = members();
         if !holders.is_empty() && !holders.iter().any(|holder| members.contains_key(&holder.pid)) {

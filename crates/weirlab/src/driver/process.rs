@@ -15,13 +15,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(3);
-const STOP_WITHIN: Duration = Duration::from_secs(5);
-const STOP_COMMAND_WITHIN: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const STOP_COMMAND_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the other processes of a gateway may outlive its main process.
-const FOLLOW_WITHIN: Duration = Duration::from_secs(1);
-const PORTS_FREE_WITHIN: Duration = Duration::from_secs(2);
-const RELOAD_WITHIN: Duration = Duration::from_secs(30);
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(1);
+const PORTS_FREE_TIMEOUT: Duration = Duration::from_secs(2);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Starts gateways as processes of this machine, each in a process group of its own.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,7 @@ impl Gateway {
         let earlier = procfs::processes();
         let began = Instant::now();
         let child = spawn_pinned(command, cpus).map_err(|error| not_started(&launch, error))?;
-        // Until it is waited for, its number is nobody else's.
+        // Until it is waited for, no other process gets its pid.
         let main = MainProcess::from(&Stat::of(child.id()).unwrap_or_default());
         let family = Family::new(&launch, child.id(), earlier);
         let mut gateway = Gateway { launch, child, family, main, began, stopped: false };
@@ -124,7 +124,7 @@ impl Gateway {
             if Instant::now() >= deadline {
                 return Err(Unready::Late(self.missing(over)));
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -214,7 +214,7 @@ impl Gateway {
         })?;
         let by_command = match self.launch.stop_command.as_slice() {
             [] => Ok(()),
-            command => self.act("stop", command, STOP_COMMAND_WITHIN),
+            command => self.act("stop", command, STOP_COMMAND_TIMEOUT),
         };
         if by_command.is_err() || self.launch.stop_command.is_empty() {
             self.main.send(signal);
@@ -223,13 +223,13 @@ impl Gateway {
     }
 
     fn wait_for_end(&mut self) {
-        let mut deadline = Instant::now() + STOP_WITHIN;
+        let mut deadline = Instant::now() + STOP_TIMEOUT;
         while self.alive() && Instant::now() < deadline {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
-        deadline = deadline.min(Instant::now() + FOLLOW_WITHIN);
+        deadline = deadline.min(Instant::now() + FOLLOW_TIMEOUT);
         while Instant::now() < deadline && !self.family.members().is_empty() {
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -246,7 +246,7 @@ impl Running for Gateway {
     fn reload(&mut self) -> Result<(), DriverError> {
         match self.launch.reload.clone() {
             Some(Reload::Signal(name)) => self.signal(&name),
-            Some(Reload::Command(command)) => self.act("reload", &command, RELOAD_WITHIN),
+            Some(Reload::Command(command)) => self.act("reload", &command, RELOAD_TIMEOUT),
             None => Err(super::no_reload(&self.launch.label)),
         }
     }
@@ -279,7 +279,7 @@ impl Running for Gateway {
             let text = format!("{label} could not be ended: end its processes by hand");
             return Err(DriverError::Unable(text));
         }
-        port::wait_until_free(&self.launch.listeners, PORTS_FREE_WITHIN).and(asked)
+        port::wait_until_free(&self.launch.listeners, PORTS_FREE_TIMEOUT).and(asked)
     }
 }
 

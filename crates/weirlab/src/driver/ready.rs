@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
 /// How long one look may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a gateway is not ready.
 pub(super) enum Unready {
@@ -32,7 +32,7 @@ pub(super) fn wait(running: &mut dyn Running, launch: &Launch) -> Result<(), Unr
         if Instant::now() >= deadline {
             return Err(Unready::Late(missing));
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -70,7 +70,7 @@ fn look(listeners: &Listeners, ready: &Ready) -> Result<(), String> {
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    TcpStream::connect_timeout(&reachable(address), PATIENCE)
+    TcpStream::connect_timeout(&reachable(address), CONNECT_TIMEOUT)
 }
 
 /// What listens on every address is asked on loopback.
@@ -84,7 +84,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn status(stream: &mut TcpStream, address: SocketAddr, path: &str) -> io::Result<u16> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     // `HTTP/1.1 200` is all that is asked; the rest is dropped with the connection.
     let mut head = [0; 12];

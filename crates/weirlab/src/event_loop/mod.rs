@@ -105,9 +105,9 @@ impl EventLoop {
         let mut events = Vec::with_capacity(BATCH);
         loop {
             events.clear();
-            let patience =
+            let timeout =
                 if self.poll.again.is_empty() { None } else { Some(&Timespec { tv_sec: 0, tv_nsec: 0 }) };
-            match epoll::wait(&self.poll.epoll, spare_capacity(&mut events), patience) {
+            match epoll::wait(&self.poll.epoll, spare_capacity(&mut events), timeout) {
                 Err(Errno::INTR) => continue,
                 waited => waited?,
             };

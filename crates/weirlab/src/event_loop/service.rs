@@ -76,12 +76,12 @@ fn watch_parent(over: Sender<io::Result<()>>) {
     thread::spawn(move || {
         let mut ignored = [0; 256];
         while io::stdin().read(&mut ignored).is_ok_and(|count| count > 0) {}
-        // Nobody listens once the server has ended by itself.
+        // The receiver is gone after the server ended by itself.
         let _ = over.send(Ok(()));
     });
 }
 
-/// The line of JSON that tells where a server listens.
+/// The line of JSON that names the addresses a server listens on.
 #[derive(Debug, Serialize)]
 pub struct Announcement {
     /// The process.
@@ -185,7 +185,7 @@ impl Drop for Running {
             let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
         }
         for thread in self.threads.drain(..) {
-            // How it ended concerns nobody any more.
+            // Its result is not needed any more.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A non-blocking TCP socket that remembers what it was told to be ready for, and holds what it could not send.
+//! A non-blocking TCP socket that remembers its readiness, and holds what it could not send.
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Memory for unsent bytes that a socket keeps once they are sent.
-const KEPT_BYTES: usize = 16 * 1024;
+const MAX_RETAINED_BYTES: usize = 16 * 1024;
 
 /// A connection's socket. Callers bound what it holds: they send no more while it [is blocked](Socket::is_blocked).
 pub struct Socket {
@@ -51,7 +51,7 @@ impl Socket {
         }
     }
 
-    /// Takes note of an event. A broken connection counts as readable: reading tells how it broke.
+    /// Takes note of an event. A broken connection counts as readable, because reading returns its error.
     #[inline]
     pub fn note(&mut self, flags: EventFlags) {
         let ending = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
@@ -148,7 +148,7 @@ impl Socket {
         }
         self.sent = 0;
         self.unsent.clear();
-        self.unsent.shrink_to(KEPT_BYTES);
+        self.unsent.shrink_to(MAX_RETAINED_BYTES);
         Ok(true)
     }
 

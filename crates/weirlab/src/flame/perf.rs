@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What is counted, in the order it is tried: virtual machines often have no cycle counter.
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
 
-/// What is told of each sample: all but its period, so that samples are counted, which are equally far apart in time.
+/// The fields of each sample: all but its period, so that samples are counted, which are equally far apart in time.
 const FIELDS: &str = "comm,pid,tid,time,event,ip,sym,symoff,dso";
 
 /// How the stack is unwound: by DWARF, from a copy of so many bytes of it. The futures of an asynchronous gateway make

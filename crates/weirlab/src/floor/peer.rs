@@ -26,7 +26,7 @@ pub(super) enum Stage {
     Closing,
     /// The same, and what the client still sends is thrown away, so that it reads the answer.
     Lingering,
-    /// The client was told the end.
+    /// The end was sent to the client.
     Drained,
 }
 

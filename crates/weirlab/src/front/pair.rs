@@ -18,9 +18,9 @@ pub(super) struct Pair {
 
 pub(super) struct Side {
     pub(super) socket: Socket,
-    /// It sends no more, and the other side was told, or will be once it took everything.
+    /// It sends no more, and the other side was end_sent, or will be once it took everything.
     ended: bool,
-    told: bool,
+    end_sent: bool,
 }
 
 /// What becomes of a pair.
@@ -33,7 +33,7 @@ pub(super) enum Next {
 
 impl Side {
     fn new(socket: Socket) -> Self {
-        Self { socket, ended: false, told: false }
+        Self { socket, ended: false, end_sent: false }
     }
 }
 
@@ -53,21 +53,21 @@ impl Pair {
     pub(super) fn drive(&mut self, scratch: &mut [u8]) -> io::Result<Next> {
         let there = copy(&mut self.client, &mut self.target, scratch)?;
         let back = copy(&mut self.target, &mut self.client, scratch)?;
-        if self.client.told && self.target.told {
+        if self.client.end_sent && self.target.end_sent {
             return Ok(Next::Close);
         }
         Ok(if there == Next::Again { there } else { back })
     }
 }
 
-/// Copies from one side to the other, which is told the end when there is nothing left to send.
+/// Copies from one side to the other, and passes the end on after the last byte.
 fn copy(from: &mut Side, to: &mut Side, scratch: &mut [u8]) -> io::Result<Next> {
     for _ in 0..TURNS {
         if !to.socket.flush()? {
             return Ok(Next::Wait);
         }
         if from.ended {
-            if !std::mem::replace(&mut from.told, true) {
+            if !std::mem::replace(&mut from.end_sent, true) {
                 to.socket.finish_sending();
             }
             return Ok(Next::Wait);

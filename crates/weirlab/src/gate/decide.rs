@@ -11,13 +11,13 @@ const PRECISION: f64 = 0.4;
 const PRECISION_AGAIN: f64 = 0.5;
 
 /// Fewer pairs may look precise by luck.
-const FEWEST_PAIRS: usize = 8;
+const MIN_PAIRS: usize = 8;
 
 /// CPU per request of the two versions in one round: the old one's and the new one's.
 pub type Pair = (f64, f64);
 
 /// What the old version cost in a round, in which it was measured twice, as itself and as the A/A control; none where
-/// neither block counts. The mean of both scatters less than either, so that fewer rounds tell as much. It is the
+/// neither block counts. The mean of both scatters less than either, so that fewer rounds suffice. It is the
 /// geometric one, since costs are compared by their ratio.
 pub fn old_cost(base: Option<f64>, control: Option<f64>) -> Option<f64> {
     match (base, control) {
@@ -35,7 +35,7 @@ pub enum Decision {
     Pass,
     /// It is slower. Of the first series: a suspicion, to be confirmed by a second one.
     Regression,
-    /// The time is over and the samples do not tell.
+    /// The time is over and the samples are inconclusive.
     CannotTell,
 }
 
@@ -91,7 +91,7 @@ impl Rule {
     ) -> Finding {
         let ratio = stats::ratio(pairs, self.seed);
         let narrow = ratio.filter(|ratio| {
-            ratio.samples >= FEWEST_PAIRS && ratio.half_width() <= precision * self.effect.ln_1p()
+            ratio.samples >= MIN_PAIRS && ratio.half_width() <= precision * self.effect.ln_1p()
         });
         let decision = match ratio {
             _ if narrow.is_none() && time_is_left => Decision::Continue,

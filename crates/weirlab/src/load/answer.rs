@@ -287,15 +287,15 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told() {
+    fn differences_are_described() {
         let text = b"HTTP/1.1 404 N\r\nContent-Length: 11\r\n\r\nhello world";
         let expecting = |expect: Expect| {
             let pieces = 1..=text.len();
-            let told =
+            let differences =
                 pieces.map(|piece| fed(text, piece, Method::Get, &expect).unwrap().0.difference(&expect));
-            let told: Vec<_> = told.collect();
-            assert!(told.iter().all(|one| *one == told[0]));
-            told[0]
+            let differences: Vec<_> = differences.collect();
+            assert!(differences.iter().all(|one| *one == differences[0]));
+            differences[0]
         };
         let found = Expect { status: vec![404], ..Expect::default() };
         let contains = |text: &str| Expect { body_contains: Some(text.to_owned()), ..found.clone() };

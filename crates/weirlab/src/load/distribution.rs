@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use std::sync::Arc;
 
 /// The most values a Zipf distribution is tabulated for.
-pub(super) const MOST_TABULATED: usize = 10_000_000;
+pub(super) const MAX_TABULATED: usize = 10_000_000;
 
 /// Draws indices below a fixed number.
 #[derive(Clone, Debug)]
@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn uniform_draws_all_alike() {
         assert!(misfit(&counts(Distribution::Uniform, 100, 1), &[1.0; 100]) < 1.5);
-        assert!(misfit(&counts(Distribution::Zipf(0.1), 100, 1), &[1.0; 100]) > 10.0, "the statistic tells");
+        assert!(
+            misfit(&counts(Distribution::Zipf(0.1), 100, 1), &[1.0; 100]) > 10.0,
+            "the statistic detects it"
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::wire::{Fault, Wire};
 use crate::websocket::{BINARY, CLOSE, CONTINUATION, Frame, Malformed, PING, PONG, accept, apply_mask};
 use weir_http1::{Limits, Method, ResponseHead};
 
-/// Longer messages are nobody's.
-const LONGEST: u64 = 64 << 20;
+/// Longer messages are errors.
+const MAX_MESSAGE_LEN: u64 = 64 << 20;
 const LIMITS: Limits = Limits {
     max_head_bytes: 256 * 1024,
     max_fields: Limits::MAX_FIELDS,
@@ -94,7 +94,7 @@ impl Talk {
         if self.same { &self.sent[..self.returned.min(self.sent.len())] } else { &[] }
     }
 
-    /// Whether bytes are left that nobody asked for, once a message was heard.
+    /// Whether unexpected bytes follow a complete message.
     pub(super) fn is_silent(&self) -> bool {
         self.inbox.is_empty()
     }
@@ -111,7 +111,7 @@ impl Talk {
         }
         loop {
             let Some((frame, head)) = Frame::read(&self.inbox)? else { return Ok(Heard::Nothing) };
-            if frame.length > LONGEST || frame.mask.is_some() {
+            if frame.length > MAX_MESSAGE_LEN || frame.mask.is_some() {
                 return Err(Malformed);
             }
             let end = head + frame.length as usize;

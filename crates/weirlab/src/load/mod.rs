@@ -28,4 +28,4 @@ pub use error::LoadError;
 pub use idle::Idle;
 pub use plan::*;
 pub use run::{allow_gateway_files, reach, run};
-pub use single::{Got, ask};
+pub use single::{Response, send_one};

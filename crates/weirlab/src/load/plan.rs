@@ -183,7 +183,7 @@ pub enum Distribution {
     RoundRobin,
 }
 
-/// The borders of the measured window, told to whoever observes at the very moment they are crossed.
+/// The borders of the measured window; the observer is called at the moment they are crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// The window begins.

@@ -1,5 +1,5 @@
 //! Requests as bytes: templates are taken apart once, and put together for each request without allocating.
-use super::distribution::{Alias, MOST_TABULATED, Sampler};
+use super::distribution::{Alias, MAX_TABULATED, Sampler};
 use super::{Distribution, Expect, LoadError, Plan, Protocol, RequestTemplate, Values, Variable};
 use fastrand::Rng;
 use std::io::Write;
@@ -166,8 +166,8 @@ fn count(variable: &Variable) -> Result<usize, LoadError> {
     };
     match variable.distribution {
         _ if count == 0 => Err(LoadError::Plan(format!("the variable {name:?} has no values"))),
-        Distribution::Zipf(_) if count > MOST_TABULATED => {
-            Err(LoadError::Plan(format!("{name:?} has {count} values; Zipf takes {MOST_TABULATED} at most")))
+        Distribution::Zipf(_) if count > MAX_TABULATED => {
+            Err(LoadError::Plan(format!("{name:?} has {count} values; Zipf takes {MAX_TABULATED} at most")))
         }
         Distribution::Zipf(exponent) if !(0.0..=100.0).contains(&exponent) => {
             Err(LoadError::Plan(format!("the exponent of {name:?} is {exponent}; it must be from 0 to 100")))

@@ -21,7 +21,7 @@ pub(super) const OTHER_FILES: u64 = 64;
 /// How often the coordinator looks whether it is to stop.
 const TICK: Duration = Duration::from_millis(20);
 /// How long a connection may take when it is first looked whether anything listens.
-const REACH: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Generates a load. `observer` is called at the very moment the measured window begins and ends; `stop` ends the load
 /// early, with what was measured so far.
@@ -66,7 +66,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Edge), stop: &AtomicBool) -> Re
 /// # Errors
 /// When nothing does.
 pub fn reach(address: SocketAddr) -> Result<(), LoadError> {
-    match TcpStream::connect_timeout(&address, REACH) {
+    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
         Ok(_) => Ok(()),
         Err(error) => Err(LoadError::Unreachable(address, error)),
     }
@@ -148,10 +148,10 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// How much longer than the warm-up opening all connections may take, because a target that refuses some is measured as
+/// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
 /// it is: so long, and so much more for each connection.
-const OPENING: Duration = Duration::from_secs(1);
-const OPENING_PER_CONNECTION: Duration = Duration::from_millis(1);
+const FIRST_ANSWERS: Duration = Duration::from_secs(1);
+const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(3);
 
 /// How the load went, as the coordinator sees it.
 struct Course {
@@ -170,7 +170,7 @@ impl Coordinator<'_, '_> {
     fn conduct(&self, observer: &mut dyn FnMut(Edge)) -> Course {
         let started = Instant::now();
         let steady = self.warm_up(started);
-        self.wait_until_open();
+        self.wait_until_all_answered();
         let warm_up = started.elapsed();
         self.shared.begin();
         observer(Edge::Begin);
@@ -181,7 +181,7 @@ impl Coordinator<'_, '_> {
         Course { warm_up, steady }
     }
 
-    /// Waits until the warm-up is over: whether answers came steadily then. One that is too short to tell counts as
+    /// Waits until the warm-up is over: whether answers came steadily then. One that is too short to judge counts as
     /// steady.
     fn warm_up(&self, started: Instant) -> bool {
         let bounds = self.plan.warm_up;
@@ -208,11 +208,14 @@ impl Coordinator<'_, '_> {
         is_steady(&counts)
     }
 
-    /// Where connections are kept, opening them is no part of the window, however slow the machine is at that moment.
-    fn wait_until_open(&self) {
+    /// If connections are kept, opening them is not part of the window, however slow the machine is at that moment. A
+    /// connection counts once it had an answer, because a listener's backlog completes handshakes before the target
+    /// accepts.
+    fn wait_until_all_answered(&self) {
         let at_once = self.plan.pace == Pace::Closed && self.plan.keep_alive;
-        let deadline = Instant::now() + OPENING + OPENING_PER_CONNECTION * self.plan.connections as u32;
-        let missing = || self.shared.opened() < self.plan.connections as u64;
+        let deadline =
+            Instant::now() + FIRST_ANSWERS + FIRST_ANSWER_PER_CONNECTION * self.plan.connections as u32;
+        let missing = || self.shared.answered() < self.plan.connections as u64;
         while at_once && missing() && Instant::now() < deadline {
             if !self.sleep_until(Instant::now() + Duration::from_millis(1)) {
                 return;

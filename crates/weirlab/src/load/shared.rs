@@ -20,8 +20,8 @@ pub(super) struct Shared {
     begin: AtomicU64,
     end: AtomicU64,
     answers: Vec<Counter>,
-    /// Connections that have been open at least once.
-    opened: AtomicU64,
+    /// Places of connections that had at least one answer.
+    answered: AtomicU64,
     /// Readable once the load is over.
     pub(super) over: OwnedFd,
 }
@@ -41,7 +41,7 @@ impl Shared {
             begin: AtomicU64::new(0),
             end: AtomicU64::new(0),
             answers: (0..threads).map(|_| Counter::default()).collect(),
-            opened: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             over,
         })
     }
@@ -87,14 +87,14 @@ impl Shared {
         self.answers[thread].0.store(answers, Ordering::Relaxed);
     }
 
-    /// Says that a connection is open for the first time.
-    pub(super) fn note_opened(&self) {
-        self.opened.fetch_add(1, Ordering::Relaxed);
+    /// Counts the first answer on a connection.
+    pub(super) fn note_first_answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections have been open.
-    pub(super) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
+    /// How many connections have had an answer.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Answers so far, of all threads.

@@ -16,7 +16,7 @@ use weir_http1::RequestHead;
 
 /// What came back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Got {
+pub struct Response {
     /// The status.
     pub status: u16,
     /// Names in lower case, those of trailers too.
@@ -31,7 +31,7 @@ pub struct Got {
 ///
 /// # Errors
 /// Why nothing did, in words.
-pub fn ask(plan: &Plan) -> Result<Got, String> {
+pub fn send_one(plan: &Plan) -> Result<Response, String> {
     let refused = |error: super::LoadError| error.to_string();
     let requests = Requests::new(plan).map_err(refused)?;
     let mut stream: Stream<'_> = requests.stream(plan.seed, 0, 1);
@@ -46,7 +46,7 @@ pub fn ask(plan: &Plan) -> Result<Got, String> {
     }
 }
 
-fn call(plan: &Plan, wire: Wire, drawn: &Drawn<'_>, deadline: Instant) -> Result<Got, String> {
+fn call(plan: &Plan, wire: Wire, drawn: &Drawn<'_>, deadline: Instant) -> Result<Response, String> {
     if !wire.speaks_http2() {
         return Err("it does not offer HTTP/2".to_owned());
     }
@@ -81,14 +81,14 @@ async fn exchange(
     sender: SendRequest<Bytes>,
     request: http::Request<()>,
     body: Bytes,
-) -> Result<Got, h2::Error> {
+) -> Result<Response, h2::Error> {
     let mut sender = sender.ready().await?;
     let (response, mut stream) = sender.send_request(request, body.is_empty())?;
     if !body.is_empty() {
         stream.send_data(body, true)?;
     }
     let (head, mut body) = response.await?.into_parts();
-    let mut got = Got { status: head.status.as_u16(), ..Got::default() };
+    let mut got = Response { status: head.status.as_u16(), ..Response::default() };
     got.note(&head.headers);
     while let Some(data) = body.data().await {
         let data = data?;
@@ -101,7 +101,7 @@ async fn exchange(
     Ok(got)
 }
 
-impl Got {
+impl Response {
     fn note(&mut self, fields: &HeaderMap) {
         self.headers.extend(fields.keys().map(|name| name.as_str().to_owned()));
         if let Some(status) = fields.get(grpc::STATUS) {
@@ -110,7 +110,7 @@ impl Got {
     }
 }
 
-fn message(mut wire: Wire, drawn: &Drawn<'_>, deadline: Instant) -> Result<Got, String> {
+fn message(mut wire: Wire, drawn: &Drawn<'_>, deadline: Instant) -> Result<Response, String> {
     let (mut talk, mut answer, mut buffers) = (Talk::new(0), Answer::default(), Buffers::new());
     wire.send(drawn.head()).map_err(|_| "the request could not be sent")?;
     loop {
@@ -122,9 +122,9 @@ fn message(mut wire: Wire, drawn: &Drawn<'_>, deadline: Instant) -> Result<Got, 
             Heard::Upgraded => {
                 talk.send(&mut wire, drawn.body()).map_err(|_| "the message could not be sent")?
             }
-            Heard::Refused => return Ok(Got { status: talk.refusal(), ..Got::default() }),
+            Heard::Refused => return Ok(Response { status: talk.refusal(), ..Response::default() }),
             Heard::Message => {
-                return Ok(Got { status: 101, body: talk.last().to_vec(), ..Got::default() });
+                return Ok(Response { status: 101, body: talk.last().to_vec(), ..Response::default() });
             }
             Heard::Farewell => return Err("it said good-bye".to_owned()),
         }

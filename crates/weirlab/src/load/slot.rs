@@ -50,6 +50,8 @@ pub(super) struct Link {
     pub(super) hung_up: bool,
     /// How often it was opened since the last answer.
     pub(super) attempts: u32,
+    /// Whether it, or an earlier connection in its place, had an answer.
+    pub(super) answered: bool,
 }
 
 /// How far a connection is.
@@ -108,6 +110,7 @@ impl Link {
             since: 0,
             hung_up: false,
             attempts: 0,
+            answered: false,
         }
     }
 

@@ -3,9 +3,9 @@
 /// How many windows are looked at.
 pub(super) const WINDOWS: usize = 10;
 /// Fewer say nothing.
-const FEWEST: usize = 5;
-/// The two-sided 95 % quantiles of Student's t for [`FEWEST`] to [`WINDOWS`] windows, less two degrees of freedom each.
-const STUDENT: [f64; WINDOWS - FEWEST + 1] = [3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
+const MIN_WINDOWS: usize = 5;
+/// The two-sided 95 % quantiles of Student's t for [`MIN_WINDOWS`] to [`WINDOWS`] windows, less two degrees of freedom each.
+const STUDENT: [f64; WINDOWS - MIN_WINDOWS + 1] = [3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
 /// A trend over all windows that is no larger than this share of the mean is none.
 const NO_TREND: f64 = 0.05;
 /// The coefficient of variation that is allowed beyond the scatter of counting.
@@ -19,7 +19,9 @@ const VARIATION: f64 = 0.15;
 pub(super) fn is_steady(counts: &[u64]) -> bool {
     let windows = counts.len().min(WINDOWS);
     let counts = &counts[counts.len() - windows..];
-    let Some(student) = windows.checked_sub(FEWEST).and_then(|more| STUDENT.get(more)) else { return true };
+    let Some(student) = windows.checked_sub(MIN_WINDOWS).and_then(|more| STUDENT.get(more)) else {
+        return true;
+    };
     let n = windows as f64;
     let mean = counts.iter().sum::<u64>() as f64 / n;
     if mean == 0.0 {

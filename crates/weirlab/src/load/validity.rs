@@ -149,7 +149,7 @@ mod tests {
     fn a_rate_that_was_not_achieved_says_nothing() {
         check(&Outcome { answers: 9_901, ..fine() }, &EVIDENCE, None);
         check(&Outcome { answers: 9_700, ..fine() }, &EVIDENCE, Some("97.0 %"));
-        // Whose fault it is can be told only while the generator does its part.
+        // The target is to blame only if the generator kept up.
         let missed = Outcome { answers: 9_700, ..fine() };
         assert!(judged(&missed, &EVIDENCE).overloaded && !judged(&fine(), &EVIDENCE).overloaded);
         let both = Outcome { generator_cpu: Duration::from_secs(17), ..missed };

@@ -131,7 +131,7 @@ impl Wire {
         }
     }
 
-    /// Whether the peer has agreed to speak HTTP/2. Where there is no TLS, nobody asks.
+    /// Whether the peer has agreed to speak HTTP/2. Without TLS it is prior knowledge.
     pub(super) fn speaks_http2(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.alpn_protocol() == Some(HTTP2))
     }

@@ -21,10 +21,10 @@ use std::time::Duration;
 use weir_http1::ResponseHead;
 
 /// So long before an arrival is due a thread wakes and then polls, in nanoseconds: about what waking takes.
-const SPIN: u64 = 30_000;
+const BUSY_POLL: u64 = 30_000;
 /// So long after the beginning of a window, in nanoseconds, what has been waited for since before it is stuck at the
 /// earliest.
-const STUCK: u64 = 500_000_000;
+const STUCK_AFTER: u64 = 500_000_000;
 /// What stands for [`Shared::over`] among the events.
 const OVER: u64 = u64::MAX;
 
@@ -138,16 +138,16 @@ impl<'a> Worker<'a> {
     /// A window may be so short that a pause of the machine outlasts it; what then still comes was not stuck.
     fn outlast(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
         let (begin, _) = self.shared.window();
-        while self.stuck(begin) > 0 && self.shared.now() < begin + STUCK {
+        while self.stuck(begin) > 0 && self.shared.now() < begin + STUCK_AFTER {
             self.turn(events)?;
         }
         Ok(())
     }
 
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
-        let patience = self.patience();
+        let timeout = self.poll_timeout();
         let timeout =
-            Timespec { tv_sec: (patience / 1_000_000_000) as i64, tv_nsec: (patience % 1_000_000_000) as _ };
+            Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as _ };
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(LoadError::System("epoll", error.into())),
@@ -155,10 +155,10 @@ impl<'a> Worker<'a> {
     }
 
     /// How long there is nothing to do unless something happens.
-    fn patience(&self) -> u64 {
+    fn poll_timeout(&self) -> u64 {
         let retry = self.retries.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
         let arrival = match &self.arrivals {
-            Some(arrivals) if !self.idle.is_empty() => arrivals.next().saturating_sub(SPIN),
+            Some(arrivals) if !self.idle.is_empty() => arrivals.next().saturating_sub(BUSY_POLL),
             _ => u64::MAX,
         };
         let opening = if self.to_open.is_empty() { u64::MAX } else { self.batch.1 + opening::PAUSE };

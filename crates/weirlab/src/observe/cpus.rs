@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-/// The CPUs that this process may use, ascending; the first one alone where the kernel does not tell.
+/// The CPUs that this process may use, ascending; only the first one if the kernel does not list them.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     match sched_getaffinity(None) {
@@ -135,7 +135,7 @@ fn sorted(cores: &[Vec<usize>]) -> Vec<usize> {
 fn cores(cpus: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Vec<Vec<usize>> {
     let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for cpu in cpus {
-        // What the kernel does not tell of is a core by itself.
+        // A CPU that the kernel does not list is a core by itself.
         cores.entry(siblings(*cpu).unwrap_or_else(|| cpu.to_string())).or_default().push(*cpu);
     }
     let mut cores: Vec<Vec<usize>> = cores.into_values().collect();

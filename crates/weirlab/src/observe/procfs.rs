@@ -1,4 +1,4 @@
-//! What the kernel tells of processes and sockets below `/proc`.
+//! Processes and sockets as the kernel shows them below `/proc`.
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ pub fn with_descendants(roots: BTreeSet<u32>, processes: &BTreeMap<u32, Stat>) -
     }
 }
 
-/// What tells this start of the machine from every other; empty where the kernel does not say.
+/// The id of this boot of the machine; empty if the kernel has none.
 #[must_use]
 pub fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()

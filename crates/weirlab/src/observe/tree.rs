@@ -295,7 +295,7 @@ impl Sample {
     }
 }
 
-/// A whole file of the kernel's, if what it tells of is still there.
+/// A whole file of the kernel, if its process still exists.
 fn read<'a>(file: &File, buffer: &'a mut Vec<u8>) -> Option<&'a str> {
     let mut length = 0;
     loop {

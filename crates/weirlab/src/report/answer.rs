@@ -119,7 +119,7 @@ fn trust(family: &Family<'_>, baseline: &str) -> String {
     };
     match untold(family).as_slice() {
         [] => noise,
-        targets => format!("{noise} Not told from {baseline} in every case: {}.", list(targets)),
+        targets => format!("{noise} Not distinguishable from {baseline} in every case: {}.", list(targets)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each plugin of a chain costs, as targets tell it themselves.
+//! What each plugin of a chain costs, as targets report it.
 use super::words::{Colours, added, percent, slug};
 use crate::chart::{self, Added, Chart, Estimate};
 use crate::result::{ChainCost, ChainPart, Run};
@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct ChainRows {
     title: String,
-    /// What keeps the engine's part and the shares from being told.
+    /// Why the engine's part and the shares are unknown.
     crowded: Option<String>,
     rows: Vec<PartRow>,
 }

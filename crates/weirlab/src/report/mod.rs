@@ -54,7 +54,7 @@ impl fmt::Display for ReportError {
             ReportError::Store(error) => error.fmt(formatter),
             ReportError::Published(line) => {
                 let columns = "version,case,rps,p99_ms,p95_ms";
-                write!(formatter, "published figures: {line:?} is not a line of {columns}; mend the file")
+                write!(formatter, "published figures: {line:?} is not a line of {columns}; fix the file")
             }
             ReportError::Template(error) => write!(
                 formatter,

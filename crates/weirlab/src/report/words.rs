@@ -3,7 +3,7 @@ use crate::chart::{self, significant};
 use crate::result::Run;
 use crate::stats;
 
-/// The colours that targets are given in turn; the floor's grey is nobody else's.
+/// The colours of targets, in turn; the floor alone is grey.
 const IN_TURN: [usize; 7] = [0, 1, 2, 3, 4, 5, 7];
 const FLOOR: usize = 6;
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The longest duration that is told apart; longer ones count as this.
-const LONGEST: u64 = 600_000_000_000;
+/// The longest duration that the histogram distinguishes; longer ones count as this.
+const MAX_NANOSECONDS: u64 = 600_000_000_000;
 
 /// A histogram of durations in nanoseconds with three significant digits, above 128 ns. In JSON it is the text of the
 /// HdrHistogram V2 encoding, deflated, in base64: other tools read it.
@@ -40,7 +40,8 @@ impl Default for Histogram {
     fn default() -> Self {
         // The bounds are constants that the crate accepts.
         #[allow(clippy::expect_used)]
-        let inner = hdrhistogram::Histogram::new_with_bounds(128, LONGEST, 3).expect("bounds are right");
+        let inner =
+            hdrhistogram::Histogram::new_with_bounds(128, MAX_NANOSECONDS, 3).expect("bounds are right");
         Histogram(inner)
     }
 }
@@ -48,12 +49,12 @@ impl Default for Histogram {
 impl Histogram {
     /// Records one duration.
     pub fn record(&mut self, duration: Duration) {
-        self.record_nanos(u64::try_from(duration.as_nanos()).unwrap_or(LONGEST));
+        self.record_nanos(u64::try_from(duration.as_nanos()).unwrap_or(MAX_NANOSECONDS));
     }
 
     /// Records one duration in nanoseconds.
     pub fn record_nanos(&mut self, nanos: u64) {
-        self.0.saturating_record(nanos.min(LONGEST));
+        self.0.saturating_record(nanos.min(MAX_NANOSECONDS));
     }
 
     /// Adds all of another's samples.

@@ -1,7 +1,9 @@
 //! What a run leaves behind: `data.json`, typed. Everything a report says is derived from this alone.
+mod block;
 mod histogram;
 pub mod store;
 
+pub use block::{ActionSample, Block, Machine, Probe, Usage};
 pub use histogram::{Histogram, Latencies};
 
 use schemars::JsonSchema;
@@ -38,7 +40,7 @@ pub struct Run {
     pub capacities: Vec<Capacity>,
     /// Flame graphs that lie beside this file.
     pub flames: Vec<Flame>,
-    /// What the plugins of a route cost, as targets tell it themselves.
+    /// What the plugins of a route cost, as targets report it.
     #[serde(default)]
     pub chains: Vec<ChainCost>,
 }
@@ -68,13 +70,13 @@ impl ChainCost {
         self.plugins_us() > self.cpu_us
     }
 
-    /// What to say of that.
+    /// The warning for that.
     #[must_use]
     pub fn crowded(&self) -> Option<String> {
         self.is_crowded().then(|| {
             format!(
                 "The plugins' times sum to {:.1} µs, more than the {:.1} µs of CPU time: the machine was busy, and their \
-                 means hold what others took meanwhile. So the engine's part and the shares cannot be told. Read p50, or \
+                 means include what others took meanwhile. So the engine's part and the shares are unknown. Read p50, or \
                  run again on a quiet machine.",
                 self.plugins_us(),
                 self.cpu_us
@@ -203,122 +205,6 @@ pub struct Parity {
     pub got: String,
     /// Whether they agree.
     pub agrees: bool,
-}
-
-/// One sample: a load on one cell, or a probe of it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Block {
-    /// Which round; blocks of the same round are compared with each other.
-    pub round: u32,
-    /// Its place among all blocks of the run.
-    pub sequence: u32,
-    /// Seconds since the run began.
-    pub at_s: f64,
-    /// The length of the measured window.
-    pub measured_s: f64,
-    /// Of the warm-up before it.
-    pub warm_up_s: f64,
-    /// Whether the rate of answers was steady.
-    pub steady: bool,
-    /// Why the sample does not count, if so.
-    pub void: Option<String>,
-    /// Whether it is void for the sole reason that too little of what was due was answered: the rate is beyond the
-    /// target (open loop).
-    #[serde(default)]
-    pub overloaded: bool,
-    /// Answers, right or wrong.
-    pub answers: u64,
-    /// Right answers.
-    pub good: u64,
-    /// Bytes received.
-    pub bytes: u64,
-    /// Answers by status.
-    pub statuses: BTreeMap<String, u64>,
-    /// What went wrong, by class.
-    pub errors: BTreeMap<String, u64>,
-    /// Latencies of right answers.
-    pub latencies: Latencies,
-    /// How late requests were sent (open loop).
-    pub lateness: Option<Histogram>,
-    /// Requests per second that were offered (open loop).
-    pub offered: Option<f64>,
-    /// Answers in each tenth of a second; where the block was measured in slices, one entry for each, at its rate.
-    pub series: Vec<u64>,
-    /// The target's whole process tree.
-    pub target: Usage,
-    /// Connections that the generator opened within the window; with kept connections there should be none.
-    #[serde(default)]
-    pub connections_opened: u64,
-    /// CPU time of the generator, in microseconds.
-    pub generator_cpu_us: f64,
-    /// CPU time of the upstream, in microseconds.
-    pub upstream_cpu_us: f64,
-    /// Established connections per process or thread of the target, where it can be told.
-    pub connections_per_worker: Vec<u32>,
-    /// The machine, meanwhile.
-    pub machine: Machine,
-    /// What periodic actions measured.
-    pub actions: Vec<ActionSample>,
-    /// The figure itself, where it is not one of requests under load.
-    pub probe: Option<Probe>,
-}
-
-/// A figure that is not one of requests under load. Less is better.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Probe {
-    /// Such as `exec to first answer`.
-    pub name: String,
-    /// The figure.
-    pub value: f64,
-    /// Such as `s` or `KiB`.
-    pub unit: String,
-}
-
-/// What a process tree used between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Usage {
-    /// CPU time, in microseconds, by the scheduler's clock.
-    pub cpu_us: f64,
-    /// Of which in user mode; the split is of the kernel's accounting in ticks.
-    pub user_us: f64,
-    /// Of which in the kernel.
-    pub system_us: f64,
-    /// Resident memory at the end, in KiB.
-    pub rss_kib: u64,
-    /// The most resident memory so far, in KiB.
-    pub rss_peak_kib: u64,
-    /// Context switches asked for.
-    pub voluntary: u64,
-    /// Context switches suffered.
-    pub involuntary: u64,
-    /// Processes in the tree.
-    pub processes: u32,
-}
-
-/// What the machine did between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Machine {
-    /// Share of CPU time that the hypervisor gave to others.
-    pub steal: f64,
-    /// Share of time in which some task waited for a CPU; none where the kernel does not tell.
-    pub pressure: Option<f64>,
-    /// Share of CPU time that nothing used.
-    pub idle: f64,
-}
-
-/// One firing of a periodic action.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ActionSample {
-    /// The action's name.
-    pub name: String,
-    /// Seconds since the measured window began.
-    pub at_s: f64,
-    /// How long it took, in milliseconds.
-    pub took_ms: f64,
-    /// The size of the answer.
-    pub bytes: u64,
-    /// What went wrong.
-    pub error: Option<String>,
 }
 
 /// The rate that holds a service level.

@@ -24,7 +24,7 @@ impl RunFolder {
         Ok(RunFolder { path })
     }
 
-    /// Makes a folder below `out` that nobody else has: `id`, or `id-2`, `id-3` and so on where that is taken.
+    /// Makes a new folder below `out`: `id`, or `id-2`, `id-3` and so on if that exists.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -148,15 +148,15 @@ pub(super) struct LoadFile {
     pub(super) connections: Amount,
     pub(super) threads: Amount,
     #[serde(default)]
-    pub(super) protocol: Spoken,
-    #[serde(default = "several")]
+    pub(super) protocol: ProtocolFile,
+    #[serde(default = "default_streams")]
     pub(super) streams: Amount,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) keep_alive: bool,
     pub(super) rate: Option<Amount>,
     #[serde(default)]
     pub(super) arrivals: Arrivals,
-    #[serde(default = "patience")]
+    #[serde(default = "default_timeout")]
     pub(super) timeout: Span,
     pub(super) request: Vec<RequestFile>,
     #[serde(default)]
@@ -175,7 +175,7 @@ pub(super) struct ProfileFile {
 /// What requests are carried by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Spoken {
+pub(super) enum ProtocolFile {
     #[default]
     Http,
     Grpc,
@@ -193,7 +193,7 @@ pub(super) enum Arrivals {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestFile {
-    #[serde(default = "once")]
+    #[serde(default = "default_weight")]
     pub(super) weight: u32,
     pub(super) method: Option<String>,
     pub(super) path: String,
@@ -210,7 +210,7 @@ pub(super) struct RequestFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VariableFile {
-    #[serde(default = "first")]
+    #[serde(default = "default_first")]
     pub(super) first: u64,
     pub(super) count: Option<Amount>,
     pub(super) each: Option<String>,
@@ -263,7 +263,7 @@ pub(super) struct ActionFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct CallFile {
     pub(super) listener: Listener,
-    #[serde(default = "get")]
+    #[serde(default = "default_method")]
     pub(super) method: String,
     pub(super) path: String,
     #[serde(default)]
@@ -285,26 +285,26 @@ fn both_schemes() -> Vec<Scheme> {
     vec![Scheme::Https, Scheme::Http]
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn several() -> Amount {
+fn default_streams() -> Amount {
     Amount::Number(10.0)
 }
 
-fn once() -> u32 {
+fn default_weight() -> u32 {
     1
 }
 
-fn first() -> u64 {
+fn default_first() -> u64 {
     1
 }
 
-fn get() -> String {
+fn default_method() -> String {
     "GET".to_owned()
 }
 
-fn patience() -> Span {
+fn default_timeout() -> Span {
     Span(std::time::Duration::from_secs(2))
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 mod document;
 mod expand;
 mod file;
+mod fill;
 mod folder;
 mod suite;
 

@@ -1,5 +1,5 @@
 //! What happens again and again while a load runs: scrapes, writes to an Admin API, reloads, signals.
-use super::exchange::{Ask, Client};
+use super::exchange::{Client, ClientRequest};
 use crate::driver::Running;
 use crate::load::Protocol;
 use crate::result::ActionSample;
@@ -99,7 +99,15 @@ fn call(
         _ => (subject.listeners.http, false),
     };
     let address = address.ok_or_else(|| format!("the target has no {listener} listener"))?;
-    let answer = client.ask(&Ask { address, protocol: Protocol::Http1, tls, method, path, headers, body })?;
+    let answer = client.send(&ClientRequest {
+        address,
+        protocol: Protocol::Http1,
+        tls,
+        method,
+        path,
+        headers,
+        body,
+    })?;
     if answer.status >= 400 {
         return Err(format!("{method} {path}: {}", answer.status));
     }

@@ -2,7 +2,7 @@
 use super::action;
 use super::probe;
 use super::profile::Profile;
-use super::target_runner::Open;
+use super::target_runner::RunningTarget;
 use crate::load::{self, Edge, Outcome, Pace, Plan};
 use crate::observe::procfs::Stat;
 use crate::observe::{self, Layout, MachineSample, ProcessTree, Sample};
@@ -25,14 +25,14 @@ pub(crate) struct Setting<'a> {
 }
 
 /// What everything had used at an edge of the window.
-struct Moment {
+struct EdgeSample {
     targets: Vec<Sample>,
     upstream: Sample,
     machine: Option<MachineSample>,
 }
 
 /// Measures the cell as its case asks. The caller fills in the block's place.
-pub(crate) fn measure(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+pub(crate) fn measure(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     match setting.case.measure {
         Measure::Load => under_load(setting, open),
         Measure::Start => probe::start(open),
@@ -42,7 +42,7 @@ pub(crate) fn measure(setting: &Setting<'_>, open: &Open) -> Result<Block, Strin
 }
 
 /// Loads the cell and observes it.
-fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+fn under_load(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     let plan = plan(setting, open);
     let pids = open.pids()?;
     let mut trees: Vec<ProcessTree> = pids.iter().map(|pid| ProcessTree::new(*pid)).collect();
@@ -51,17 +51,17 @@ fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
     for tree in trees.iter_mut().chain([&mut upstream]) {
         tree.sample();
     }
-    let mut moments = Vec::with_capacity(2);
+    let mut samples = Vec::with_capacity(2);
     let (begun, begins) = mpsc::channel::<Instant>();
     let done = AtomicBool::new(false);
-    let (outcome, aside) = thread::scope(|scope| {
+    let (outcome, observed) = thread::scope(|scope| {
         let done = &done;
         let roots = &pids;
-        let aside = scope.spawn(move || beside(setting, open, roots, &begins, done));
+        let observed = scope.spawn(move || observe_and_act(setting, open, roots, &begins, done));
         let outcome = load::run(
             &plan,
             &mut |edge| {
-                moments.push(Moment {
+                samples.push(EdgeSample {
                     targets: trees.iter_mut().map(ProcessTree::sample).collect(),
                     upstream: upstream.sample(),
                     machine: MachineSample::now().ok(),
@@ -74,23 +74,23 @@ fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
         );
         done.store(true, Ordering::Relaxed);
         drop(begun);
-        (outcome, aside.join())
+        (outcome, observed.join())
     });
     let outcome = outcome.map_err(|error| error.to_string())?;
-    // Until it is waited for, its number is nobody else's.
+    // Until it is waited for, no other process gets its pid.
     if Stat::of(open.upstream_pid).is_none_or(|stat| stat.ended()) {
         return Err("the upstream ended during the block".to_owned());
     }
     if open.pids()? != pids {
         return Err("the target's main process is another one after the block".to_owned());
     }
-    let (actions, connections) = aside.unwrap_or_default();
+    let (actions, connections) = observed.unwrap_or_default();
     if actions.is_empty() && !setting.case.actions.is_empty() {
         return Err("none of the case's actions happened within the window".to_owned());
     }
-    let [begin, end] =
-        <[Moment; 2]>::try_from(moments).map_err(|_| "the load ended before it was measured".to_owned())?;
-    let mut block = told(outcome);
+    let [begin, end] = <[EdgeSample; 2]>::try_from(samples)
+        .map_err(|_| "the load ended before it was measured".to_owned())?;
+    let mut block = from_outcome(outcome);
     block.target = total(&begin.targets, &end.targets);
     block.upstream_cpu_us = end.upstream.since(&begin.upstream).cpu_us;
     if let (Some(begin), Some(end)) = (&begin.machine, &end.machine) {
@@ -102,7 +102,7 @@ fn under_load(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
 }
 
 /// The load of a case, at the cell's address.
-pub(crate) fn plan(setting: &Setting<'_>, open: &Open) -> Plan {
+pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
     let load = &setting.case.load;
     let room =
         if setting.profile.source_threads { load.threads } else { setting.layout.generator.len().max(1) };
@@ -125,9 +125,9 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &Open) -> Plan {
 }
 
 /// What goes on beside the load once the window has begun: actions, and a look at where connections ended up.
-fn beside(
+fn observe_and_act(
     setting: &Setting<'_>,
-    open: &Open,
+    open: &RunningTarget,
     pids: &[u32],
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
@@ -174,7 +174,7 @@ pub(crate) fn total(begin: &[Sample], end: &[Sample]) -> Usage {
 }
 
 /// The block, as far as the generator knows it.
-fn told(outcome: Outcome) -> Block {
+fn from_outcome(outcome: Outcome) -> Block {
     Block {
         measured_s: outcome.measured.as_secs_f64(),
         warm_up_s: outcome.warm_up.as_secs_f64(),

@@ -30,7 +30,7 @@ impl Certificate {
         })
     }
 
-    /// As targets are told.
+    /// The paths for a target's template.
     pub(crate) fn paths(&self) -> target::Certificate<'_> {
         target::Certificate { certificate: &self.certificate, key: &self.key, combined: &self.combined }
     }

@@ -8,7 +8,7 @@ use ureq::tls::{TlsConfig, TlsProvider};
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct ClientRequest<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
@@ -18,9 +18,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) body: &'a str,
 }
 
-impl Ask<'_> {
+impl ClientRequest<'_> {
     /// What is not HTTP/1.1 is spoken by the load generator itself.
-    fn by_the_generator(&self) -> Result<Answer, String> {
+    fn send_by_generator(&self) -> Result<ClientResponse, String> {
         let template = RequestTemplate {
             weight: 1,
             method: self.method.to_owned(),
@@ -41,19 +41,19 @@ impl Ask<'_> {
             pace: Pace::Closed,
             warm_up: WarmUp { at_least: Duration::ZERO, at_most: Duration::ZERO },
             duration: Duration::ZERO,
-            timeout: PATIENCE,
+            timeout: RESPONSE_TIMEOUT,
             requests: Requests { templates: vec![template], variables: Vec::new() },
             seed: 1,
         };
-        let got = load::ask(&plan).map_err(|error| format!("{} {}: {error}", self.method, self.path))?;
-        let load::Got { status, headers, body, grpc_status } = got;
-        Ok(Answer { status, headers, body, grpc_status })
+        let got = load::send_one(&plan).map_err(|error| format!("{} {}: {error}", self.method, self.path))?;
+        let load::Response { status, headers, body, grpc_status } = got;
+        Ok(ClientResponse { status, headers, body, grpc_status })
     }
 }
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<String>,
@@ -66,9 +66,9 @@ pub(crate) struct Answer {
 pub(crate) struct Client(Agent);
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers above this are not what any scenario asks for.
-const LONGEST_BODY: u64 = 64 << 20;
+const MAX_BODY_LEN: u64 = 64 << 20;
 
 impl Client {
     pub(crate) fn new() -> Client {
@@ -80,7 +80,7 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_idle_connections(0)
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(RESPONSE_TIMEOUT))
             .proxy(None)
             .build();
         Client(agent.into())
@@ -89,31 +89,33 @@ impl Client {
     /// What an address answers in JSON.
     pub(crate) fn json(&self, address: SocketAddr, path: &str) -> Result<serde_json::Value, String> {
         let (method, headers, body) = ("GET", &[], "");
-        let ask = Ask { address, protocol: Protocol::Http1, tls: false, method, path, headers, body };
-        let answer = self.ask(&ask)?;
+        let request =
+            ClientRequest { address, protocol: Protocol::Http1, tls: false, method, path, headers, body };
+        let answer = self.send(&request)?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| format!("GET {path}: status {}: {error}", answer.status))
     }
 
-    pub(crate) fn ask(&self, ask: &Ask<'_>) -> Result<Answer, String> {
-        if ask.protocol != Protocol::Http1 {
-            return ask.by_the_generator();
+    pub(crate) fn send(&self, request: &ClientRequest<'_>) -> Result<ClientResponse, String> {
+        if request.protocol != Protocol::Http1 {
+            return request.send_by_generator();
         }
-        let scheme = if ask.tls { "https" } else { "http" };
-        let url = format!("{scheme}://{}{}", ask.address, ask.path);
-        let mut request = Request::builder().method(ask.method).uri(&url);
-        for (name, value) in ask.headers {
-            request = request.header(name, value);
+        let scheme = if request.tls { "https" } else { "http" };
+        let url = format!("{scheme}://{}{}", request.address, request.path);
+        let method = request.method;
+        let mut builder = Request::builder().method(method).uri(&url);
+        for (name, value) in request.headers {
+            builder = builder.header(name, value);
         }
-        let request = request.body(ask.body).map_err(|error| format!("{} {url}: {error}", ask.method))?;
-        let mut response = self.0.run(request).map_err(|error| format!("{} {url}: {error}", ask.method))?;
+        let sent = builder.body(request.body).map_err(|error| format!("{method} {url}: {error}"))?;
+        let mut response = self.0.run(sent).map_err(|error| format!("{method} {url}: {error}"))?;
         let headers = response.headers().keys().map(|name| name.as_str().to_owned()).collect();
         let body = response
             .body_mut()
             .with_config()
-            .limit(LONGEST_BODY)
+            .limit(MAX_BODY_LEN)
             .read_to_vec()
-            .map_err(|error| format!("{} {url}: the body: {error}", ask.method))?;
-        Ok(Answer { status: response.status().as_u16(), headers, body, grpc_status: None })
+            .map_err(|error| format!("{method} {url}: the body: {error}"))?;
+        Ok(ClientResponse { status: response.status().as_u16(), headers, body, grpc_status: None })
     }
 }

@@ -1,22 +1,22 @@
-//! What to tell of a load that was not answered as the case asks.
+//! Describes how the responses to a load differ from what the case expects, and suggests a fix.
 use crate::load::{Outcome, RequestTemplate};
 use crate::result::Parity;
 use std::collections::BTreeSet;
 
-/// Which answers came and which were to come, what else went wrong, and what is likely to mend it.
-pub(super) fn answers(load: &Outcome, templates: &[RequestTemplate]) -> String {
+/// Lists the statuses that came, those that were expected and all other errors, with hints.
+pub(super) fn describe(load: &Outcome, templates: &[RequestTemplate]) -> String {
     let came = load.statuses.iter().map(|(status, count)| format!("{status} ({count} times)"));
     let came: Vec<String> = came.collect();
     let came = if came.is_empty() { "none".to_owned() } else { came.join(", ") };
     let mut text =
         format!("the load on it failed: the answers were {came}, expected was {}", expected(templates));
-    // Wrong statuses have been told.
+    // The text names wrong statuses already.
     for (class, count) in load.errors.iter().filter(|(class, _)| *class != "status") {
         text.push_str(&format!("; {class} errors: {count}"));
     }
     let wrong = load.statuses.keys().filter(|status| !is_expected(**status, templates));
-    let mends: BTreeSet<&str> = wrong.filter_map(|status| mend(*status)).collect();
-    mends.iter().for_each(|mend| text.push_str(&format!("; {mend}")));
+    let hints: BTreeSet<&str> = wrong.filter_map(|status| hint(*status)).collect();
+    hints.iter().for_each(|hint| text.push_str(&format!("; {hint}")));
     text
 }
 
@@ -36,15 +36,15 @@ fn expected(templates: &[RequestTemplate]) -> String {
     all.into_iter().collect::<Vec<_>>().join(" or ")
 }
 
-/// The same of the first request that was answered otherwise before the load began; empty if nothing is known.
-pub(super) fn mend_parity(checks: &[Parity]) -> String {
+/// The hint for the first request of the parity check that failed; empty if there is none.
+pub(super) fn parity_hint(checks: &[Parity]) -> String {
     let wrong = checks.iter().find(|check| !check.agrees);
     let status = wrong.and_then(|check| check.got.split(',').next()?.parse().ok());
-    status.and_then(mend).map_or_else(String::new, |mend| format!("; {mend}"))
+    status.and_then(hint).map_or_else(String::new, |hint| format!("; {hint}"))
 }
 
-/// What is likely to mend an answer of this status that is not expected.
-fn mend(status: u16) -> Option<&'static str> {
+/// What usually fixes an unexpected response of this status.
+fn hint(status: u16) -> Option<&'static str> {
     Some(match status {
         401 | 403 => "401 and 403: give the credential of a consumer that may pass, such as -H 'apikey: …'",
         404 => "404: no route matches; see --request, and the Host by -H",

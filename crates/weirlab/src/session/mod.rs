@@ -1,9 +1,11 @@
-//! A session: which cells there are, in which order their blocks come, and carrying them out.
+//! A session: its cells, the order of their blocks, and how they are measured.
 //!
 //! ```text
-//! plan (cases × targets, rounds) ─► for each block: stand ─► parity (first time) ─► load + observe ─► result
+//! plan (cases × targets, rounds) ─► for each block: start ─► parity (first time) ─► load + observe ─► result
 //! ```
 mod action;
+mod assignment;
+mod attempt;
 mod block;
 mod certificate;
 pub mod contenders;
@@ -20,9 +22,11 @@ mod setup;
 mod slices;
 mod target_runner;
 mod upstreams;
+mod watched;
 mod working_folder;
 
-pub use order::{Place, order};
+pub use assignment::{Assignment, Entry, SessionError};
+pub use order::{BlockPosition, order};
 pub use profile::Profile;
-pub use run::{Assignment, Entry, Session, SessionError};
+pub use run::Session;
 pub use target_runner::Contender;

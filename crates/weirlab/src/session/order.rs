@@ -3,7 +3,7 @@ use fastrand::Rng;
 
 /// A block's place: which cell, in which round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BlockPosition {
     /// Blocks of one round are compared with each other.
     pub round: u32,
     /// The case's index.
@@ -14,16 +14,17 @@ pub struct Place {
 
 /// The places of one pair of rounds, `first` and the one after: cases in random order, each case's targets side by side
 /// in random order, then everything backwards (A B C C B A). `targets` holds how many targets each case has.
-pub fn order(targets: &[usize], first: u32, random: &mut Rng) -> Vec<Place> {
+pub fn order(targets: &[usize], first: u32, random: &mut Rng) -> Vec<BlockPosition> {
     let mut cases: Vec<usize> = (0..targets.len()).collect();
     random.shuffle(&mut cases);
     let mut places = Vec::new();
     for case in cases {
         let mut column: Vec<usize> = (0..targets[case]).collect();
         random.shuffle(&mut column);
-        places.extend(column.into_iter().map(|target| Place { round: first, case, target }));
+        places.extend(column.into_iter().map(|target| BlockPosition { round: first, case, target }));
     }
-    let back: Vec<Place> = places.iter().rev().map(|place| Place { round: first + 1, ..*place }).collect();
+    let back: Vec<BlockPosition> =
+        places.iter().rev().map(|place| BlockPosition { round: first + 1, ..*place }).collect();
     places.extend(back);
     places
 }
@@ -44,7 +45,10 @@ mod tests {
             for target in 0..targets {
                 for round in [4, 5] {
                     assert_eq!(
-                        places.iter().filter(|place| **place == Place { round, case, target }).count(),
+                        places
+                            .iter()
+                            .filter(|place| **place == BlockPosition { round, case, target })
+                            .count(),
                         1
                     );
                 }

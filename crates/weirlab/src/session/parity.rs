@@ -1,6 +1,6 @@
 //! The parity check: before a cell is measured, its target must answer as the case asks. A target that answers otherwise
 //! is not slower or faster; it does something else.
-use super::exchange::{Answer, Ask, Client};
+use super::exchange::{Client, ClientRequest, ClientResponse};
 use crate::load::Protocol;
 use crate::result::Parity;
 use crate::scenario::ParityCheck;
@@ -27,7 +27,7 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
     {
         headers.push(("Host".to_owned(), host.to_owned()));
     }
-    let ask = Ask {
+    let ask = ClientRequest {
         address: subject.address,
         protocol: subject.protocol,
         tls: subject.tls,
@@ -41,9 +41,9 @@ fn one(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> Parity {
         Protocol::Http2 { .. } => Protocol::Http1,
         other => other,
     };
-    let upstream = Ask { address: subject.upstream, protocol, tls: false, ..ask.clone() };
-    let own = check.upstream_body.then(|| client.ask(&upstream));
-    let (got, agrees) = match client.ask(&ask) {
+    let upstream = ClientRequest { address: subject.upstream, protocol, tls: false, ..ask.clone() };
+    let own = check.upstream_body.then(|| client.send(&upstream));
+    let (got, agrees) = match client.send(&ask) {
         Err(error) => (error, false),
         Ok(answer) => judge(check, &answer, own.as_ref()),
     };
@@ -60,7 +60,11 @@ fn expected(check: &ParityCheck) -> String {
     words.join(", ")
 }
 
-fn judge(check: &ParityCheck, answer: &Answer, own: Option<&Result<Answer, String>>) -> (String, bool) {
+fn judge(
+    check: &ParityCheck,
+    answer: &ClientResponse,
+    own: Option<&Result<ClientResponse, String>>,
+) -> (String, bool) {
     let mut words = vec![answer.status.to_string()];
     let mut agrees = answer.status == check.status;
     for name in &check.with_headers {

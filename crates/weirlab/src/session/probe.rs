@@ -2,7 +2,7 @@
 use super::block::{self, Setting};
 use super::exchange::Client;
 use super::parity::{self, Subject};
-use super::target_runner::Open;
+use super::target_runner::RunningTarget;
 use crate::driver::Running;
 use crate::load::Idle;
 use crate::observe::{self, ProcessTree};
@@ -16,9 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How often a target that starts is asked.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long after its start a target is still asked for a right answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Connections that are open before memory is first looked at: what a target sets up once is not theirs.
 const WARM_UP: usize = 100;
 /// What a target may still have to do after an answer.
@@ -34,17 +34,17 @@ pub(crate) fn first_answer(
 ) -> Result<(Box<dyn Running>, Option<Duration>), String> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let asking = scope.spawn(|| ask_until_right(subject, check, cpus, &over));
+        let polling = scope.spawn(|| poll_until_right(subject, check, cpus, &over));
         let running = start();
         over.store(running.is_err(), Ordering::Relaxed);
-        let answered = asking.join().ok().flatten();
+        let answered = polling.join().ok().flatten();
         let running = running?;
         let took = answered.map(|at| at.saturating_duration_since(running.began()));
         Ok((running, took))
     })
 }
 
-fn ask_until_right(
+fn poll_until_right(
     subject: &Subject<'_>,
     check: &ParityCheck,
     cpus: &[usize],
@@ -53,12 +53,12 @@ fn ask_until_right(
     // Where it cannot be pinned it asks from any CPU.
     let _ = observe::pin_current_thread(cpus);
     let client = Client::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + FIRST_ANSWER_TIMEOUT;
     while !over.load(Ordering::Relaxed) && Instant::now() < deadline {
         if is_right(&client, subject, check) {
             return Some(Instant::now());
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
     None
 }
@@ -68,13 +68,13 @@ fn is_right(client: &Client, subject: &Subject<'_>, check: &ParityCheck) -> bool
 }
 
 /// What the start of the cell has shown.
-pub(crate) fn start(open: &Open) -> Result<Block, String> {
+pub(crate) fn start(open: &RunningTarget) -> Result<Block, String> {
     let took = open.first_answer.ok_or("it gave no right answer after its start")?;
     Ok(block(took, 1, probe("exec to first answer", took.as_secs_f64(), "s")))
 }
 
 /// Changes the declarative file where it does not matter, and has the target reload it.
-pub(crate) fn reload(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+pub(crate) fn reload(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     let file = open.folder.join("kong.yml");
     let changed = format!("{}\n# changed before reload {}\n", open.document.text, setting.seed);
     fs::write(&file, changed).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -90,11 +90,11 @@ pub(crate) fn reload(setting: &Setting<'_>, open: &Open) -> Result<Block, String
 }
 
 /// Opens connections that idle and looks at how much more memory is resident then.
-pub(crate) fn idle_connections(setting: &Setting<'_>, open: &Open) -> Result<Block, String> {
+pub(crate) fn idle_connections(setting: &Setting<'_>, open: &RunningTarget) -> Result<Block, String> {
     let plan = block::plan(setting, open);
-    let told = |error: crate::load::LoadError| error.to_string();
-    let mut idle = Idle::new(&plan, WARM_UP).map_err(told)?;
-    idle.open(WARM_UP, setting.stop).map_err(told)?;
+    let message = |error: crate::load::LoadError| error.to_string();
+    let mut idle = Idle::new(&plan, WARM_UP).map_err(message)?;
+    idle.open(WARM_UP, setting.stop).map_err(message)?;
     let mut trees: Vec<ProcessTree> = open.pids()?.iter().map(|pid| ProcessTree::new(*pid)).collect();
     let mut look = || {
         thread::sleep(SETTLED);
@@ -102,7 +102,7 @@ pub(crate) fn idle_connections(setting: &Setting<'_>, open: &Open) -> Result<Blo
     };
     let before = look();
     let begun = Instant::now();
-    idle.open(plan.connections, setting.stop).map_err(told)?;
+    idle.open(plan.connections, setting.stop).map_err(message)?;
     let took = begun.elapsed();
     let after = look();
     match idle.ended() {

@@ -64,8 +64,8 @@ impl Profile {
     }
 }
 
-/// A gateway that answers 20,000 requests a second uses each connection four times in it.
-const WINDOW_PER_CONNECTION: Duration = Duration::from_micros(200);
+/// A gateway that answers 20,000 requests a second uses each connection eight times in it.
+const WINDOW_PER_CONNECTION: Duration = Duration::from_micros(400);
 
 fn shortest_window(connections: usize) -> Duration {
     WINDOW_PER_CONNECTION.saturating_mul(u32::try_from(connections).unwrap_or(u32::MAX))
@@ -79,7 +79,7 @@ mod tests {
     fn many_connections_make_fewer_slices() {
         let quick = Profile::named("quick").unwrap();
         let slices = [1, 32, 256, 1_000, 5_000].map(|connections| quick.slices_with(connections));
-        assert_eq!(slices, [10, 10, 10, 3, 1]);
+        assert_eq!(slices, [10, 10, 6, 1, 1]);
         let kong = Profile::named("kong").unwrap();
         assert_eq!(kong.slices_with(300), 1);
     }

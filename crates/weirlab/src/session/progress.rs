@@ -25,7 +25,7 @@ impl Progress {
         self.bar.set_message(message.into());
     }
 
-    /// Counts a part that was expected to take so long. The pace so far tells what the rest will take.
+    /// Counts a part that was expected to take so long. The pace so far predicts the rest.
     pub fn advance(&mut self, part: Duration) {
         self.done += part;
         let share = self.done.as_secs_f64() / self.expected.as_secs_f64().max(1e-9);

@@ -1,7 +1,7 @@
-//! A session's outset: its cells before anything is measured, and what is known of them without measuring.
+//! Sets a session up: its cells before anything is measured, and what is known about them without measuring.
+use super::assignment::{Assignment, Entry};
 use super::profile::Profile;
 use super::progress::Progress;
-use super::run::{Assignment, Entry};
 use super::target_runner::Contender;
 use crate::manifest;
 use crate::observe::{self, Layout};
@@ -69,9 +69,9 @@ pub(super) fn run(assignment: &Assignment, id: &str, layouts: &[Layout]) -> Run 
 }
 
 /// Another session measures at the same time: that is a fact of the machine.
-pub(super) fn note_company(run: &mut Run, progress: &Progress) {
+pub(super) fn note_other_session(run: &mut Run, progress: &Progress) {
     run.manifest.machine.insert("another weirlab".to_owned(), "running at the start".to_owned());
-    progress.line("another weirlab is running on this machine: what both measure is worth less");
+    progress.line("another weirlab is running on this machine and disturbs the measurement; wait for it, or expect wider intervals");
 }
 
 fn cells<'a>(entry: &'a Entry, contenders: &'a [Contender]) -> impl Iterator<Item = Cell> + 'a {
@@ -143,8 +143,8 @@ pub(super) fn end(cell: &mut Cell, status: Status) {
     }
 }
 
-/// A line for a cell that will not be measured further.
-pub(super) fn told(cell: &Cell, status: &Status) -> String {
+/// The message for a cell that is not measured further.
+pub(super) fn not_measured(cell: &Cell, status: &Status) -> String {
     let why = match status {
         Status::Measured => "measured",
         Status::Skipped(why) | Status::Different(why) | Status::Failed(why) | Status::Unmeasured(why) => why,
@@ -152,7 +152,7 @@ pub(super) fn told(cell: &Cell, status: &Status) -> String {
     format!("{} on {} is not measured: {why}", cell.case, cell.target)
 }
 
-/// Keeps what a target had to say, behind what it said before.
+/// Appends to the log of a target.
 pub(super) fn append_log(folder: &Path, cell: &Cell, log: &str) -> io::Result<()> {
     if log.is_empty() {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Slices: the targets of a case are up side by side, and the load goes round among them for moments at a time. What
+//! Slices: the targets of a case are up side by side, and the load goes round among them for samples at a time. What
 //! slows the machine down lasts for seconds; so it slows all targets of a round alike, and their ratio stays.
 use super::block::{self, Setting};
-use super::order::Place;
+use super::order::BlockPosition;
 use super::run::Session;
 use super::setup;
-use super::target_runner::Open;
+use super::target_runner::RunningTarget;
 use crate::load::{Pace, WarmUp};
 use crate::result::{Block, Machine, Status, Usage};
 use crate::scenario::Measure;
@@ -14,10 +14,10 @@ use std::time::Duration;
 const WARM_UP: Duration = Duration::from_millis(20);
 
 /// A target that is up for a round.
-struct Up {
-    place: Place,
+struct SlicedTarget {
+    place: BlockPosition,
     cell: usize,
-    open: Open,
+    open: RunningTarget,
     block: Option<Block>,
     failed: Option<String>,
 }
@@ -35,8 +35,8 @@ impl Session<'_> {
     }
 
     /// A block for each of these places, which are of one case and round.
-    pub(super) fn sliced(&mut self, places: &[Place], slices: u32) -> Vec<(usize, Block)> {
-        let mut ups: Vec<Up> = Vec::new();
+    pub(super) fn sliced(&mut self, places: &[BlockPosition], slices: u32) -> Vec<(usize, Block)> {
+        let mut ups: Vec<SlicedTarget> = Vec::new();
         for place in places {
             ups.extend(self.up(*place));
         }
@@ -52,7 +52,7 @@ impl Session<'_> {
     }
 
     /// Starts a target for a round, with a second try.
-    fn up(&mut self, place: Place) -> Option<Up> {
+    fn up(&mut self, place: BlockPosition) -> Option<SlicedTarget> {
         let cell = self.cell(place);
         if !self.goes_on(cell) {
             return None;
@@ -62,7 +62,7 @@ impl Session<'_> {
             open = self.start(place, cell);
         }
         match open {
-            Ok(open) => Some(Up { place, cell, open, block: None, failed: None }),
+            Ok(open) => Some(SlicedTarget { place, cell, open, block: None, failed: None }),
             Err(status) => {
                 self.give_up(cell, status);
                 None
@@ -70,7 +70,7 @@ impl Session<'_> {
         }
     }
 
-    fn slice(&mut self, up: &mut Up, slice: u32, slices: u32) {
+    fn slice(&mut self, up: &mut SlicedTarget, slice: u32, slices: u32) {
         if self.stopped() || up.failed.is_some() {
             return;
         }
@@ -107,7 +107,7 @@ impl Session<'_> {
     }
 
     /// Ends a target, and hands over its block if it is whole.
-    fn down(&mut self, up: Up) -> Option<(usize, Block)> {
+    fn down(&mut self, up: SlicedTarget) -> Option<(usize, Block)> {
         self.end(up.cell, up.open);
         if self.stopped() {
             return None;

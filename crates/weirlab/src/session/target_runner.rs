@@ -1,9 +1,9 @@
-//! The stand: what has to run around a load. Upstreams live as long as the session; a target, and the front before
-//! several of its instances, as long as a block.
+//! Starts and stops the processes of a measurement. Upstreams run as long as the session; a target, and the front before
+//! several of its instances, runs as long as a block.
 use super::certificate::Certificate;
 use super::parity;
 use super::probe;
-use super::upstreams::Supply;
+use super::upstreams::LocalServer;
 use crate::driver::{Driver, Running};
 use crate::observe::Layout;
 use crate::result::TargetManifest;
@@ -36,21 +36,21 @@ pub struct Contender {
     pub manifest: TargetManifest,
 }
 
-/// What is common to all blocks of a session.
-pub(crate) struct Stand {
+/// Starts targets and the upstreams behind them, for all blocks of a session.
+pub(crate) struct TargetRunner {
     pub(crate) driver: Box<dyn Driver>,
     /// This very program.
     pub(crate) program: PathBuf,
     /// Where targets keep their files; short, for Unix sockets have short paths.
     pub(crate) folder: PathBuf,
     pub(crate) certificate: Certificate,
-    pub(crate) upstreams: HashMap<String, Supply>,
-    /// What happened that the user should know, not yet told.
+    pub(crate) upstreams: HashMap<String, LocalServer>,
+    /// Messages for the user that are not printed yet.
     pub(crate) notes: Vec<String>,
 }
 
-/// A cell that is up.
-pub(crate) struct Open {
+/// A target that runs and listens.
+pub(crate) struct RunningTarget {
     pub(crate) running: Mutex<Vec<Box<dyn Running>>>,
     pub(crate) listeners: Listeners,
     /// Where the load goes.
@@ -66,10 +66,10 @@ pub(crate) struct Open {
     pub(crate) folder: PathBuf,
     /// From the start to the first right answer, where the case asks.
     pub(crate) first_answer: Option<Duration>,
-    _front: Option<Supply>,
+    _front: Option<LocalServer>,
 }
 
-impl Open {
+impl RunningTarget {
     /// The roots of the target's process trees, as they are now: a target may go into the background after it has
     /// begun to listen. Without a process of its own, the target is the upstream itself.
     pub(crate) fn pids(&self) -> Result<Vec<u32>, String> {
@@ -79,12 +79,12 @@ impl Open {
         }
         let root = |one: &mut Box<dyn Running>| match one.alive() {
             true => Ok(one.pid()),
-            false => Err("the target has ended by itself".to_owned()),
+            false => Err("the target ended by itself; see its log in the folder of the run".to_owned()),
         };
         running.iter_mut().map(root).collect()
     }
 
-    /// Whom to ask whether it answers as a case asks.
+    /// Where the parity check sends its requests.
     pub(crate) fn subject(&self, case: &CasePlan) -> parity::Subject<'static> {
         let protocol = case.load.protocol;
         parity::Subject {
@@ -97,9 +97,9 @@ impl Open {
     }
 }
 
-impl Stand {
-    /// Starts the contender for a case, with what it needs. No two cells have the same number: each has folders of its
-    /// own, for another may still be running.
+impl TargetRunner {
+    /// Starts the contender for a case and everything it needs. Each cell has folders of its own, because the target of
+    /// another may still be running.
     pub(crate) fn open(
         &mut self,
         cell: usize,
@@ -107,10 +107,10 @@ impl Stand {
         contender: &Contender,
         layout: &Layout,
         workers: usize,
-    ) -> Result<Open, String> {
-        self.supply(&case.upstream, layout)?;
-        let supply = &self.upstreams[&key(&case.upstream, layout)];
-        let document = case.document(&supply.listen).map_err(|error| error.to_string())?;
+    ) -> Result<RunningTarget, String> {
+        self.ensure_upstream(&case.upstream, layout)?;
+        let upstream = &self.upstreams[&key(&case.upstream, layout)];
+        let document = case.document(&upstream.listen).map_err(|error| error.to_string())?;
         let tls = case.is_tls();
         let mut first_answer = None;
         let mut instances = Vec::new();
@@ -126,8 +126,8 @@ impl Stand {
                 document: &document,
                 folder: &folder,
                 workers,
-                upstream: &supply.listen,
-                upstream_tls: &supply.listen_tls,
+                upstream: &upstream.listen,
+                upstream_tls: &upstream.listen_tls,
                 certificate: certificate.paths(),
                 container: self.driver.name() == "docker",
             };
@@ -148,14 +148,14 @@ impl Stand {
         let address = front.as_ref().and_then(|front| front.listen.first()).or(addresses.first());
         let address = *address
             .ok_or_else(|| format!("{} has no listener for {}", contender.label, case.case.scheme))?;
-        Ok(Open {
+        Ok(RunningTarget {
             running: Mutex::new(running),
             listeners,
             address,
             tls,
             ports: addresses.iter().map(SocketAddr::port).collect(),
-            upstream: supply.listen[0],
-            upstream_pid: supply.pid(),
+            upstream: upstream.listen[0],
+            upstream_pid: upstream.pid(),
             document,
             folder: self.folder.join(format!("{cell}/0")),
             first_answer,
@@ -188,14 +188,14 @@ impl Stand {
     }
 
     /// Makes sure that the upstream runs.
-    fn supply(&mut self, plan: &UpstreamPlan, layout: &Layout) -> Result<(), String> {
+    fn ensure_upstream(&mut self, plan: &UpstreamPlan, layout: &Layout) -> Result<(), String> {
         let key = key(plan, layout);
-        if let Some(supply) = self.upstreams.get_mut(&key) {
-            if supply.alive() {
+        if let Some(upstream) = self.upstreams.get_mut(&key) {
+            if upstream.alive() {
                 return Ok(());
             }
             self.notes
-                .push(format!("the upstream (pid {}) has ended by itself; it is started anew", supply.pid()));
+                .push(format!("the upstream (pid {}) ended by itself and is restarted", upstream.pid()));
         }
         let mut arguments = vec!["upstream".to_owned()];
         for _ in 0..plan.listeners.max(1) {
@@ -207,14 +207,14 @@ impl Stand {
             arguments.extend(["--threads".to_owned(), layout.upstream.len().max(1).to_string()]);
         }
         arguments.extend(plan.arguments.iter().cloned());
-        let supply = Supply::start(&self.program, &arguments, &layout.upstream)?;
-        self.upstreams.insert(key, supply);
+        let upstream = LocalServer::start(&self.program, &arguments, &layout.upstream)?;
+        self.upstreams.insert(key, upstream);
         Ok(())
     }
 }
 
-impl Open {
-    /// Ends the target and returns what it had to say.
+impl RunningTarget {
+    /// Stops the target and returns its log.
     pub(crate) fn close(self) -> (String, Result<(), String>) {
         let mut log = String::new();
         let mut outcome = Ok(());
@@ -231,7 +231,7 @@ fn spreads(case: &CasePlan) -> bool {
     case.gateway.instances > 1 || case.case.variables.contains_key("instances")
 }
 
-/// Whom to ask for a first answer.
+/// Where the first response is expected.
 fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parity::Subject<'static>, String> {
     let tls = preparation.case.is_tls();
     let address = if tls { listeners.https } else { listeners.http };
@@ -240,10 +240,10 @@ fn subject(preparation: &Preparation<'_>, listeners: &Listeners) -> Result<parit
     Ok(parity::Subject { address, protocol, tls, host: None, upstream: preparation.upstream[0] })
 }
 
-fn front(program: &Path, addresses: &[SocketAddr], layout: &Layout) -> Result<Supply, String> {
+fn front(program: &Path, addresses: &[SocketAddr], layout: &Layout) -> Result<LocalServer, String> {
     let list: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let arguments = ["front", "--to", &list.join(","), "--listen", "127.0.0.1:0"].map(str::to_owned);
-    Supply::start(program, &arguments, &layout.upstream)
+    LocalServer::start(program, &arguments, &layout.upstream)
 }
 
 /// Cases share an upstream that answers alike on the same CPUs.

@@ -1,4 +1,4 @@
-//! The laboratory's own servers beside a target: the upstream, the front. Each is a process of this very program.
+//! The laboratory's own servers beside a target: upstreams and the front. Each is a process of this very program.
 use serde::Deserialize;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A server of the laboratory's that runs. It ends when this is dropped, and also when this process ends however it
-/// does, for its standard input is a pipe from here.
-pub(crate) struct Supply {
+/// A running server of the laboratory. It ends when this value is dropped, and also when this process ends in any way,
+/// because its standard input is a pipe from here.
+pub(crate) struct LocalServer {
     child: Child,
     _lifeline: Option<ChildStdin>,
     /// Where it listens.
@@ -25,9 +25,9 @@ struct Ready {
     listen_tls: Vec<SocketAddr>,
 }
 
-impl Supply {
+impl LocalServer {
     /// Starts `weirlab <arguments>` on the CPUs and waits until it listens.
-    pub(crate) fn start(program: &Path, arguments: &[String], cpus: &[usize]) -> Result<Supply, String> {
+    pub(crate) fn start(program: &Path, arguments: &[String], cpus: &[usize]) -> Result<LocalServer, String> {
         let mut command = Command::new(program);
         command.args(arguments).arg("--with-parent").stdin(Stdio::piped()).stdout(Stdio::piped());
         // A terminal's Ctrl-C is for the session, which ends what it started when the block allows it.
@@ -44,7 +44,9 @@ impl Supply {
             let _ = BufReader::new(output).read_line(&mut line);
         }
         match serde_json::from_str::<Ready>(&line) {
-            Ok(Ready { listen, listen_tls }) => Ok(Supply { child, _lifeline: lifeline, listen, listen_tls }),
+            Ok(Ready { listen, listen_tls }) => {
+                Ok(LocalServer { child, _lifeline: lifeline, listen, listen_tls })
+            }
             Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -64,7 +66,7 @@ impl Supply {
     }
 }
 
-impl Drop for Supply {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -11,25 +11,25 @@ const PREFIX: &str = "weirlab-";
 const LOCK: &str = "lock";
 
 /// A session's working folder; removed at the end, with what targets left there.
-pub(crate) struct Work {
+pub(crate) struct WorkingFolder {
     folder: TempDir,
     /// Held for as long as this process lives, however it ends.
     _lock: File,
-    /// Whether another session was running when this one began.
-    pub(crate) in_company: bool,
+    /// Whether another session was running when this one started.
+    pub(crate) other_session_running: bool,
 }
 
-impl Work {
+impl WorkingFolder {
     /// Makes the folder below `parent`, and ends and removes what killed sessions left there.
-    pub(crate) fn begin(parent: &Path, driver: &dyn Driver) -> io::Result<Work> {
-        let in_company = sweep(parent, driver)?;
+    pub(crate) fn begin(parent: &Path, driver: &dyn Driver) -> io::Result<WorkingFolder> {
+        let other_session_running = sweep(parent, driver)?;
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         // Only once it is held does it get its name: a lock that can be had is taken for an orphan's.
         let draft = folder.path().join("lock.draft");
         let lock = File::create(&draft)?;
         lock.lock()?;
         fs::rename(&draft, folder.path().join(LOCK))?;
-        Ok(Work { folder, _lock: lock, in_company })
+        Ok(WorkingFolder { folder, _lock: lock, other_session_running })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -39,7 +39,7 @@ impl Work {
 
 /// Goes through the folders of all sessions; whether one of them is alive.
 fn sweep(parent: &Path, driver: &dyn Driver) -> io::Result<bool> {
-    let mut in_company = false;
+    let mut other_session_running = false;
     for entry in fs::read_dir(parent)?.flatten() {
         let folder = entry.path();
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) || !is_own(&folder) {
@@ -52,13 +52,13 @@ fn sweep(parent: &Path, driver: &dyn Driver) -> io::Result<bool> {
                 let _ = fs::remove_dir_all(&folder);
             }
             Ok(()) => {}
-            Err(_) => in_company = true,
+            Err(_) => other_session_running = true,
         }
     }
-    Ok(in_company)
+    Ok(other_session_running)
 }
 
-/// What others put into a folder of everyone's names no process of ours.
+/// A folder that another user made in the shared parent names no process of ours.
 fn is_own(folder: &Path) -> bool {
     fs::symlink_metadata(folder)
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
@@ -92,8 +92,8 @@ mod tests {
         // As when its session is killed.
         std::mem::forget(running);
 
-        let work = Work::begin(parent.path(), &Process).unwrap();
-        assert!(!work.in_company);
+        let work = WorkingFolder::begin(parent.path(), &Process).unwrap();
+        assert!(!work.other_session_running);
         assert!(Stat::of(pid).is_none_or(|stat| stat.ended()));
         let own = work.path().file_name().unwrap().to_str().unwrap().to_owned();
         assert_eq!(names(parent.path()), BTreeSet::from(["weirlab-of-no-session".to_owned(), own]));
@@ -102,9 +102,9 @@ mod tests {
     #[test]
     fn a_session_that_lives_is_seen_and_left_alone() {
         let parent = TempDir::new().unwrap();
-        let first = Work::begin(parent.path(), &Process).unwrap();
-        let second = Work::begin(parent.path(), &Process).unwrap();
-        assert!(!first.in_company && second.in_company);
+        let first = WorkingFolder::begin(parent.path(), &Process).unwrap();
+        let second = WorkingFolder::begin(parent.path(), &Process).unwrap();
+        assert!(!first.other_session_running && second.other_session_running);
         assert!(first.path().exists());
         drop((first, second));
         assert!(names(parent.path()).is_empty());

@@ -10,7 +10,7 @@ pub const RESAMPLES: usize = 10_000;
 const TRIM: f64 = 0.2;
 
 /// Of fewer samples resamples say too little.
-const FEWEST: usize = 5;
+const MIN_SAMPLES: usize = 5;
 
 /// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -80,7 +80,7 @@ pub(super) fn estimate_with(samples: &[f64], resamples: usize, seed: u64) -> Opt
     let value = (!samples.is_empty()).then(|| location(samples))?;
     let (low, high) = match samples.len() {
         1 => (f64::NEG_INFINITY, f64::INFINITY),
-        count if count < FEWEST => student_interval(samples, value),
+        count if count < MIN_SAMPLES => student_interval(samples, value),
         _ => bootstrap_interval(samples, resamples, seed),
     };
     Some(Estimate { value, low, high, samples: samples.len() })

@@ -87,7 +87,7 @@ impl Target {
         self.file.homepage.as_deref()
     }
 
-    /// The path where its Admin API tells what its plugins cost, if it does.
+    /// The path where its Admin API reports what its plugins cost, if it has one.
     #[must_use]
     pub fn costs(&self) -> Option<&str> {
         self.file.costs.as_deref()

@@ -26,7 +26,7 @@ pub struct Launch {
     pub folder: PathBuf,
     /// Where it will listen.
     pub listeners: Listeners,
-    /// What tells that it is ready.
+    /// The sign that it is ready.
     pub ready: Ready,
     /// How it reloads its configuration.
     pub reload: Option<Reload>,
@@ -55,7 +55,7 @@ pub struct Listeners {
     pub status: Option<SocketAddr>,
 }
 
-/// What tells that a gateway is ready.
+/// The sign that a gateway is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ready {
     /// A path that must answer with a status below 500 on the traffic listener; none to only connect.

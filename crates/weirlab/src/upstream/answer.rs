@@ -1,5 +1,5 @@
 //! What is answered: heads and bodies made once, at the start; only templates are filled for each request.
-use super::http2;
+use super::frame;
 use std::fmt::Write;
 use weir_http1::{Headers, RequestHead, encode};
 
@@ -125,7 +125,7 @@ impl Answers {
         matches!(self.body, Body::Template(_))
     }
 
-    /// Appends the head of a fixed answer and tells its body.
+    /// Appends the head of a fixed response and returns its body.
     pub fn write_head<'a>(&'a self, choice: Choice, out: &mut Vec<u8>) -> &'a [u8] {
         let heads = &self.mix[choice.status];
         out.extend_from_slice(&heads.by_ending[choice.ending as usize]);
@@ -210,17 +210,17 @@ impl Heads {
             head
         });
         let (mut http2, mut grpc) = (Vec::new(), Vec::new());
-        http2::write_status(&mut http2, status);
-        http2::write_status(&mut grpc, 200);
-        http2::write_field(&mut grpc, b"content-type", b"application/grpc");
+        frame::write_status(&mut http2, status);
+        frame::write_status(&mut grpc, 200);
+        frame::write_field(&mut grpc, b"content-type", b"application/grpc");
         for field in fields.iter() {
-            http2::write_field(&mut http2, field.name, field.value);
+            frame::write_field(&mut http2, field.name, field.value);
             if !field.name.eq_ignore_ascii_case(b"content-type") {
-                http2::write_field(&mut grpc, field.name, field.value);
+                frame::write_field(&mut grpc, field.name, field.value);
             }
         }
         if has_body {
-            http2::write_field(&mut http2, b"content-length", body.plain().len().to_string().as_bytes());
+            frame::write_field(&mut http2, b"content-length", body.plain().len().to_string().as_bytes());
         }
         Self { weight, has_body, by_ending, http2, grpc }
     }

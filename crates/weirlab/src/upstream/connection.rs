@@ -2,7 +2,7 @@
 use super::answer::{Choice, Ending};
 use super::echo::{self, Echo};
 use super::stream::Stream;
-use super::{Plan, http2};
+use super::{Plan, frame, http2};
 use crate::event_loop::{Received, Socket};
 use crate::websocket::Malformed;
 use rustix::event::epoll::EventFlags;
@@ -75,7 +75,7 @@ enum Stage {
     Closing,
     /// The same, and what the client still sends is thrown away, so that it reads the answer.
     Lingering,
-    /// The client was told the end.
+    /// The end was sent to the client.
     Drained,
 }
 
@@ -273,7 +273,7 @@ impl Connection {
                 self.stage = Stage::Http2(session);
                 (used + taken, Stop::WantsMore)
             }
-            Err(http2::Malformed) => self.give_up(input),
+            Err(frame::Malformed) => self.give_up(input),
         }
     }
 

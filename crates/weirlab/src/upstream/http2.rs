@@ -1,44 +1,27 @@
-//! A connection's HTTP/2, as little of it as an upstream needs: every request is answered alike, so that nobody looks at
+//! A connection's HTTP/2, reduced to what an upstream needs: every request gets the same response, so that nothing reads
 //! what its fields say, and what is answered was written at the start. Flow control is kept in both directions.
 use super::Plan;
 use super::answer::{Ending, Parts};
+use super::frame::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frame, HEAD_BYTES, HEADERS, INITIAL_WINDOW_SIZE,
+    MAX_FRAME_LEN, Malformed, PING, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, number, write_credit,
+    write_head,
+};
 
 /// What a client sends first.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const HEAD_BYTES: usize = 9;
-/// The longest frame, as long as nobody says otherwise, which this end does not.
-const LONGEST: usize = 16_384;
-/// How much may be under way, as long as nobody says otherwise.
+/// The initial flow-control window, the default of HTTP/2.
 const WINDOW: i64 = 65_535;
-/// So much is taken in before the client is told that it may send as much again.
-const CREDIT: u32 = 32_768;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PUSH_PROMISE: u8 = 5;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
-/// Of DATA and HEADERS; of SETTINGS and PING it says that they were read.
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
-const INITIAL_WINDOW_SIZE: u16 = 4;
-
-/// What cannot be HTTP/2.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+/// After this many received bytes the client gets a WINDOW_UPDATE.
+const WINDOW_UPDATE_AFTER: u32 = 32_768;
 
 #[derive(Debug)]
 pub(super) struct Session {
     /// How much the client takes of a new stream, and of all of them.
     initial: i64,
     window: i64,
-    /// What was taken in since the client was last told.
+    /// Bytes received since the last WINDOW_UPDATE.
     taken: u32,
     streams: Vec<Stream>,
 }
@@ -54,40 +37,6 @@ struct Stream {
     has_fields: bool,
     /// How much of the answer's body was sent, if any of the answer was.
     sent: Option<usize>,
-}
-
-struct Frame<'i> {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    payload: &'i [u8],
-}
-
-impl Frame<'_> {
-    fn read(input: &[u8]) -> Result<Option<Frame<'_>>, Malformed> {
-        let Some((head, rest)) = input.split_at_checked(HEAD_BYTES) else { return Ok(None) };
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        if length > LONGEST {
-            return Err(Malformed);
-        }
-        let stream = number(&head[5..])? & 0x7fff_ffff;
-        Ok(rest.get(..length).map(|payload| Frame { kind: head[3], flags: head[4], stream, payload }))
-    }
-}
-
-fn number(bytes: &[u8]) -> Result<u32, Malformed> {
-    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or(Malformed)
-}
-
-fn write_head(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream: u32) {
-    out.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
-    out.extend_from_slice(&[kind, flags]);
-    out.extend_from_slice(&stream.to_be_bytes());
-}
-
-fn write_credit(out: &mut Vec<u8>, stream: u32, credit: u32) {
-    write_head(out, 4, WINDOW_UPDATE, 0, stream);
-    out.extend_from_slice(&credit.to_be_bytes());
 }
 
 impl Session {
@@ -172,14 +121,14 @@ impl Session {
     ) -> Result<(), Malformed> {
         let length = frame.payload.len() as u32;
         self.taken += length;
-        if self.taken >= CREDIT {
+        if self.taken >= WINDOW_UPDATE_AFTER {
             write_credit(out, 0, std::mem::take(&mut self.taken));
         }
         let last = frame.flags & END_STREAM != 0;
         if let Some(place) = self.place(frame.stream) {
             let stream = &mut self.streams[place];
             stream.taken += length;
-            if stream.taken >= CREDIT && !last {
+            if stream.taken >= WINDOW_UPDATE_AFTER && !last {
                 write_credit(out, stream.id, std::mem::take(&mut stream.taken));
             }
         }
@@ -266,7 +215,7 @@ impl Stream {
         };
         while sent < parts.body.len() {
             let room = usize::try_from(self.window.min(*all)).unwrap_or(0);
-            let piece = (parts.body.len() - sent).min(LONGEST).min(room);
+            let piece = (parts.body.len() - sent).min(MAX_FRAME_LEN).min(room);
             if piece == 0 {
                 self.sent = Some(sent);
                 return false;
@@ -284,36 +233,6 @@ impl Stream {
         }
         true
     }
-}
-
-/// Appends a field of a head, told in full: not by what was told before, and not to be remembered.
-pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.push(0);
-    write_text(out, &name.to_ascii_lowercase());
-    write_text(out, value);
-}
-
-/// Appends the status of a head.
-pub(super) fn write_status(out: &mut Vec<u8>, status: u16) {
-    // The name is the eighth of the static table.
-    out.push(8);
-    write_text(out, status.to_string().as_bytes());
-}
-
-fn write_text(out: &mut Vec<u8>, text: &[u8]) {
-    let mut left = text.len();
-    if left < 127 {
-        out.push(left as u8);
-    } else {
-        out.push(127);
-        left -= 127;
-        while left >= 128 {
-            out.push(left as u8 | 0x80);
-            left >>= 7;
-        }
-        out.push(left as u8);
-    }
-    out.extend_from_slice(text);
 }
 
 #[cfg(test)]
@@ -393,8 +312,8 @@ mod tests {
         };
         assert_eq!(of(b""), [(HEADERS, END_HEADERS | END_STREAM, 5, 0)]);
         assert_eq!(of(b"x"), [(HEADERS, END_HEADERS, 5, 0), (DATA, END_STREAM, 5, 1)]);
-        let long = vec![b'x'; LONGEST + 1];
-        assert_eq!(of(&long)[1..], [(DATA, 0, 5, LONGEST), (DATA, END_STREAM, 5, 1)]);
+        let long = vec![b'x'; MAX_FRAME_LEN + 1];
+        assert_eq!(of(&long)[1..], [(DATA, 0, 5, MAX_FRAME_LEN), (DATA, END_STREAM, 5, 1)]);
     }
 
     #[test]
@@ -411,16 +330,5 @@ mod tests {
         assert_eq!(refused(&frame(HEADERS, END_HEADERS, 2, b"")), Err(Malformed), "a stream of the server's");
         assert_eq!(refused(&frame(PUSH_PROMISE, 0, 1, b"")), Err(Malformed));
         assert_eq!(refused(&frame(WINDOW_UPDATE, 0, 0, b"1")), Err(Malformed));
-    }
-
-    #[test]
-    fn long_texts_have_long_lengths() {
-        let mut out = Vec::new();
-        write_text(&mut out, &[b'x'; 1337]);
-        // The example of the standard, with a prefix of seven bits: 1337 - 127 = 1210 = 0b1001_0111010.
-        assert_eq!(out[..3], [127, 0xba, 9]);
-        out.clear();
-        write_text(&mut out, &[b'x'; 126]);
-        assert_eq!(out[0], 126);
     }
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod connection;
 mod echo;
+mod frame;
 mod http2;
 mod pace;
 mod server;

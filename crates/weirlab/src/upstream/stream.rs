@@ -166,7 +166,7 @@ impl Write for Ciphertext<'_> {
     }
 }
 
-/// Serves under a certificate for `localhost` that nobody has vouched for.
+/// Serves with a self-signed certificate for `localhost`.
 pub(super) fn self_signed() -> Result<Arc<ServerConfig>, ServiceError> {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let certified =

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 const PACKAGE: &str = "weir-gateway";
 const BINARY: &str = "weir";
 /// What of a compiler's output is kept for an error.
-const KEPT_LINES: usize = 60;
+const MAX_ERROR_LINES: usize = 60;
 
 /// The cache, for as long as this laboratory alone has it.
 pub(super) struct Workshop {
@@ -139,7 +139,7 @@ fn follow(pipe: impl Read, label: &str, progress: &mut dyn FnMut(&str)) -> Strin
     for line in BufReader::new(pipe).lines().map_while(Result::ok) {
         progress(&format!("{label}: {}", line.trim()));
         last.push_back(line);
-        if last.len() > KEPT_LINES {
+        if last.len() > MAX_ERROR_LINES {
             last.pop_front();
         }
     }

@@ -1,4 +1,4 @@
-//! What git is asked and told.
+//! Calls of git.
 use super::{VersionError, failed, system};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

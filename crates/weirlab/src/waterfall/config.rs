@@ -6,7 +6,7 @@ use std::{fs, io};
 use tempfile::TempDir;
 
 /// What is asked of the file's gateway.
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestSpec<'a> {
     pub(crate) request: &'a str,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) status: u16,
@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a> {
 const UPSTREAM: &str = "weirlab-upstream";
 
 /// A scenario in a folder that is removed with it.
-pub(crate) struct Written {
+pub(crate) struct GeneratedScenario {
     _folder: TempDir,
     pub(crate) path: PathBuf,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Written {
 ///
 /// # Errors
 /// When the file cannot be read, or is no declarative file.
-pub(crate) fn scenario(file: &Path, asked: &Asked<'_>) -> Result<Written, String> {
+pub(crate) fn scenario(file: &Path, asked: &RequestSpec<'_>) -> Result<GeneratedScenario, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut document: Value =
         serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -43,7 +43,7 @@ pub(crate) fn scenario(file: &Path, asked: &Asked<'_>) -> Result<Written, String
         fs::create_dir(&path)?;
         fs::write(path.join("kong.yml"), template(&document))?;
         fs::write(path.join("scenario.toml"), manifest(file, asked).map_err(io::Error::other)?)?;
-        Ok(Written { _folder: folder, path })
+        Ok(GeneratedScenario { _folder: folder, path })
     });
     written.map_err(|error| format!("a working folder: {error}"))
 }
@@ -87,7 +87,7 @@ fn template(document: &Value) -> String {
     text.replace(UPSTREAM, "{{ upstream }}")
 }
 
-fn manifest(file: &Path, asked: &Asked<'_>) -> Result<String, String> {
+fn manifest(file: &Path, asked: &RequestSpec<'_>) -> Result<String, String> {
     let (method, path) = asked.request.split_once(' ').unwrap_or(("GET", asked.request));
     let headers: BTreeMap<&str, &str> =
         asked.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

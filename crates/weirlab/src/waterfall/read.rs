@@ -1,4 +1,4 @@
-//! What a gateway tells of its own costs, as the parts of a request in order.
+//! Reads a gateway's own report of its costs, as the parts of a request in order.
 use crate::result::{ChainCost, ChainPart};
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ const AFTER: [&str; 3] = ["response", "response_body", "log"];
 /// The chain of a route, by its name or id, or of the one that was asked most.
 ///
 /// # Errors
-/// When what is told holds no such route, or nothing was measured.
-pub fn read(told: &Value, target: &str, case: &str, route: Option<&str>) -> Result<ChainCost, String> {
-    let routes = told["routes"].as_array().ok_or("it tells no costs: is it an older version?")?;
+/// When what is costs holds no such route, or nothing was measured.
+pub fn read(costs: &Value, target: &str, case: &str, route: Option<&str>) -> Result<ChainCost, String> {
+    let routes = costs["routes"].as_array().ok_or("it reports no costs: is it an older version?")?;
     let is_it = |row: &&Value| match route {
         Some(route) => row["route"]["name"] == route || row["route"]["id"] == route,
         None => !row["route"].is_null(),
@@ -25,8 +25,8 @@ pub fn read(told: &Value, target: &str, case: &str, route: Option<&str>) -> Resu
     })?;
     let all: f64 = routes.iter().map(|row| number(&row["requests"])).sum();
     let requests = number(&found["requests"]);
-    let cpu_us = number(&told["worker_cpu_seconds"]) * 1e6 / all.max(1.0);
-    let mut plugins: Vec<&Value> = told["data"].as_array().into_iter().flatten().collect();
+    let cpu_us = number(&costs["worker_cpu_seconds"]) * 1e6 / all.max(1.0);
+    let mut plugins: Vec<&Value> = costs["data"].as_array().into_iter().flatten().collect();
     plugins.retain(|row| row["route"]["id"] == found["route"]["id"]);
     plugins.sort_by_key(|row| (-row["priority"].as_i64().unwrap_or(0), row["name"].to_string()));
     let chain = Chain { plugins, requests };
@@ -100,14 +100,14 @@ impl Chain<'_> {
 }
 
 /// The mean is that of all requests, whether it ran for them or not.
-fn part(phase: &str, name: &str, told: &Value, requests: f64) -> Option<ChainPart> {
-    let calls = told["calls"].as_f64()?;
+fn part(phase: &str, name: &str, costs: &Value, requests: f64) -> Option<ChainPart> {
+    let calls = costs["calls"].as_f64()?;
     Some(ChainPart {
         phase: phase.to_owned(),
         name: name.to_owned(),
-        mean_us: number(&told["us_mean"]) * calls / requests.max(1.0),
-        p50_us: told["us_p50"].as_f64(),
-        p99_us: told["us_p99"].as_f64(),
+        mean_us: number(&costs["us_mean"]) * calls / requests.max(1.0),
+        p50_us: costs["us_p50"].as_f64(),
+        p99_us: costs["us_p99"].as_f64(),
         cpu_share: None,
     })
 }
@@ -125,7 +125,7 @@ mod tests {
         json!({ "calls": 100, "us_mean": us, "us_p50": us, "us_p99": us * 2.0 })
     }
 
-    fn told() -> Value {
+    fn costs() -> Value {
         let plugin = |name, priority, route, phases: Value, waits| {
             json!({ "name": name, "priority": priority, "route": { "id": route, "name": "r" }, "phases": phases,
                     "waits": waits, "us_waited_mean": 500.0 })
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn parts_come_as_a_request_meets_them_and_the_engine_is_the_rest() {
-        let chain = read(&told(), "weir", "c", None).unwrap();
+        let chain = read(&costs(), "weir", "c", None).unwrap();
         let parts: Vec<(&str, &str, f64)> =
             chain.parts.iter().map(|part| (part.phase.as_str(), part.name.as_str(), part.mean_us)).collect();
         let expected = [
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn plugins_that_took_longer_than_there_was_cpu_time_leave_no_engine_and_no_shares() {
-        let mut told = told();
-        told["worker_cpu_seconds"] = json!(0.0002);
-        let chain = read(&told, "weir", "c", None).unwrap();
+        let mut costs = costs();
+        costs["worker_cpu_seconds"] = json!(0.0002);
+        let chain = read(&costs, "weir", "c", None).unwrap();
         assert!(chain.parts.iter().all(|part| part.phase != "engine" && part.cpu_share.is_none()));
         let text = crate::report::text::chain::text(&chain);
         assert!(text.contains("sum to 1.8 µs, more than the 1.0 µs of CPU time"), "{text}");
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_route_is_found_by_its_name_or_is_missing() {
-        assert_eq!(read(&told(), "weir", "c", Some("s")).unwrap().parts[0].name, "acl");
-        assert!(read(&told(), "weir", "c", Some("t")).unwrap_err().contains("route called t"));
+        assert_eq!(read(&costs(), "weir", "c", Some("s")).unwrap().parts[0].name, "acl");
+        assert!(read(&costs(), "weir", "c", Some("t")).unwrap_err().contains("route called t"));
         assert!(read(&json!({}), "weir", "c", None).is_err());
     }
 }

@@ -140,11 +140,11 @@ fn an_upstream_may_answer_before_it_has_read_everything() {
 
 #[test]
 fn a_client_that_leaves_takes_its_upstream_connection_along() {
-    let (told, left) = std::sync::mpsc::channel();
+    let (leave, left) = std::sync::mpsc::channel();
     let upstream = Script::new(vec![Box::new(move |mut stream: TcpStream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf").unwrap();
-        told.send(()).unwrap();
+        leave.send(()).unwrap();
         assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     })]);
     let floor = Server::floor(upstream.address);

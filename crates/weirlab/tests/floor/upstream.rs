@@ -147,9 +147,9 @@ fn what_cannot_be_done_is_said_with_the_mend() {
         (&["upstream", "--cpus", "1000000"], "nproc"),
         (&["floor", "--to", &taken, "--listen", "192.0.2.1:80"], "--listen"),
     ];
-    for (arguments, mend) in cases {
+    for (arguments, hint) in cases {
         let output = Command::new(env!("CARGO_BIN_EXE_weirlab")).args(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains(mend), "{arguments:?}: {said}");
+        assert!(!output.status.success() && said.contains(hint), "{arguments:?}: {said}");
     }
 }

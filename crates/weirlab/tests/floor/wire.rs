@@ -40,9 +40,9 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Announcement = serde_json::from_str(&line).unwrap();
-        assert_eq!(told.pid, child.id());
-        Self { child, listen: told.listen[0], listen_tls: told.listen_tls }
+        let announced: Announcement = serde_json::from_str(&line).unwrap();
+        assert_eq!(announced.pid, child.id());
+        Self { child, listen: announced.listen[0], listen_tls: announced.listen_tls }
     }
 
     pub(crate) fn floor(upstream: SocketAddr) -> Self {
@@ -104,7 +104,7 @@ pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Connects with TLS, whoever answers.
+/// Connects with TLS and verifies nothing.
 pub(crate) fn connect_tls(to: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))

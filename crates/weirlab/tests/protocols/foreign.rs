@@ -54,8 +54,8 @@ fn h2load_and_curl_are_answered_by_the_upstream() {
         (format!("http://{}/", upstream.listen[0]), "--http2-prior-knowledge"),
         (format!("https://{}/", upstream.listen_tls[0]), "--http2"),
     ] {
-        let told = said("h2load", &["-n", "500", "-c", "3", "-m", "20", &url]);
-        assert!(told.contains("500 succeeded, 0 failed, 0 errored"), "{told}");
+        let printed = said("h2load", &["-n", "500", "-c", "3", "-m", "20", &url]);
+        assert!(printed.contains("500 succeeded, 0 failed, 0 errored"), "{printed}");
         let got = said("curl", &["-sk", "-o", "-", "-w", " %{http_code} %{http_version}", options, &url]);
         assert_eq!(got, format!("{} 200 2", "x".repeat(1024)));
     }
@@ -67,8 +67,8 @@ fn bodies_sent_by_h2load_are_taken_in() {
     let body = folder.path().join("body");
     std::fs::write(&body, "y".repeat(200_000)).unwrap();
     let url = format!("http://{}/", upstream.listen[0]);
-    let told = said("h2load", &["-n", "50", "-c", "2", "-m", "5", "-d", body.to_str().unwrap(), &url]);
-    assert!(told.contains("50 succeeded, 0 failed, 0 errored"), "{told}");
+    let printed = said("h2load", &["-n", "50", "-c", "2", "-m", "5", "-d", body.to_str().unwrap(), &url]);
+    assert!(printed.contains("50 succeeded, 0 failed, 0 errored"), "{printed}");
 }
 
 const WEBSOCKET_SERVER: &str = "

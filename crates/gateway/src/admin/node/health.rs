@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind, Target, Upstream};
 use weir_model::schema::Record;
-use weir_proxy::upstream::health::are_used;
+use weir_upstream::health::are_used;
 
 /// Kong's words for how a target or one of its addresses is.
 const OFF: &str = "HEALTHCHECKS_OFF";

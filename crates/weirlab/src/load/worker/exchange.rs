@@ -156,7 +156,7 @@ impl Worker<'_> {
         }
     }
 
-    /// An answer is complete, perhaps with bytes after it that nobody asked for.
+    /// A response is complete; unexpected bytes may follow it.
     pub(super) fn complete(&mut self, index: usize, surplus: bool) {
         let now = self.shared.now();
         if self.observe() == Phase::Done {
@@ -169,6 +169,9 @@ impl Worker<'_> {
         self.record(index, now);
         let link = self.link_of(index);
         self.links[link].attempts = 0;
+        if !std::mem::replace(&mut self.links[link].answered, true) {
+            self.shared.note_first_answer();
+        }
         let keeps = !matches!(self.links[link].speech, Speech::Http1(_))
             || self.plan.keep_alive && self.slots[index].answer.keep_alive();
         if surplus {

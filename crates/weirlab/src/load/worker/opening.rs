@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 const BATCH: usize = 64;
 pub(super) const PAUSE: u64 = 2_000_000;
 /// How long the peer may take to end a connection after its last answer, in nanoseconds.
-const LINGER: u64 = 50_000_000;
+const CLOSE_TIMEOUT: u64 = 50_000_000;
 
 impl Worker<'_> {
     /// A place without a connection gets one, at once or with its next request.
@@ -118,9 +118,6 @@ impl Worker<'_> {
         let connection = &mut self.links[link];
         connection.state = State::Open;
         let took = now - connection.since;
-        if connection.generation == 1 {
-            self.shared.note_opened();
-        }
         self.observe();
         if self.within() {
             self.tally.opened += 1;
@@ -166,7 +163,7 @@ impl Worker<'_> {
     /// Looks for what takes too long.
     pub(super) fn sweep(&mut self, now: u64) {
         let timeout = self.plan.timeout.as_nanos() as u64;
-        self.next_sweep = now + (timeout / 10).clamp(1_000_000, 2 * LINGER);
+        self.next_sweep = now + (timeout / 10).clamp(1_000_000, 2 * CLOSE_TIMEOUT);
         for link in 0..self.links.len() {
             let connection = &self.links[link];
             let late = now.saturating_sub(connection.since) > timeout;
@@ -185,7 +182,7 @@ impl Worker<'_> {
             let slot = &self.slots[index];
             let age = now.saturating_sub(slot.since);
             match slot.stage {
-                Stage::Closing if age > LINGER => {
+                Stage::Closing if age > CLOSE_TIMEOUT => {
                     if let Speech::Http1(wire) = std::mem::replace(&mut self.links[link].speech, Speech::None)
                     {
                         wire.reset();

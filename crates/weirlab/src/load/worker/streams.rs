@@ -97,7 +97,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A request that nobody has looked at is sent over the next connection.
+    /// A request that the peer did not process is sent over the next connection.
     fn send_again(&mut self, index: usize) {
         let now = self.shared.now();
         self.slots[index].again = true;

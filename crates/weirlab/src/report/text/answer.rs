@@ -10,8 +10,8 @@ use crate::stats::Estimate;
 pub fn answer(run: &Run, analysis: &Analysis) -> String {
     let baseline = &analysis.baseline;
     let mut lines: Vec<String> = Vec::new();
-    let told = |case: &&CaseAnalysis| !rivals(case).is_empty();
-    if analysis.cases.iter().filter(told).count() > 1 {
+    let compared = |case: &&CaseAnalysis| !rivals(case).is_empty();
+    if analysis.cases.iter().filter(compared).count() > 1 {
         lines.extend(targets(analysis).into_iter().filter_map(|target| overall(analysis, target)));
     }
     lines.extend(analysis.cases.iter().filter_map(|case| in_case(case, baseline)));
@@ -54,7 +54,9 @@ fn capacity(knee: &Knee) -> String {
             "{case}: {target} holds {slo} up to {bound}{rate:.0} requests/s with {workers}{reservations}."
         )
     } else if knee.limited_by.is_some() {
-        format!("{case}: at what rate {target} holds {slo} with {workers} could not be told{reservations}.")
+        format!(
+            "{case}: at what rate {target} holds {slo} with {workers} could not be determined{reservations}."
+        )
     } else {
         format!("{case}: {target} holds {slo} at no rate with {workers}{reservations}.")
     }
@@ -82,13 +84,13 @@ fn targets(analysis: &Analysis) -> Vec<&str> {
 fn overall(analysis: &Analysis, target: &str) -> Option<String> {
     let baseline = &analysis.baseline;
     let cells = analysis.cases.iter().filter_map(|case| case.cell(target));
-    let told: Vec<(&Verdict, f64)> =
+    let judged: Vec<(&Verdict, f64)> =
         cells.filter_map(|cell| Some((&cell.verdict, against(cell, baseline)?.value))).collect();
-    let mean = crate::stats::mean(&told.iter().map(|(_, ratio)| ratio.ln()).collect::<Vec<_>>())?.exp();
-    let (least, most) = told
+    let mean = crate::stats::mean(&judged.iter().map(|(_, ratio)| ratio.ln()).collect::<Vec<_>>())?.exp();
+    let (least, most) = judged
         .iter()
         .fold((f64::INFINITY, 0.0_f64), |(least, most), (_, ratio)| (least.min(*ratio), most.max(*ratio)));
-    let count = |wanted: fn(&Verdict) -> bool| told.iter().filter(|(verdict, _)| wanted(verdict)).count();
+    let count = |wanted: fn(&Verdict) -> bool| judged.iter().filter(|(verdict, _)| wanted(verdict)).count();
     let counts = [
         ("less in", count(|verdict| matches!(verdict, Verdict::Slower))),
         ("the same in", count(|verdict| matches!(verdict, Verdict::Same(_)))),
@@ -97,7 +99,7 @@ fn overall(analysis: &Analysis, target: &str) -> Option<String> {
     ];
     let counts =
         counts.iter().filter(|(_, count)| *count > 0).map(|(words, count)| format!("{words} {count}"));
-    let (cases, counts) = (plural(told.len(), "case"), counts.collect::<Vec<_>>().join(", "));
+    let (cases, counts) = (plural(judged.len(), "case"), counts.collect::<Vec<_>>().join(", "));
     Some(format!(
         "{baseline} against {target}: {mean:.2} × the CPU per request over {cases} ({least:.2} to {most:.2}): {counts}."
     ))

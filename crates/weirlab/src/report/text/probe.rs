@@ -36,8 +36,8 @@ fn row(case: &ProbedCase, cell: &ProbedCell) -> [String; 6] {
 
 /// Such as `weir/start-10000-routes http, exec to first answer: weir 0.0345 s (0.0331–0.0360), nginx 0.102 s (…).`
 pub(super) fn sentence(case: &ProbedCase) -> String {
-    let told = |cell: &ProbedCell| Some(format!("{} {}", cell.target, written(cell.value?, &case.unit)));
-    let cells: Vec<String> = case.cells.iter().filter_map(told).collect();
+    let figure = |cell: &ProbedCell| Some(format!("{} {}", cell.target, written(cell.value?, &case.unit)));
+    let cells: Vec<String> = case.cells.iter().filter_map(figure).collect();
     let cells = if cells.is_empty() { "no block counts".to_owned() } else { cells.join(", ") };
     format!("{}, {}: {cells}.", case.case, case.what)
 }

@@ -3,6 +3,7 @@
 use super::super::store::Unavailable;
 use super::config::HostAndPort;
 use super::connection::{Connector, Link, ask};
+use crc::{CRC_16_XMODEM, Crc};
 use redis::{Value, cmd, from_redis_value_ref};
 use std::ops::RangeInclusive;
 
@@ -65,23 +66,12 @@ fn read(range: &Value) -> Option<(RangeInclusive<u16>, HostAndPort)> {
 }
 
 const SLOTS: u16 = 16_384;
+static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// The slot of a key: that of what stands in its first braces, if anything does.
 fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
-}
-
-/// CRC-16/XMODEM.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        (0..8).fold(
-            crc ^ u16::from(*byte) << 8,
-            |crc, _| {
-                if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
-            },
-        )
-    })
+    CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS
 }
 
 #[cfg(test)]
@@ -91,9 +81,9 @@ mod tests {
     #[test]
     fn slots_are_those_of_redis() {
         // https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
-        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(CRC.checksum(b"123456789"), 0x31C3);
         assert_eq!([slot("foo"), slot("{user1000}.following")], [12_182, slot("user1000")]);
-        assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
-        assert_eq!(slot("foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+        assert_eq!(slot("foo{}{bar}"), CRC.checksum(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot("foo{{bar}}zap"), CRC.checksum(b"{bar") % SLOTS);
     }
 }

@@ -4,7 +4,7 @@ use super::super::store::Unavailable;
 use super::config::{HostAndPort, Redis};
 use crate::plugin::{Dialer, Secret};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, cmd};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, Role, cmd};
 use socket2::{SockRef, TcpKeepalive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -104,9 +104,8 @@ impl Connector {
             Unavailable(format!("the sentinels know no master {master}: mend redis.sentinel_master"))
         })?;
         let mut link = self.link(&server).await?;
-        let role: Vec<redis::Value> = ask(&mut link.connection, &cmd("ROLE")).await?;
-        match role.first().map(redis::from_redis_value_ref::<String>) {
-            Some(Ok(role)) if role == "master" => Ok(link),
+        match ask(&mut link.connection, &cmd("ROLE")).await? {
+            Role::Primary { .. } => Ok(link),
             _ => Err(Unavailable(format!("{}:{} is no master yet", server.0, server.1))),
         }
     }

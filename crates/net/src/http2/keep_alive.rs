@@ -1,0 +1,55 @@
+//! Whether the other end of a connection is still there, where it should be.
+
+use crate::deadline::Deadline;
+use h2::{Ping, PingPong};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// Pings while streams are open.
+pub struct KeepAlivePing {
+    pings: PingPong,
+    interval: Duration,
+    deadline: Deadline,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing is expected of the other end.
+    Idle,
+    /// It will be asked at the deadline.
+    Waiting,
+    /// It was asked, and has until the deadline to answer.
+    Pinged,
+}
+
+impl KeepAlivePing {
+    /// Asks so often; zero is never.
+    pub fn new(pings: PingPong, interval: Duration) -> Self {
+        Self { pings, interval, deadline: Deadline::default(), state: State::Idle }
+    }
+
+    /// Ready when the other end owes an answer for too long.
+    pub fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
+        let answered = matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_)));
+        if !busy || self.interval.is_zero() {
+            self.state = State::Idle;
+            return Poll::Pending;
+        }
+        if answered || self.state == State::Idle {
+            self.begin(State::Waiting);
+        }
+        while self.deadline.poll(cx).is_ready() {
+            if self.state == State::Pinged || self.pings.send_ping(Ping::opaque()).is_err() {
+                return Poll::Ready(());
+            }
+            self.begin(State::Pinged);
+        }
+        Poll::Pending
+    }
+
+    fn begin(&mut self, state: State) {
+        self.state = state;
+        self.deadline.set(Instant::now(), self.interval);
+    }
+}

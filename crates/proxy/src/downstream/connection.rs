@@ -1,0 +1,236 @@
+//! One client's connection: accepted, TLS, then one exchange after the other.
+
+use crate::answer::PLAIN_TO_TLS;
+use crate::client::{Http1, Preface};
+use crate::exchange::{Connection, Tls};
+use crate::http2;
+use crate::listen::Accepted;
+use crate::options::RealIp;
+use crate::proxy_protocol;
+use crate::serve;
+use crate::worker::Worker;
+use rustls::server::Acceptor;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
+use weir_net::io::Io;
+use weir_net::socket::Socket;
+use weir_net::tls::{ClientCertificate, HTTP2};
+use weir_net::wire::Wire;
+
+/// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
+/// it may pause; nginx's `lingering_time` and `lingering_timeout`.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+/// Serves a connection to its end.
+pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
+    let _guard = ConnectionGuard::register(&worker).await;
+    let number = worker.count_connection();
+    let (peer, local, listener) = (accepted.peer, accepted.local, accepted.listener);
+    let trusted = worker.options.trusts(&accepted);
+    let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
+    let (io, tls, http2) = if listener.tls {
+        match Box::pin(secured(&worker, socket, listener.http2, peer)).await {
+            Some((io, tls, http2)) => (io, Some(tls), http2),
+            None => return,
+        }
+    } else {
+        (Io::Plain(socket), None, false)
+    };
+    let mut connection = Connection::new(peer, local, number, tls, trusted);
+    if listener.proxy_protocol {
+        let client = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
+        connection = connection.on_behalf_of(client);
+    }
+    let connection = Rc::new(connection);
+    if http2 {
+        return Box::pin(http2::serve(&worker, io.into(), connection)).await;
+    }
+    let mut client = Http1::new(Wire::new(io));
+    if listener.http2 && !listener.tls {
+        client.preface = Preface::Allowed;
+    }
+    exchanges(&worker, client, connection).await;
+}
+
+/// The first byte of a handshake; no HTTP request begins with it.
+const HANDSHAKE: u8 = 22;
+
+/// Ends the client's TLS: the session, what was agreed on, and whether that is HTTP/2. None where there is nothing to
+/// serve.
+async fn secured(worker: &Worker, socket: Socket, http2: bool, peer: SocketAddr) -> Option<(Io, Tls, bool)> {
+    let timeout = worker.options.client_header_timeout;
+    match tokio::time::timeout(timeout, accept(worker, socket, http2)).await {
+        Ok(Ok(Spoken::Tls(stream, asked))) => {
+            let session = stream.get_ref().1;
+            let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
+            Some((Io::TlsServer(stream), tls, http2))
+        }
+        Ok(Ok(Spoken::Plain(socket))) => {
+            refuse(socket, timeout).await;
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, "the TLS handshake failed: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "the TLS handshake took too long");
+            None
+        }
+    }
+}
+
+/// What a client speaks where TLS is spoken.
+enum Spoken {
+    /// TLS, and whether it was asked for a certificate.
+    Tls(Box<TlsStream<Socket>>, bool),
+    Plain(Socket),
+}
+
+async fn accept(worker: &Worker, socket: Socket, http2: bool) -> io::Result<Spoken> {
+    let mut first = [HANDSHAKE];
+    socket.peek_beyond(0, &mut first).await?;
+    if first[0] != HANDSHAKE {
+        return Ok(Spoken::Plain(socket));
+    }
+    let (stream, asked) = handshake(worker, socket, http2).await?;
+    Ok(Spoken::Tls(Box::new(stream), asked))
+}
+
+/// Answers whoever speaks plainly where TLS is spoken.
+async fn refuse(mut socket: Socket, timeout: Duration) {
+    if let Ok(Ok(())) = tokio::time::timeout(timeout, socket.write_all(PLAIN_TO_TLS.as_bytes())).await {
+        linger(&mut Http1::new(Wire::new(Io::Plain(socket)))).await;
+    }
+}
+
+/// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
+async fn handshake(worker: &Worker, socket: Socket, http2: bool) -> io::Result<(TlsStream<Socket>, bool)> {
+    let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
+    let plain = if http2 { &tls.http2 } else { &tls.config };
+    if snapshot.asked.is_empty() {
+        drop(snapshot);
+        return Ok((TlsAcceptor::from(plain.clone()).accept(socket).await?, false));
+    }
+    let begun = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
+    let asked = snapshot.asked.includes(begun.client_hello().server_name());
+    drop(snapshot);
+    let config = if asked { tls.asking(http2) } else { plain };
+    Ok((begun.into_stream(config.clone()).await?, asked))
+}
+
+fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
+    let cipher =
+        session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or_default();
+    Tls {
+        sni: session.server_name().map(|name| name.to_ascii_lowercase().into()),
+        version: match session.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3",
+            _ => "TLSv1.2",
+        },
+        cipher: cipher.replacen("TLS13_", "TLS_", 1),
+        asked,
+        client: session.peer_certificates().and_then(ClientCertificate::read).map(Rc::new),
+    }
+}
+
+/// Leaves the worker's books when the connection ends, however it ends.
+pub(crate) struct ConnectionGuard<'w> {
+    worker: &'w Worker,
+    place: usize,
+}
+
+impl<'w> ConnectionGuard<'w> {
+    /// Enters the running task into the books, so that a drain wakes it.
+    pub(crate) async fn register(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
+        Self { worker, place }
+    }
+}
+
+impl Drop for ConnectionGuard<'_> {
+    fn drop(&mut self) {
+        self.worker.unregister_waker(self.place);
+        self.worker.load().connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// One exchange after the other, for as long as both sides want.
+pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection: Rc<Connection>) {
+    let mut served = 0;
+    let mut idle_since = Instant::now();
+    loop {
+        if client.wire.inbox.is_empty() {
+            let timeout = if served == 0 {
+                worker.options.client_header_timeout
+            } else {
+                worker.options.keepalive_timeout
+            };
+            client.wire.release_buffers();
+            client.deadline.set(idle_since, timeout);
+            if !poll_fn(|cx| poll_idle(worker, &mut client, cx)).await {
+                return;
+            }
+        }
+        served += 1;
+        connection.requests.set(served);
+        match serve::next(worker, &mut client, &connection).await {
+            Some(end) => idle_since = end,
+            None => break,
+        }
+    }
+    if client.preface == Preface::Found {
+        connection.requests.set(0);
+        return Box::pin(http2::serve(worker, client.wire.into(), connection)).await;
+    }
+    if !client.aborted {
+        linger(&mut client).await;
+    }
+}
+
+/// Waits without a buffer; false when the connection is to end instead.
+fn poll_idle(worker: &Worker, client: &mut Http1, cx: &mut Context<'_>) -> Poll<bool> {
+    match client.wire.io.poll_readable(cx) {
+        // A request that is here already is served, even in a drain.
+        Poll::Ready(ready) => Poll::Ready(ready.is_ok()),
+        Poll::Pending if worker.draining.get() => Poll::Ready(false),
+        Poll::Pending => client.deadline.poll(cx).map(|()| false),
+    }
+}
+
+/// Closes so that the client can still read its last response: says that nothing more comes, then waits a little for
+/// the client to close too (RFC 9112 9.6).
+async fn linger(client: &mut Http1) {
+    let end = Instant::now() + LINGER_TIME;
+    client.deadline.set(Instant::now(), LINGER_PAUSE);
+    // Over TLS even this is a write, which a client that reads nothing can hold up.
+    let shut_down = poll_fn(|cx| match client.wire.io.poll_shutdown(cx) {
+        Poll::Ready(result) => Poll::Ready(result.is_ok()),
+        Poll::Pending => client.deadline.poll(cx).map(|()| false),
+    });
+    if !shut_down.await {
+        return;
+    }
+    poll_fn(|cx| {
+        loop {
+            client.wire.inbox.consume(client.wire.inbox.len());
+            match client.wire.poll_fill(cx) {
+                Poll::Ready(Ok(1..)) if Instant::now() < end => {
+                    client.deadline.set(Instant::now(), LINGER_PAUSE)
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return client.deadline.poll(cx),
+            }
+        }
+    })
+    .await;
+}

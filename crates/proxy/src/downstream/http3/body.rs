@@ -1,0 +1,141 @@
+//! A request's body over HTTP/3.
+
+use super::receiving::Receiving;
+use super::sending::SendStream;
+use bytes::{Buf, Bytes, BytesMut};
+use h3::error::{Code, StreamError};
+use h3::server::RequestStream;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use weir_http1::{Framing, Headers, ParseError};
+use weir_net::multiplex::read_trailers;
+
+/// A body on its way here.
+pub(super) struct Incoming {
+    stream: RequestStream<Receiving, Bytes>,
+    send_stream: Rc<SendStream>,
+    /// Received and not yet used.
+    data: Bytes,
+    /// What is left of the promised length.
+    left: Option<u64>,
+    ended: bool,
+    /// What spoils the whole: trailers that are refused, or another length than was promised.
+    trailers: Result<Headers, ParseError>,
+    /// The most that is held of it.
+    most: usize,
+}
+
+impl Incoming {
+    /// What follows a head, of which so much may be held.
+    pub(super) fn new(
+        stream: RequestStream<Receiving, Bytes>,
+        send_stream: Rc<SendStream>,
+        most: usize,
+    ) -> Self {
+        Self {
+            stream,
+            send_stream,
+            data: Bytes::new(),
+            left: None,
+            ended: false,
+            trailers: Ok(Headers::new()),
+            most,
+        }
+    }
+
+    /// The head says how long it is.
+    pub(super) fn promise(&mut self, framing: Framing) {
+        if let Framing::Length(length) = framing {
+            self.left = Some(length);
+        }
+    }
+
+    /// What is here of it.
+    pub(super) fn data(&self) -> Result<&[u8], ParseError> {
+        match self.trailers {
+            Ok(_) => Ok(&self.data),
+            Err(reject) => Err(reject),
+        }
+    }
+
+    /// Whether all of it was received, as long as it had to be.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended && self.trailers.is_ok()
+    }
+
+    /// Whether all of it was received and used.
+    pub(super) fn is_done(&self) -> bool {
+        self.has_ended() && self.data.is_empty()
+    }
+
+    /// Whether so many bytes are here, or all, or no more can be held.
+    pub(super) fn is_buffered(&self, length: Option<u64>) -> bool {
+        let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
+        whole || self.ended || self.data.len() >= self.most
+    }
+
+    pub(super) fn trailers(&self) -> Option<&Headers> {
+        self.trailers.as_ref().ok().filter(|trailers| !trailers.is_empty())
+    }
+
+    /// Receives a piece behind what is here.
+    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
+        let received = ready!(self.stream.poll_recv_data(cx))?.map(|mut data| {
+            let length = data.remaining();
+            data.copy_to_bytes(length)
+        });
+        if let Some(data) = received {
+            self.hold(data);
+            return Poll::Ready(Ok(()));
+        }
+        let trailers = ready!(self.stream.poll_recv_trailers(cx))?;
+        self.ended = true;
+        if let (Ok(_), Some(fields)) = (&self.trailers, trailers) {
+            self.trailers = read_trailers(&fields);
+        }
+        if self.left.is_some_and(|left| left > 0) {
+            self.trailers = Err(ParseError::BodyLength);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn hold(&mut self, data: Bytes) {
+        let received = data.len() as u64;
+        self.send_stream.held.set(self.send_stream.held.get().saturating_sub(received));
+        match &mut self.left {
+            Some(left) if received > *left => self.trailers = Err(ParseError::BodyLength),
+            Some(left) => *left -= received,
+            None => {}
+        }
+        if self.data.is_empty() {
+            self.data = data;
+            return;
+        }
+        let mut joined =
+            std::mem::take(&mut self.data).try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
+        joined.extend_from_slice(&data);
+        self.data = joined.freeze();
+    }
+
+    pub(super) fn consume(&mut self, n: usize) {
+        self.data.advance(n);
+    }
+
+    /// Throws away what comes; ready at the end.
+    pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.ended {
+            self.data = Bytes::new();
+            if ready!(self.poll_more(cx)).is_err() {
+                break;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Nothing more of it is wanted.
+    pub(super) fn stop(&mut self) {
+        if !self.ended {
+            self.stream.stop_sending(Code::H3_NO_ERROR);
+        }
+    }
+}

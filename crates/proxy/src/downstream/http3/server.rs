@@ -1,0 +1,234 @@
+//! A client's connection over HTTP/3: accepts requests, and decides when it has to end.
+
+use super::endpoint::Arriving;
+use super::quic::{self, close};
+use super::request::{Resolver, read, resolve};
+use super::sending::SendStream;
+use super::stream::Http3;
+use crate::answer::Failure;
+use crate::connection::ConnectionGuard;
+use crate::exchange::{Connection, Tls};
+use crate::multiplex::{InFlightGuard, Standing, StreamStats, is_misdirected};
+use crate::serve;
+use crate::worker::Worker;
+use bytes::Bytes;
+use h3::error::Code;
+use quinn::crypto::rustls::HandshakeData;
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::task::spawn_local;
+use weir_net::buffer;
+use weir_net::deadline::Deadline;
+
+/// How long a client without requests has to take note that its connection ends: three round trips, within these.
+const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Why a connection is closed whose client gave up too many requests.
+const GIVEN_UP: &[u8] = b"too many requests were given up";
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
+    let _guard = ConnectionGuard::register(&worker).await;
+    let number = worker.count_connection();
+    let (peer, local) = (arriving.peer(), arriving.local());
+    let handshake = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
+    let mut handshake = pin!(handshake);
+    let shaken = poll_fn(|cx| match handshake.as_mut().poll(cx) {
+        Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
+        Poll::Pending if worker.draining.get() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    let quic = match shaken.await {
+        Some(Ok(quic)) => quic,
+        Some(Err(error)) => return tracing::debug!(client = %peer, "no connection over QUIC: {error}"),
+        None => return,
+    };
+    let trusted = worker.options.trusts_address(peer.ip());
+    let connection = Connection::new(peer, local, number, Some(agreed(&quic)), trusted);
+    exchanges(&worker, quic, Rc::new(connection)).await;
+}
+
+/// The crates tell neither the cipher suite nor anything of a client's certificate: nobody is asked for one.
+fn agreed(quic: &quinn::Connection) -> Tls {
+    let data = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let sni = data.and_then(|data| data.server_name);
+    Tls {
+        sni: sni.map(|name| name.to_ascii_lowercase().into()),
+        version: "TLSv1.3",
+        cipher: String::new(),
+        asked: false,
+        client: None,
+    }
+}
+
+async fn exchanges(worker: &Rc<Worker>, quic: quinn::Connection, connection: Rc<Connection>) {
+    let options = &worker.options.http3;
+    // Compressed, a head is hardly longer than it is; so far the crate can say itself that it is too long.
+    let longest_head = 2 * u64::from(options.max_header_list_size);
+    let transport = quic::Connection::new(quic.clone(), longest_head);
+    let last = transport.last.clone();
+    let mut builder = h3::server::builder();
+    builder.max_field_section_size(options.max_header_list_size.into()).send_grease(false);
+    let timeout = worker.options.client_header_timeout;
+    let Ok(Ok(http3)) = tokio::time::timeout(timeout, builder.build(transport)).await else { return };
+    let mut deadline = Deadline::default();
+    deadline.set(Instant::now(), timeout);
+    let stats = StreamStats::new(connection, options.max_resets);
+    let worker = worker.clone();
+    let mut served = Served { worker, quic, http3, last, stats, deadline, idle: true, closing: false };
+    poll_fn(|cx| served.poll(cx)).await;
+}
+
+/// One connection.
+struct Served {
+    worker: Rc<Worker>,
+    quic: quinn::Connection,
+    http3: h3::server::Connection<quic::Connection, Bytes>,
+    /// The stream that was accepted last.
+    last: Rc<RefCell<Option<Rc<SendStream>>>>,
+    stats: Rc<StreamStats>,
+    /// Of a client without a request under way.
+    deadline: Deadline,
+    idle: bool,
+    /// No further request is taken.
+    closing: bool,
+}
+
+impl Served {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_requests(cx);
+        if polled.is_ready() && self.stats.resets.standing() > Standing::Good {
+            close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
+        }
+        polled
+    }
+
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.worker.draining.get() {
+            self.close();
+        }
+        self.judge();
+        loop {
+            // Dropped where it waits, it has taken nothing.
+            let accepted = pin!(self.http3.accept()).poll(cx);
+            match accepted {
+                Poll::Ready(Ok(Some(resolver))) => self.accept(resolver),
+                Poll::Ready(Ok(None)) => return Poll::Ready(()),
+                Poll::Ready(Err(error)) => {
+                    let client = self.stats.connection.peer;
+                    tracing::debug!(%client, "a connection over HTTP/3 ended: {error}");
+                    return Poll::Ready(());
+                }
+                Poll::Pending => return self.watch(cx),
+            }
+        }
+    }
+
+    /// Takes no further request of a client that gave up too many, and ends the connection of one that goes on.
+    fn judge(&mut self) {
+        let client = self.stats.connection.peer;
+        match self.stats.resets.standing() {
+            Standing::Good => {}
+            Standing::Excessive if self.closing => {}
+            Standing::Excessive => {
+                tracing::debug!(%client, "a client gave up too many requests over HTTP/3: no more are taken");
+                self.close();
+            }
+            Standing::Abusive => {
+                tracing::debug!(%client, "a client gave up too many requests over HTTP/3: it is closed");
+                close(&self.quic, Code::H3_EXCESSIVE_LOAD, GIVEN_UP);
+            }
+        }
+    }
+
+    fn accept(&mut self, resolver: Resolver) {
+        let Some(send_stream) = self.last.borrow_mut().take() else { return };
+        if self.closing {
+            if self.stats.resets.standing() > Standing::Good {
+                self.stats.resets.broken(1);
+            }
+            // The client was told that nothing from here on is looked at, so that it may ask elsewhere.
+            return send_stream.reset(quic::number(Code::H3_REQUEST_REJECTED));
+        }
+        let (in_flight, requests) = self.stats.enter(0);
+        let most = self.worker.options.keepalive_requests;
+        spawn_local(exchange(self.worker.clone(), in_flight, resolver, send_stream));
+        if most != 0 && requests >= most {
+            self.close();
+        }
+    }
+
+    /// Says that no further request is taken, and lets those under way end.
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.closing, true) {
+            return;
+        }
+        // The next request is the first that is not looked at: what the crate calls none names the last one.
+        let saying = pin!(self.http3.shutdown(1)).poll(&mut Context::from_waker(std::task::Waker::noop()));
+        if let Poll::Ready(Err(error)) = saying {
+            tracing::debug!("a connection over HTTP/3 could not be closed in order: {error}");
+        }
+        self.idle = false;
+    }
+
+    /// Ready when the client was silent for too long, or has had its last response.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // The crate tells of requests alone, and not of streams that never were one.
+        self.stats.wait(cx);
+        self.stats.resets.watch(cx);
+        let idle = self.stats.live() == 0;
+        if idle && !self.idle {
+            let notice = (3 * self.quic.rtt()).clamp(NOTICE.0, NOTICE.1);
+            let timeout = if self.closing { notice } else { self.worker.options.keepalive_timeout };
+            self.deadline.set(Instant::now(), timeout);
+        }
+        self.idle = idle;
+        if idle && self.deadline.poll(cx).is_ready() {
+            if self.closing {
+                return Poll::Ready(());
+            }
+            self.close();
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+/// Serves one request.
+async fn exchange(
+    worker: Rc<Worker>,
+    mut in_flight: InFlightGuard,
+    resolver: Resolver,
+    send_stream: Rc<SendStream>,
+) {
+    let Some((request, stream)) = resolve(&worker, &mut in_flight, resolver, &send_stream).await else {
+        return;
+    };
+    let options = &worker.options;
+    let (parts, ()) = request.into_parts();
+    let (mut head, response) = worker.heads();
+    let held = (options.http3.body_preread_size as usize).min(buffer::SIZE);
+    let mut client = Http3::new(stream, send_stream, held, options.client_header_timeout);
+    let read = read(&mut head, &parts, &mut client, &options.request_limits).await;
+    let bytes: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let bytes = bytes + head.method_str().len() + head.target().len();
+    drop(parts);
+    let mut exchange = serve::begin(&worker, &in_flight.stats.connection, (head, response));
+    let read = read.and_then(|()| {
+        let snapshot = exchange.snapshot.clone();
+        if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
+    });
+    serve::one(&worker, &mut client, &mut exchange, read).await;
+    let start = exchange.timing.start;
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
+    in_flight.leave_head();
+    if client.cancelled {
+        in_flight.stats.resets.given_up(start.elapsed());
+    }
+    client.linger(options.send_timeout).await;
+}

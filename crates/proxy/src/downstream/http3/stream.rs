@@ -1,0 +1,321 @@
+//! The client of one request over HTTP/3.
+
+use super::body::Incoming;
+use super::quic::{Stream, number};
+use super::sending::{SendStream, Sending};
+use crate::answer::Failure;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::multiplex::LINGER;
+use bytes::Bytes;
+use h3::error::{Code, StreamError};
+use h3::server::RequestStream;
+use http::{HeaderMap, Response, StatusCode};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
+use weir_net::deadline::Deadline;
+use weir_net::multiplex::{Start, write_fields};
+
+/// The most of a body that is written at a time.
+const PIECE: usize = 64 * 1024;
+
+/// How many turns the connection's task has to send what waits before a response is aborted.
+const TURNS: u8 = 2;
+
+/// A client that speaks HTTP/3, as one of its requests shows it.
+pub(super) struct Http3 {
+    request: Incoming,
+    response: RequestStream<Sending, Bytes>,
+    send_stream: Rc<SendStream>,
+    framing: Framing,
+    is_head: bool,
+    expects_continue: bool,
+    /// What is left of the response's promised length.
+    left: Option<u64>,
+    /// Some of the response's body was taken.
+    has_data: bool,
+    /// How often the connection's task was given its turn to send what waits.
+    turns: u8,
+    deadline: Deadline,
+    /// It took its request back before it had a response.
+    pub(super) cancelled: bool,
+    begun: bool,
+    ended: bool,
+}
+
+impl Http3 {
+    /// The client of a request, of whose body so much may be held, and which has so long to show whether it has one.
+    pub(super) fn new(
+        stream: RequestStream<Stream, Bytes>,
+        send_stream: Rc<SendStream>,
+        most: usize,
+        timeout: Duration,
+    ) -> Self {
+        let (response, request) = stream.split();
+        let mut deadline = Deadline::default();
+        deadline.set(Instant::now(), timeout);
+        Self {
+            request: Incoming::new(request, send_stream.clone(), most),
+            response,
+            send_stream,
+            framing: Framing::None,
+            is_head: false,
+            expects_continue: false,
+            left: None,
+            has_data: false,
+            turns: 0,
+            deadline,
+            cancelled: false,
+            begun: false,
+            ended: false,
+        }
+    }
+
+    /// Receives what is here of a body. Where the method is one that mostly has none, and nothing says how long it is, that
+    /// is waited for: otherwise an upstream would be told that there is one.
+    pub(super) async fn look(&mut self, waits: bool) -> Result<(), Failure> {
+        poll_fn(|cx| match self.request.poll_more(cx) {
+            Poll::Ready(more) => {
+                self.cancelled |= more.is_err();
+                Poll::Ready(more.map_err(|_| Failure::ClientGone))
+            }
+            Poll::Pending if waits => self.deadline.poll(cx).map(|()| Err(Failure::ClientTimeout)),
+            Poll::Pending => Poll::Ready(Ok(())),
+        })
+        .await
+    }
+
+    /// Whether its path has a `#`.
+    pub(super) fn has_fragment(&self) -> bool {
+        self.send_stream.has_fragment.get()
+    }
+
+    /// Whether the whole request is here, without any body.
+    pub(super) fn is_over(&self) -> bool {
+        self.request.is_done() && self.request.trailers().is_none()
+    }
+
+    /// The head was read.
+    pub(super) fn begin_exchange(&mut self, head: &RequestHead) {
+        self.framing = head.framing;
+        self.is_head = head.method == Method::Head;
+        self.expects_continue = head.expect_continue;
+        self.request.promise(head.framing);
+    }
+
+    /// Waits a little for the rest of a request that was answered before its end. Then waits until the client has the
+    /// response, or for so long: a connection that closes takes along what is on its way.
+    pub(super) async fn linger(&mut self, timeout: Duration) {
+        self.deadline.set(Instant::now(), LINGER);
+        poll_fn(|cx| match self.request.poll_discard(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => self.deadline.poll(cx),
+        })
+        .await;
+        self.request.stop();
+        self.deadline.set(Instant::now(), timeout);
+        poll_fn(|cx| match self.send_stream.poll_done(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => self.deadline.poll(cx),
+        })
+        .await;
+    }
+
+    fn poll_stopped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.send_stream.poll_stopped(cx) {
+            Poll::Ready(true) => {
+                self.cancelled |= !self.begun;
+                Poll::Ready(())
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    fn start(&mut self, status: u16, fields: HeaderMap) -> Result<(), StreamError> {
+        let mut response = Response::new(());
+        *response.headers_mut() = fields;
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        at_once(self.response.send_response(response))
+    }
+
+    fn finish(&mut self) {
+        self.ended = true;
+        self.send_stream.end();
+    }
+}
+
+/// The outcome of what never waits: see [`SendStream`].
+fn at_once(future: impl Future<Output = Result<(), StreamError>>) -> Result<(), StreamError> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => Ok(()),
+    }
+}
+
+impl Client for Http3 {
+    fn is_head(&self) -> bool {
+        self.is_head
+    }
+
+    fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    fn body(&mut self) -> Result<&[u8], ParseError> {
+        self.request.data()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.request.consume(n);
+    }
+
+    fn body_is_done(&self) -> bool {
+        self.request.is_done()
+    }
+
+    fn body_is_whole(&self) -> bool {
+        self.request.has_ended()
+    }
+
+    fn body_is_buffered(&self) -> bool {
+        match self.framing {
+            Framing::Length(length) => self.request.is_buffered(Some(length)),
+            _ => self.request.is_buffered(None),
+        }
+    }
+
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
+            // A client that is gone shows that when it is read from.
+            let _ = self.start(100, HeaderMap::new());
+        }
+        let more = ready!(self.request.poll_more(cx));
+        self.cancelled |= more.is_err() && !self.begun;
+        Poll::Ready(more.map_err(|_| Failure::ClientGone))
+    }
+
+    fn trailers(&self) -> Option<&Headers> {
+        self.request.trailers()
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_stopped(cx)
+    }
+
+    fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64 {
+        self.begun = true;
+        let start = Start::of(&exchange.response.headers, framing, exchange.response.status, self.is_head);
+        if !start.is_whole {
+            // Until some of it has to leave, another response can take its place.
+            self.send_stream.wait();
+        }
+        if let Err(error) = self.start(exchange.response.status, start.fields) {
+            tracing::debug!(request_id = exchange.id(), "a response over HTTP/3 could not begin: {error}");
+            self.abort();
+        } else if start.is_whole {
+            self.finish();
+        } else {
+            self.left = start.left;
+        }
+        start.bytes
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if self.ended {
+            return Poll::Ready(Err(gone()));
+        }
+        if self.left.is_some_and(|left| data.len() as u64 > left) {
+            return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
+        }
+        let is_whole = self.left == Some(data.len() as u64);
+        if std::mem::replace(&mut self.has_data, true) || is_whole || !self.send_stream.waits() {
+            ready!(self.send_stream.poll_sent(cx)).map_err(io::Error::other)?;
+        }
+        let n = data.len().min(PIECE);
+        at_once(self.response.send_data(Bytes::copy_from_slice(&data[..n]))).map_err(io::Error::other)?;
+        self.left = self.left.map(|left| left - n as u64);
+        if self.left == Some(0) {
+            self.finish();
+        }
+        Poll::Ready(Ok(n))
+    }
+
+    fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        if self.left.is_some() {
+            return Err(invalid("the body is shorter than its Content-Length"));
+        }
+        if let Some(trailers) = trailers {
+            let fields = write_fields(trailers, KnownSet::of(&[])).0;
+            at_once(self.response.send_trailers(fields)).map_err(io::Error::other)?;
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Here it also shows whether somebody still waits for more.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended && self.poll_stopped(cx).is_ready() {
+            return Poll::Ready(Err(gone()));
+        }
+        self.send_stream.poll_sent(cx).map_err(io::Error::other)
+    }
+
+    fn deadline(&mut self) -> &mut Deadline {
+        &mut self.deadline
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Other requests go on; what is left of this one is thrown away.
+    fn close_after(&mut self) {}
+
+    fn retract(&mut self) -> bool {
+        let retracts = self.begun && !self.ended && self.send_stream.waits();
+        if retracts {
+            self.send_stream.retract();
+            (self.begun, self.has_data, self.left) = (false, false, None);
+        }
+        retracts
+    }
+
+    /// A reset takes back what is not on its way: so the connection's task, which was woken before this one, has its turn
+    /// first, and another in which to see what the socket takes.
+    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_flush(cx))?;
+        if self.turns < TURNS {
+            self.turns += 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is on its way may arrive.
+    fn unsent(&self) -> u64 {
+        if self.send_stream.waits() { u64::MAX } else { 0 }
+    }
+
+    fn abort(&mut self) {
+        self.send_stream.reset(number(Code::H3_INTERNAL_ERROR));
+        self.begun = true;
+        self.ended = true;
+    }
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,101 @@
+//! Where a request would go.
+use super::Named;
+use crate::Retained;
+use crate::exchange::Exchange;
+use crate::plugin::engine;
+use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use serde::Serialize;
+use std::sync::Arc;
+use weir_model::Document;
+use weir_model::entity::{Service, Target};
+use weir_model::schema::Choice;
+use weir_upstream::endpoint::authority;
+use weir_upstream::health;
+
+/// Where a request goes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Upstream {
+    /// The service.
+    pub service: Named,
+    /// The URL that is asked for.
+    pub url: String,
+    /// The places that may be asked.
+    pub targets: Vec<Candidate>,
+}
+
+/// One place that may be asked.
+#[derive(Debug, Clone, Serialize)]
+pub struct Candidate {
+    /// Its host and port.
+    pub target: String,
+    /// Its share of the requests; none where there is no choice.
+    pub weight: Option<u16>,
+    /// The Host header that it gets.
+    pub host: String,
+}
+
+impl Upstream {
+    /// Whether every target that may be asked is known to be unhealthy.
+    pub(super) fn is_unhealthy(&self, retained: &Retained, document: &Document) -> bool {
+        let service = document.services.iter().find(|service| service.id == self.service.id);
+        let named = |service: &Arc<Service>| document.upstreams.iter().find(|it| it.name == service.host);
+        let Some(upstream) = service.and_then(named).filter(|upstream| health::are_used(upstream)) else {
+            return false;
+        };
+        let is_unhealthy = |target: &Candidate| {
+            let addresses = health::standing(&retained.get(), upstream.id, &target.target).addresses;
+            !addresses.is_empty() && addresses.iter().all(|(_, healthy)| !healthy)
+        };
+        self.targets.iter().filter(|target| target.weight != Some(0)).all(is_unhealthy)
+    }
+}
+
+pub(super) fn of(
+    exchange: &Exchange,
+    route: &CompiledRoute,
+    compiled: &CompiledService,
+    document: &Document,
+) -> Upstream {
+    let service = &compiled.entity;
+    let named = match compiled.destination {
+        Destination::Host(_) => authority(service.protocol, &service.host, service.port),
+        Destination::Upstream(_) => service.host.clone(),
+    };
+    let mut target = Vec::new();
+    engine::write_target(&mut target, exchange, &route.entity, service);
+    let url = format!("{}://{named}{}", service.protocol.as_str(), String::from_utf8_lossy(&target));
+    let mut targets = match compiled.destination {
+        Destination::Host(_) => {
+            vec![Candidate { target: place(&service.host, service.port), weight: None, host: named }]
+        }
+        Destination::Upstream(_) => candidates(compiled, document),
+    };
+    if let Some(host) = exchange.request.host().filter(|_| route.entity.preserve_host) {
+        targets.iter_mut().for_each(|target| target.host = host.to_owned());
+    }
+    Upstream { service: Named::new(service.id, &service.name), url, targets }
+}
+
+/// A host with its port, which a socket has not.
+fn place(host: &str, port: u16) -> String {
+    if host.starts_with("unix:") { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+/// The targets of the upstream that the service names.
+fn candidates(compiled: &CompiledService, document: &Document) -> Vec<Candidate> {
+    let service = &compiled.entity;
+    let Some(upstream) = document.upstreams.iter().find(|upstream| upstream.name == service.host) else {
+        return Vec::new();
+    };
+    let targets = document.targets.iter().filter(|target| target.upstream == upstream.id);
+    let candidate = |target: &Arc<Target>| {
+        let (host, port) = target.host_and_port()?;
+        let own = || authority(service.protocol, host, port);
+        Some(Candidate {
+            target: target.target.clone(),
+            weight: Some(target.weight),
+            host: upstream.host_header.clone().unwrap_or_else(own),
+        })
+    };
+    targets.filter_map(candidate).collect()
+}

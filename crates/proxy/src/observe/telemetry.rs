@@ -1,0 +1,148 @@
+//! What an exchange leaves behind: a line in the access log, and a warning where an upstream failed.
+
+use crate::access_log::{self, Record};
+use crate::answer::Failure;
+use crate::exchange::{Exchange, Source};
+use crate::plugin::engine;
+use crate::relay::Broken;
+use crate::snapshot::CompiledService;
+use crate::worker::Worker;
+use std::fmt::Display;
+use std::time::Instant;
+use weir_http1::{Known, Version};
+use weir_upstream::endpoint::Endpoint;
+
+/// Reports that the upstream gave no usable response.
+pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {
+    let clients_own = matches!(
+        failure,
+        Failure::ClientGone
+            | Failure::ClientTimeout
+            | Failure::DeadlineExceeded
+            | Failure::BodyTooLarge
+            | Failure::Refused(_)
+            | Failure::Rejected(_)
+    );
+    if !clients_own {
+        warn(exchange, service, failure);
+    }
+}
+
+/// Reports that the upstream broke off a response that the client has begun to receive.
+pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Broken) {
+    warn(exchange, service, broken);
+}
+
+/// Reports that the upstream broke a tunnel off.
+pub(crate) fn cut(exchange: &Exchange, service: &CompiledService, error: &std::io::Error) {
+    warn(
+        exchange,
+        service,
+        &format_args!("the upstream broke off the connection that had changed protocol: {error}"),
+    );
+}
+
+/// Reports that an endpoint could not be connected to, and that another try follows.
+pub(crate) fn passed_over(
+    exchange: &Exchange,
+    service: &CompiledService,
+    endpoint: &Endpoint,
+    failure: &Failure,
+) {
+    let name = service.label();
+    let target = format!("{}:{}", endpoint.host, endpoint.port);
+    tracing::warn!(
+        request_id = exchange.id(),
+        service = name,
+        target,
+        "{failure}; it is tried again or passed over"
+    );
+}
+
+fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
+    let name = service.label();
+    let asked = exchange.engine.upstream_addr.map(|address| address.to_string());
+    let host = format!("{}:{}", service.entity.host, service.entity.port);
+    tracing::warn!(request_id = exchange.id(), service = name, host, address = asked.as_deref(), "{what}");
+}
+
+/// The target as sent; without its query where that may hold the key to the node itself.
+fn logged_target<'e>(worker: &Worker, exchange: &'e Exchange) -> &'e str {
+    let target = exchange.request.target();
+    match target.split_once('?') {
+        Some((path, _)) if worker.options.own.has_path(exchange) => path,
+        _ => target,
+    }
+}
+
+/// Writes the exchange's line, if there is a log.
+pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
+    if !worker.access_log.is_on() {
+        return;
+    }
+    let timing = exchange.timing;
+    let end = timing.end.unwrap_or_else(Instant::now);
+    let since = |start: Instant, end: Instant| end.saturating_duration_since(start);
+    let asked = timing.upstream_start;
+    let upstream_end = timing.upstream_head.unwrap_or(end);
+    let mut uri = Vec::new();
+    if let (Some(route), Some(service)) = (exchange.route(), exchange.service()) {
+        engine::write_target(&mut uri, exchange, &route.entity, service);
+    }
+    let upstream_status = (exchange.source == Source::Service).then_some(exchange.response.status);
+    let tls = exchange.engine.connection.tls.as_ref();
+    worker.access_log.write(&Record {
+        client_ip: exchange.client_ip,
+        remote_user: None,
+        time: exchange.started_at(),
+        method: exchange.request.method_str().as_bytes(),
+        target: logged_target(worker, exchange).as_bytes(),
+        version: version(exchange.request.version),
+        scheme: exchange.scheme(),
+        host: exchange.request.host().map(str::as_bytes),
+        tls: tls.map(|tls| access_log::Tls { version: tls.version, cipher: &tls.cipher }),
+        status: exchange.response.status,
+        bytes_sent: exchange.bytes_out,
+        request_size: exchange.bytes_in,
+        response_size: exchange.bytes_out,
+        referer: exchange.request.headers.get("Referer"),
+        user_agent: exchange.header(Known::UserAgent),
+        latency: since(timing.start, end),
+        upstream_latency: asked.map(|asked| since(asked, upstream_end)),
+        receive_latency: timing.upstream_head.map(|head| since(head, end)),
+        request_id: exchange.id(),
+        upstream: exchange.engine.upstream_addr.map(|address| access_log::Upstream {
+            address,
+            uri: &uri,
+            status: upstream_status,
+        }),
+        route: exchange
+            .route()
+            .map(|r| access_log::Entity { id: r.entity.id, name: r.entity.name.as_deref() }),
+        service: exchange.service().map(|s| access_log::Entity { id: s.id, name: s.name.as_deref() }),
+        consumer: exchange.consumer().map(|c| access_log::Consumer {
+            id: c.entity.id,
+            username: c.entity.username.as_deref(),
+            custom_id: c.entity.custom_id.as_deref(),
+        }),
+        source: source(exchange),
+        error: exchange.error(),
+    });
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+        Version::Http2 => "HTTP/2.0",
+        Version::Http3 => "HTTP/3.0",
+    }
+}
+
+fn source(exchange: &Exchange) -> &'static str {
+    match exchange.source {
+        Source::Service => "upstream",
+        Source::Kong if exchange.engine.failed => "error",
+        Source::Kong => "exit",
+    }
+}

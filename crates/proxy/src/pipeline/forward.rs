@@ -1,0 +1,440 @@
+//! Asking the upstream: picks an endpoint, gets a connection to it, sends the request and waits for the response's
+//! head; tries again where that is safe.
+
+mod over_http2;
+
+use crate::answer::Failure;
+use crate::client::Client;
+use crate::exchange::{Exchange, FailedTry};
+use crate::head::{self, Outgoing};
+use crate::plugin::engine::grpc_status;
+use crate::plugin::{form, without_port};
+use crate::relay::{Awaited, Relay, Timeouts, Upload};
+use crate::serve::{is_gone, unless_gone};
+use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use crate::telemetry;
+use crate::worker::Worker;
+use h2::Reason as Reset;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+use weir_http1::{Framing, Headers};
+use weir_model::Uuid;
+use weir_upstream::balance::{HashSource, Key, Lease, Pick, PickContext};
+use weir_upstream::connect::ConnectAttempt;
+use weir_upstream::endpoint::{Endpoint, UpstreamProtocol};
+use weir_upstream::health::Outcome;
+use weir_upstream::http2::Http2Stream;
+use weir_upstream::pool::UpstreamConnection;
+use weir_upstream::retry::FailedAttempt;
+use weir_upstream::retry_budget::RetryReason;
+use weir_upstream::{Upstream, UpstreamError};
+
+/// What stays the same over all tries of one request.
+pub(crate) struct UpstreamCall<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) route: &'a CompiledRoute,
+    pub(crate) service: &'a CompiledService,
+    /// How the request's body goes to the upstream.
+    pub(crate) framing: Framing,
+    pub(crate) timeouts: Timeouts,
+    /// How much of the client's body was counted and shown to plugins, which they see once however often it is sent.
+    seen: Cell<u64>,
+}
+
+/// What answers, once the response's head is in the exchange.
+pub(crate) enum AnyUpstream {
+    Http1(Box<UpstreamConnection>),
+    Http2(Box<Http2Stream>),
+}
+
+impl AnyUpstream {
+    fn lease(&mut self) -> &mut Option<Lease> {
+        match self {
+            Self::Http1(upstream) => upstream.lease(),
+            Self::Http2(upstream) => upstream.lease(),
+        }
+    }
+}
+
+/// An attempt that got no response.
+struct AttemptError {
+    failure: Failure,
+    /// Why the request may be sent again, if it may.
+    retry: Option<RetryReason>,
+    /// When the target was asked, if there was a connection.
+    asked: Option<Instant>,
+}
+
+impl From<Failure> for AttemptError {
+    /// One that ends the request.
+    fn from(failure: Failure) -> Self {
+        Self { failure, retry: None, asked: None }
+    }
+}
+
+/// The attempts that a request has left, and the targets that it was sent to.
+struct Attempts {
+    left: u16,
+    tried: Vec<u32>,
+}
+
+impl<'a> UpstreamCall<'a> {
+    /// Ends when the client says it has to be over, if it does.
+    pub(crate) fn new(
+        worker: &'a Worker,
+        route: &'a CompiledRoute,
+        service: &'a CompiledService,
+        framing: Framing,
+        ends: Option<Instant>,
+    ) -> Self {
+        let timeouts = timeouts(worker, service, ends);
+        Self { worker, route, service, framing, timeouts, seen: Cell::new(0) }
+    }
+
+    /// Where the response's head has come from. The head is in the exchange.
+    pub(crate) async fn forward<C: Client>(
+        &self,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Result<(AnyUpstream, Upload), Failure> {
+        let service = self.service;
+        service.retry_budget.count_request(self.worker.index, exchange.timing.start);
+        let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
+        let key = self.key(exchange);
+        let mut pick = self.pick(&mut attempts.tried, key.as_ref()).ok_or(UpstreamError::NoTarget)?;
+        loop {
+            let endpoint = pick.endpoint;
+            let asked = match endpoint.protocol {
+                UpstreamProtocol::Http1 => self.over_http1(pick, client, exchange).await,
+                _ => Box::pin(self.over_http2(pick, client, exchange)).await,
+            };
+            let failed = match asked {
+                Ok(reached) => {
+                    keep_to_target(key, exchange);
+                    return Ok(reached);
+                }
+                Err(failed) => failed,
+            };
+            if failed.retry.is_some() && is_gone(client).await {
+                return Err(Failure::ClientGone);
+            }
+            pick = self.next_attempt(&mut attempts, key.as_ref(), (failed, endpoint), exchange)?;
+        }
+    }
+
+    /// Whom to ask after an attempt that failed; its failure, where the request may not be sent again.
+    fn next_attempt(
+        &self,
+        attempts: &mut Attempts,
+        key: Option<&Key>,
+        (failed, endpoint): (AttemptError, &Endpoint),
+        exchange: &mut Exchange,
+    ) -> Result<Pick<'_>, Failure> {
+        let AttemptError { failure, retry, asked } = failed;
+        let now = Instant::now();
+        let reason = match retry {
+            Some(reason) if attempts.left > 0 => reason,
+            _ => return Err(failure),
+        };
+        if self.timeouts.ends.is_some_and(|ends| ends <= now) {
+            return Err(Failure::DeadlineExceeded);
+        }
+        attempts.tried.push(endpoint.id);
+        let Some(pick) = self.pick(&mut attempts.tried, key) else { return Err(failure) };
+        // Connections that end one after another are failures of the target.
+        let reason = if reason == RetryReason::IdleClosed { RetryReason::Reset } else { reason };
+        if !self.service.retry_budget.spend(reason, now) {
+            return Err(failure);
+        }
+        attempts.left -= 1;
+        if self.worker.may_warn() {
+            telemetry::passed_over(exchange, self.service, endpoint, &failure);
+        }
+        if let Some(start) = asked {
+            // What is left there is the address of the attempt that decides.
+            let address = exchange.engine.upstream_addr.take();
+            let port = address.map_or(endpoint.port, |address| address.port());
+            exchange.engine.try_failed(FailedTry { address, port, start, end: now, code: code(&failure) });
+        }
+        Ok(pick)
+    }
+
+    /// Counts a request that a kept connection took with it when it ended.
+    fn idle_connection_closed(&self, exchange: &mut Exchange) {
+        exchange.engine.upstream_addr = None;
+        self.service.retry_budget.spend(RetryReason::IdleClosed, Instant::now());
+    }
+
+    /// Asks on a kept connection, or else on a new one.
+    async fn over_http1<C: Client>(
+        &self,
+        Pick { endpoint, mut lease }: Pick<'_>,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Result<(AnyUpstream, Upload), AttemptError> {
+        let server_name = self.server_name(endpoint, exchange);
+        if let Some(mut upstream) = self.idle(endpoint, server_name.as_deref()) {
+            upstream.lease = lease.take();
+            match self.attempt(&mut *upstream, endpoint, client, exchange).await {
+                Ok(upload) => return Ok((AnyUpstream::Http1(upstream), upload)),
+                // The peer had closed the idle connection: that is no failure of the endpoint.
+                Err(failed) if failed.retry == Some(RetryReason::IdleClosed) => {
+                    lease = upstream.lease.take();
+                    self.idle_connection_closed(exchange);
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        let upstreams = &self.worker.upstreams;
+        let open = async |attempt: &ConnectAttempt| upstreams.connect(endpoint, server_name, attempt).await;
+        // Boxed, so that a connection has no room for what only a new upstream connection needs.
+        let mut upstream = Box::pin(self.open(endpoint, client, exchange, open)).await?;
+        upstream.lease = lease;
+        let upload = self.attempt(&mut *upstream, endpoint, client, exchange).await?;
+        Ok((AnyUpstream::Http1(upstream), upload))
+    }
+
+    /// Whom to ask, if anybody; once all were tried, they are tried again.
+    fn pick(&self, tried: &mut Vec<u32>, key: Option<&Key>) -> Option<Pick<'_>> {
+        let balancer = match &self.service.destination {
+            Destination::Host(endpoint) => return Some(Pick { endpoint, lease: None }),
+            Destination::Upstream(balancer) => balancer,
+        };
+        let pick = |tried: &[u32]| {
+            let random = &|| self.worker.random();
+            balancer.pick(&PickContext {
+                worker: self.worker.index,
+                tried,
+                hash: key.map(|key| key.hash),
+                random,
+            })
+        };
+        let picked = pick(tried);
+        if picked.is_some() || tried.is_empty() {
+            return picked;
+        }
+        tried.clear();
+        pick(tried)
+    }
+
+    fn key(&self, exchange: &Exchange) -> Option<Key> {
+        match &self.service.destination {
+            Destination::Host(_) => None,
+            Destination::Upstream(balancer) => balancer.key(&Hashed(exchange)),
+        }
+    }
+
+    /// An idle connection to an address of the endpoint that may be asked.
+    fn idle(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+        let idle = self.worker.upstreams.http1.take(endpoint.id, server_name)?;
+        endpoint.admits(idle.address).then_some(idle)
+    }
+
+    /// The name that a TLS upstream is asked for: the host that the request names there.
+    fn server_name(&self, endpoint: &Endpoint, exchange: &Exchange) -> Option<Rc<str>> {
+        endpoint.tls.as_ref()?;
+        Some(without_port(head::authority(exchange, self, &endpoint.authority)).into())
+    }
+
+    /// Opens a connection within the timeout, unless the client leaves meanwhile.
+    async fn open<C: Client, T>(
+        &self,
+        endpoint: &Endpoint,
+        client: &mut C,
+        exchange: &mut Exchange,
+        open: impl AsyncFnOnce(&ConnectAttempt) -> Result<T, UpstreamError>,
+    ) -> Result<T, AttemptError> {
+        exchange.timing.upstream_start.get_or_insert_with(Instant::now);
+        let (attempt, start) = (ConnectAttempt::new(self.worker.random()), Instant::now());
+        let opening = timeout(self.connect_timeout(), open(&attempt));
+        let opened = unless_gone(client, opening).await;
+        if let Some(times) = exchange.times() {
+            times.opened(&endpoint.host, (attempt.get(), attempt.resolved()), start.elapsed());
+        }
+        let failure = match opened {
+            Some(Ok(Ok(opened))) => return Ok(opened),
+            Some(Ok(Err(error))) => error.into(),
+            None => Failure::ClientGone,
+            // The client's time is over, which says nothing of the target.
+            Some(Err(_)) if self.timeouts.ends.is_some_and(|ends| ends <= Instant::now()) => {
+                Failure::DeadlineExceeded
+            }
+            Some(Err(_)) => {
+                endpoint.record_outcome(attempt.get(), Outcome::Timeout);
+                UpstreamError::ConnectTimeout.into()
+            }
+        };
+        let (address, port) = (attempt.get(), endpoint.port);
+        let (end, code) = (Instant::now(), code(&failure));
+        exchange.engine.try_failed(FailedTry { address, port, start, end, code });
+        let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
+        Err(AttemptError { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
+    }
+
+    fn connect_timeout(&self) -> Duration {
+        let timeout = Duration::from_millis(self.service.entity.connect_timeout.into());
+        self.timeouts.at_most(Instant::now(), timeout)
+    }
+
+    /// Sends the request and waits for the response's head.
+    async fn attempt<C: Client, U: Upstream>(
+        &self,
+        upstream: &mut U,
+        endpoint: &Endpoint,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Result<Upload, AttemptError> {
+        exchange.engine.upstream_addr = upstream.address();
+        let now = Instant::now();
+        exchange.timing.upstream_start.get_or_insert(now);
+        upstream.begin(&Outgoing { exchange, call: self, authority: &endpoint.authority });
+        let timeouts = &self.timeouts;
+        client.deadline().set(now, timeouts.at_most(now, timeouts.read));
+        let mut relay = Relay {
+            client,
+            upstream,
+            exchange,
+            timeouts,
+            limits: &self.worker.options.limits,
+            max_body: self.worker.options.client_max_body_size,
+            read_ahead: self.route.entity.response_buffering,
+            upload: Upload::new(self.seen.get()),
+            awaited: Awaited::Response,
+            lost: false,
+        };
+        match poll_fn(|cx| relay.poll_response(cx)).await {
+            Ok(()) => {
+                let upload = relay.upload;
+                answered(upstream, endpoint, exchange.response.status);
+                Ok(upload)
+            }
+            Err(failure) => {
+                let upload = relay.upload;
+                self.seen.set(upload.seen);
+                let retry = match &failure {
+                    Failure::Upstream(error) => {
+                        self.record(error, (&*upstream, endpoint), exchange);
+                        let attempt = FailedAttempt {
+                            error,
+                            progress: upstream.progress(),
+                            lost_idle_connection: upstream.lost_idle_connection(),
+                            has_body: upload.can_be_repeated(),
+                            method: exchange.request.method,
+                        };
+                        attempt.retry()
+                    }
+                    _ => None,
+                };
+                Err(AttemptError { failure, retry, asked: Some(now) })
+            }
+        }
+    }
+
+    /// Records what an error says of the target, if it says anything.
+    fn record<U: Upstream>(
+        &self,
+        error: &UpstreamError,
+        (upstream, endpoint): (&U, &Endpoint),
+        exchange: &Exchange,
+    ) {
+        if let Some(outcome) = self.outcome(error, exchange)
+            && upstream.tells_of_target(error)
+        {
+            endpoint.record_outcome(upstream.address(), outcome);
+        }
+    }
+
+    /// What an error says of the target; nothing, where it is the client's.
+    fn outcome(&self, error: &UpstreamError, exchange: &Exchange) -> Option<Outcome> {
+        match error {
+            UpstreamError::Timeout => Some(Outcome::Timeout),
+            // Servers end calls so whose time is over, or that were cancelled.
+            UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR)
+                if self.service.is_grpc() || grpc_status::is_call(exchange) =>
+            {
+                None
+            }
+            UpstreamError::Closed(_) | UpstreamError::Reset(_) => Some(Outcome::TcpFailure),
+            UpstreamError::InvalidResponse(_) => Some(Outcome::Status(0)),
+            _ => None,
+        }
+    }
+}
+
+/// What of a request decides its target, where that is hashed.
+struct Hashed<'e>(&'e Exchange);
+
+impl HashSource for Hashed<'_> {
+    fn consumer(&self) -> Option<Uuid> {
+        self.0.consumer().map(|consumer| consumer.entity.id).or(self.0.credential())
+    }
+
+    fn client_ip(&self) -> IpAddr {
+        self.0.client_ip
+    }
+
+    fn path(&self) -> &str {
+        self.0.path()
+    }
+
+    fn headers(&self) -> &Headers {
+        &self.0.request.headers
+    }
+
+    fn query_values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+        let pairs = form::pairs(self.0.query().unwrap_or_default());
+        let named = pairs.filter(|pair| *pair.name == *name.as_bytes());
+        named.map(|pair| pair.value.unwrap_or_default()).collect()
+    }
+
+    fn uri_capture(&self, name: &str) -> Option<&str> {
+        self.0.uri_captures()?.name(name)
+    }
+}
+
+/// The status that an attempt is logged with.
+fn code(failure: &Failure) -> u16 {
+    match failure {
+        Failure::DeadlineExceeded => 504,
+        Failure::Upstream(error) if error.is_timeout() => 504,
+        _ => 502,
+    }
+}
+
+/// A service's timeouts once connected.
+fn timeouts(worker: &Worker, service: &CompiledService, ends: Option<Instant>) -> Timeouts {
+    let millis = |ms: u32| Duration::from_millis(ms.into());
+    let read = millis(service.entity.read_timeout);
+    Timeouts {
+        write: millis(service.entity.write_timeout),
+        read,
+        // Either side of a stream of messages may be silent for as long as the service allows.
+        client_body: if service.is_grpc() { read } else { worker.options.client_body_timeout },
+        client_send: worker.options.send_timeout,
+        ends,
+    }
+}
+
+/// The target has answered: what that says of it.
+fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16) {
+    if endpoint.monitor.is_some() {
+        // As Kong has it: an upstream that speaks of a timeout of its own has run into one.
+        let outcome = if status == 504 { Outcome::Timeout } else { Outcome::Status(status) };
+        endpoint.record_outcome(upstream.address(), outcome);
+    }
+    if let Some(lease) = upstream.lease() {
+        lease.answered();
+    }
+}
+
+/// Has the client come with the cookie that leads to the same target, if it needs one.
+fn keep_to_target(key: Option<Key>, exchange: &mut Exchange) {
+    if let Some(cookie) = key.and_then(|key| key.cookie) {
+        exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
+    }
+}

@@ -1,0 +1,12 @@
+//! One request from its head to its end: route, plugins, upstream, response.
+
+pub(crate) mod answer;
+pub(crate) mod chain;
+pub(crate) mod forward;
+pub(crate) mod grpc;
+pub(crate) mod head;
+pub(crate) mod relay;
+pub(crate) mod request_body;
+pub(crate) mod respond;
+pub(crate) mod response_body;
+pub(crate) mod serve;

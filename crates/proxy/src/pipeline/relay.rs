@@ -1,0 +1,488 @@
+//! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
+//! faster than its receiver, neither held whole.
+
+use crate::answer::Failure;
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::plugin::{HeldBody, NoRoom};
+use h2::Reason as Reset;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use weir_http1::{Framing, Limits, ParseError};
+use weir_net::http2::reset_reason;
+use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
+
+/// One exchange between a client and a connection to an upstream.
+pub(crate) struct Relay<'a, C, U> {
+    pub(crate) client: &'a mut C,
+    pub(crate) upstream: &'a mut U,
+    pub(crate) exchange: &'a mut Exchange,
+    pub(crate) timeouts: &'a Timeouts,
+    pub(crate) limits: &'a Limits,
+    /// The most bytes of request body; 0 is any.
+    pub(crate) max_body: u64,
+    pub(crate) read_ahead: bool,
+    pub(crate) upload: Upload,
+    pub(crate) awaited: Awaited,
+    /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
+    pub(crate) lost: bool,
+}
+
+/// The longest waits between two successful operations, each for one side and direction.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) write: Duration,
+    pub(crate) read: Duration,
+    pub(crate) client_body: Duration,
+    pub(crate) client_send: Duration,
+    /// When all of it has to be over, where the client says so.
+    pub(crate) ends: Option<Instant>,
+}
+
+/// How long before the end of a call its server may find that its time is over: clocks differ by less.
+const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
+
+impl Timeouts {
+    /// Whether all has to be over now, as an upstream may find that was told the same.
+    pub(crate) fn are_over(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
+    }
+
+    /// So long, or until all has to be over.
+    pub(crate) fn at_most(&self, now: Instant, timeout: Duration) -> Duration {
+        match self.ends {
+            None => timeout,
+            Some(ends) => timeout.min(ends.saturating_duration_since(now)),
+        }
+    }
+}
+
+/// Whom the exchange waits for, which decides the timeout and its answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Upstream, for the response.
+    Response,
+    /// Client, for the request's body.
+    Body,
+    /// Upstream, to take the request's body.
+    Write,
+    /// Client, to take the response.
+    Send,
+}
+
+/// Where the request's body stands.
+pub(crate) struct Upload {
+    /// Bytes of the collected body that were sent.
+    collected: usize,
+    /// Bytes that were sent and that the client still has, all of its body: as long as they may have to be sent again.
+    kept: usize,
+    /// Nothing more has to be sent again: the response has begun.
+    is_final: bool,
+    /// Bytes that were consumed as they were sent.
+    streamed: u64,
+    /// Bytes of the client's body that were counted and shown to plugins, in this attempt or one before.
+    pub(crate) seen: u64,
+    ended: bool,
+    /// Nothing more of it will be sent.
+    pub(crate) done: bool,
+    /// All of it was sent: only then can the connection carry another request.
+    pub(crate) whole: bool,
+    /// The upstream no longer takes the body, which may be fine: it can have answered already.
+    broken: Option<io::Error>,
+}
+
+impl Upload {
+    /// A body of which so much was seen in attempts before.
+    pub(crate) fn new(seen: u64) -> Self {
+        let (collected, kept, streamed) = (0, 0, 0);
+        let (is_final, ended, done, whole) = (false, false, false, false);
+        Self { collected, kept, is_final, streamed, seen, ended, done, whole, broken: None }
+    }
+
+    /// Whether all that was sent can be sent again.
+    pub(crate) fn can_be_repeated(&self) -> bool {
+        self.streamed == 0
+    }
+}
+
+enum Step {
+    Progress,
+    Waiting(Awaited),
+}
+
+impl<C: Client, U: Upstream> Relay<'_, C, U> {
+    /// Sends the request and waits for the response's head.
+    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            let (awaited, moved) = self.poll_upload(cx)?;
+            self.await_now(awaited, moved);
+            match self.poll_head(cx) {
+                Poll::Ready(Ok(true)) => {
+                    self.release_body();
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Ready(Ok(false)) => self.await_now(self.awaited, self.awaited == Awaited::Response),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.explain(error, cx))),
+                Poll::Pending => break,
+            }
+        }
+        if self.upload.done && self.client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Failure::ClientGone));
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(match self.timeouts.ends {
+            Some(ends) if ends <= Instant::now() => Failure::DeadlineExceeded,
+            _ if self.awaited == Awaited::Body => Failure::ClientTimeout,
+            _ => UpstreamError::Timeout.into(),
+        }))
+    }
+
+    /// Reads towards the response's head; false when more of it has to come.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, UpstreamError>> {
+        let exchange = &mut self.exchange.public;
+        let (head, upgrade) = (&mut exchange.response, exchange.engine.upgrade.as_deref());
+        let mut slot = ResponseSlot { head, method: exchange.request.method, upgrade };
+        self.upstream.poll_head(cx, &mut slot, self.limits)
+    }
+
+    /// Restarts the timer for what is waited for now, unless that was so already and nothing moved.
+    fn await_now(&mut self, awaited: Awaited, moved: bool) {
+        if self.awaited != awaited || moved {
+            self.awaited = awaited;
+            let timeout = match awaited {
+                Awaited::Response => self.timeouts.read,
+                Awaited::Write => self.timeouts.write,
+                Awaited::Body => self.timeouts.client_body,
+                Awaited::Send => self.timeouts.client_send,
+            };
+            let at = Instant::now() + timeout;
+            // What has to be over by now stays over, however much still moves.
+            let at = self.timeouts.ends.map_or(at, |ends| ends.min(at));
+            self.client.deadline().move_to(at);
+        }
+    }
+
+    /// Nothing has to be sent again from here on.
+    fn release_body(&mut self) {
+        self.upload.is_final = true;
+        let kept = std::mem::take(&mut self.upload.kept);
+        if kept > 0 {
+            self.client.consume(kept);
+            self.upload.streamed += kept as u64;
+        }
+    }
+
+    /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because
+    /// the client left or its time is over, that is.
+    fn explain(&mut self, error: UpstreamError, cx: &mut Context<'_>) -> Failure {
+        match (error, self.upload.broken.take()) {
+            (UpstreamError::Reset(Reset::CANCEL), _) if self.client.poll_gone(cx).is_ready() => {
+                Failure::ClientGone
+            }
+            (UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR), _) if self.timeouts.are_over() => {
+                Failure::DeadlineExceeded
+            }
+            (UpstreamError::Closed(_), Some(broken)) => UpstreamError::Closed(broken).into(),
+            (error, _) => error.into(),
+        }
+    }
+
+    /// Moves the request's body on as far as both sides allow. Returns what is waited for next, and whether anything
+    /// moved meanwhile.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), Failure> {
+        let mut moved = false;
+        while !self.upload.done {
+            match self.upload_step(cx) {
+                Ok(Step::Progress) => moved = true,
+                Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
+                // What the upstream said before it stopped listening decides.
+                Err(Failure::Upstream(UpstreamError::Closed(error))) => {
+                    self.upload.broken = Some(error);
+                    self.upload.done = true;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok((Awaited::Response, false))
+    }
+
+    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+        let upstream = &mut *self.upstream;
+        if let Some(collected) = &self.exchange.engine.body
+            && self.upload.collected < collected.len()
+        {
+            let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
+            return Ok(match sent.map_err(UpstreamError::Closed)? {
+                Poll::Pending => Step::Waiting(Awaited::Write),
+                Poll::Ready(n) => {
+                    self.upload.collected += n;
+                    Step::Progress
+                }
+            });
+        }
+        let kept = self.upload.kept;
+        let data = &self.client.body().map_err(Failure::Rejected)?[kept..];
+        if !data.is_empty() {
+            return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
+                Poll::Pending => {
+                    self.client.read_ahead(cx);
+                    Ok(Step::Waiting(Awaited::Write))
+                }
+                Poll::Ready(n) => {
+                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
+                    let new = &data[n.min(seen as usize)..n];
+                    self.exchange.engine.request_passes(new)?;
+                    self.upload.seen += new.len() as u64;
+                    self.exchange.bytes_in += new.len() as u64;
+                    self.passed(n)
+                }
+            };
+        }
+        if kept > 0 || self.client.body_is_done() {
+            return self.finish_upload(cx);
+        }
+        if let Poll::Ready(more) = self.client.poll_more(cx) {
+            return more.map(|()| Step::Progress);
+        }
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
+        }
+    }
+
+    /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
+    fn passed(&mut self, n: usize) -> Result<Step, Failure> {
+        let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
+        if is_kept {
+            self.client.acknowledge(n);
+            self.upload.kept += n;
+        } else {
+            self.client.consume(n);
+            self.upload.streamed += n as u64;
+        }
+        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
+        if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
+            return Err(Failure::BodyTooLarge);
+        }
+        Ok(Step::Progress)
+    }
+
+    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+        let upstream = &mut *self.upstream;
+        if !self.upload.ended {
+            self.upload.ended = true;
+            upstream.end_body(self.client.trailers()).map_err(UpstreamError::Closed)?;
+        }
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => {
+                self.upload.done = true;
+                self.upload.whole = true;
+                Ok(Step::Progress)
+            }
+        }
+    }
+
+    /// Passes the response's body on. Its head stands in the client's outbox.
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if !self.upload.done {
+            match self.poll_upload(cx) {
+                // The response decides how long either may be silent: two that took turns at it would wait for ever.
+                Ok((_, moved)) => self.await_now(self.awaited, moved),
+                Err(_) => {
+                    self.upload.done = true;
+                    self.client.close_after();
+                }
+            }
+        }
+        loop {
+            match self.download_step(cx)? {
+                Poll::Ready(true) => return Poll::Ready(Ok(())),
+                Poll::Ready(false) => {}
+                Poll::Pending => break,
+            }
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(self.timed_out()))
+    }
+
+    /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.
+    pub(crate) fn poll_hold(
+        &mut self,
+        cx: &mut Context<'_>,
+        held: &mut HeldBody,
+        most: usize,
+    ) -> Poll<Result<bool, Broken>> {
+        if !self.upload.done && self.poll_upload(cx).is_err() {
+            self.upload.done = true;
+            self.client.close_after();
+        }
+        let length = match self.exchange.response.framing {
+            Framing::Length(n) => n as usize,
+            _ => most,
+        };
+        loop {
+            let data = self.upstream.body().map_err(Broken::Garbage)?;
+            let n = data.len();
+            held.push(data, length).map_err(|NoRoom| Broken::NoRoom)?;
+            self.exchange.engine.upstream_passes(data);
+            self.upstream.consume_body(n);
+            if self.upstream.body_is_done() || held.len() >= most {
+                return Poll::Ready(Ok(self.upstream.body_is_done()));
+            }
+            if n == 0 && self.fill(cx)?.is_pending() {
+                break;
+            }
+        }
+        if self.client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionAborted.into())));
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(self.timed_out()))
+    }
+
+    /// Sends what is left of a response's body that was held, and began to be sent at `since`.
+    pub(crate) fn poll_send_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        held: &HeldBody,
+        (since, sent): (Instant, &mut usize),
+    ) -> Poll<Result<(), Broken>> {
+        while *sent < held.len() {
+            let left = &held[*sent..];
+            let n = self.client.poll_send(cx, left).map_err(Broken::Client)?;
+            self.await_now(Awaited::Send, n.is_ready());
+            if let Some(due) = held.due(since, self.timeouts.client_send, *sent) {
+                self.client.deadline().at_latest(due);
+            }
+            let Poll::Ready(n) = n else {
+                ready!(self.client.deadline().poll(cx));
+                return Poll::Ready(Err(self.timed_out()));
+            };
+            self.exchange.engine.response_passes(&left[..n]);
+            self.exchange.bytes_out += n as u64;
+            *sent += n;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends a response whose body was left out.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.client.end(None).map_err(Broken::Client)?;
+        if let Poll::Ready(flushed) = self.client.poll_flush(cx).map_err(Broken::Client)? {
+            return Poll::Ready(Ok(flushed));
+        }
+        self.await_now(Awaited::Send, false);
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(self.timed_out()))
+    }
+
+    /// One step of the response's body; true at its end.
+    fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        let data = self.upstream.body().map_err(Broken::Garbage)?;
+        if !data.is_empty() {
+            let sent = match self.client.poll_send(cx, data).map_err(Broken::Client)? {
+                Poll::Ready(sent) => sent,
+                Poll::Pending => return self.read_ahead(cx),
+            };
+            self.exchange.engine.response_passes(&data[..sent]);
+            self.exchange.engine.upstream_passes(&data[..sent]);
+            // The client takes the response: it may pause anew.
+            self.await_now(Awaited::Response, false);
+            self.upstream.consume_body(sent);
+            self.exchange.bytes_out += sent as u64;
+            return Poll::Ready(Ok(false));
+        }
+        if self.upstream.body_is_done() {
+            self.client.end(self.upstream.trailers()).map_err(Broken::Client)?;
+            let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+            if flushed.is_pending() {
+                self.await_now(Awaited::Send, false);
+            }
+            return flushed.map(|()| Ok(true));
+        }
+        self.fill(cx)
+    }
+
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        if self.lost {
+            return Poll::Ready(Err(self.cut_off(None)));
+        }
+        match self.upstream.poll_more(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.cut_off(Some(&error)))),
+            Poll::Ready(Ok(())) => {
+                self.await_now(Awaited::Response, true);
+                Poll::Ready(Ok(false))
+            }
+            Poll::Pending => {
+                // Nothing more for now: what is here goes out at once.
+                let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+                let awaited = if flushed.is_pending() { Awaited::Send } else { Awaited::Response };
+                self.await_now(awaited, false);
+                // To an upstream that says nothing for long, nothing else would tell that nobody listens.
+                if self.upload.done && self.client.poll_gone(cx).is_ready() {
+                    return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionReset.into())));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn timed_out(&self) -> Broken {
+        match self.timeouts.ends {
+            Some(ends) if ends <= Instant::now() => Broken::Deadline,
+            _ => Broken::Timeout,
+        }
+    }
+
+    /// The upstream broke off.
+    fn cut_off(&self, error: Option<&io::Error>) -> Broken {
+        match error.and_then(reset_reason) {
+            Some(Reset::CANCEL | Reset::NO_ERROR) | None if self.timeouts.are_over() => Broken::Deadline,
+            Some(reason) => Broken::Reset(reason),
+            None => Broken::Truncated,
+        }
+    }
+
+    /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        self.await_now(Awaited::Send, false);
+        if self.upstream.read_ahead(cx, self.read_ahead).is_err() {
+            // Told once only: a later read would take a reset for a proper end.
+            self.lost = true;
+        }
+        Poll::Pending
+    }
+}
+
+/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Client(io::Error),
+    Garbage(ParseError),
+    Truncated,
+    /// The upstream reset the stream.
+    Reset(Reset),
+    Timeout,
+    /// The client's own time for the call is over.
+    Deadline,
+    /// The node has no room for a body that plugins replace. Nothing of it was sent.
+    NoRoom,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
+            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
+            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
+            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
+            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
+            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
+            Broken::Timeout => {
+                f.write_str("nothing moved within a response for as long as the timeout allows")
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The running data plane: listeners, the acceptor that spreads connections, and the workers.
+
+use crate::access_log::AccessLog;
+use crate::costs::Costs;
+use crate::http3::{self, AltSvc, Quic, QuicListener};
+use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
+use crate::options::Options;
+use crate::plugin::Retained;
+use crate::plugin::{HeldBodies, engine::BodyMemory};
+use crate::snapshot::Snapshot;
+use crate::worker::{Command, Datagrams, Load, Node, Worker};
+use acceptor::{Accepting, Acceptor};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::{mpsc, oneshot, watch};
+use weir_net::dialer::NodeResolver;
+use weir_net::resolve::{Addresses, ResolveError, Resolver};
+use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
+use weir_upstream::health::{MonitoredUpstream, monitor};
+
+/// How long what says that connections over QUIC have ended may take to be sent, and sent again.
+const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
+
+/// Why a data plane could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Listen(Address, Traffic, io::Error),
+    /// A thread or a runtime cannot be made.
+    System(io::Error),
+    /// The TLS settings cannot be used.
+    Tls(TlsError),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Listen(address, traffic, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let setting = if traffic.is_http() { "proxy_listen" } else { "stream_listen" };
+                write!(f, "{address} is in use: stop what listens there, or set another {setting}")
+            }
+            StartError::Listen(address, _, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::System(error) => write!(f, "cannot start: {error}"),
+            StartError::Tls(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The running data plane.
+pub struct Proxy {
+    node: Arc<Node>,
+    workers: Vec<mpsc::UnboundedSender<Command>>,
+    listening: Vec<Listening>,
+    closing: watch::Sender<bool>,
+    /// Closed when nothing is received over QUIC any more.
+    receiving: watch::Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+    snapshots: Mutex<Snapshots>,
+    watched: watch::Sender<Vec<Arc<MonitoredUpstream>>>,
+}
+
+/// A listener that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    /// Where it really is, also where the system chose the port.
+    pub address: Address,
+    /// What clients bring there.
+    pub traffic: Traffic,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+}
+
+/// Where finished requests and sessions are told of.
+pub struct AccessLogs {
+    /// A line for each request.
+    pub requests: AccessLog,
+    /// A line for each session of a stream listener.
+    pub sessions: AccessLog,
+}
+
+/// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
+/// that is to be no worker.
+struct Snapshots {
+    in_force: Arc<Snapshot>,
+    earlier: Vec<Arc<Snapshot>>,
+}
+
+/// What a node has served so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Connections open now.
+    pub connections: usize,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Of the open connections, those that are sessions of stream listeners.
+    pub sessions: usize,
+    /// Of the accepted ones, those that were.
+    pub sessions_accepted: u64,
+    /// Of the requests, those that came over HTTP/2.
+    pub http2_requests: u64,
+    /// Of the requests, those that came over HTTP/3.
+    pub http3_requests: u64,
+}
+
+impl Proxy {
+    /// Starts listening and serving. Plugins, which the compiler of snapshots builds, find the resolver in what it retains.
+    pub fn start(
+        options: Options,
+        logs: AccessLogs,
+        snapshot: Snapshot,
+        retained: &Retained,
+    ) -> Result<Self, StartError> {
+        let opened = Opened::new(&options)?;
+        let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
+        let has_quic = !opened.quic.is_empty();
+        let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
+        retained.get::<NodeResolver>().provide(&resolver);
+        let node = Arc::new(Node {
+            resolver,
+            stream_tls: stream_config(&tls),
+            quic: if has_quic { Some(quic(&tls, &options)?) } else { None },
+            tls,
+            access_log: logs.requests,
+            session_log: logs.sessions,
+            loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
+            costs: Arc::new(Costs::new(options.workers.max(1), options.cost_sampling)),
+            bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, options.workers)),
+            alternatives: alternatives(&opened.listening, &options),
+            options,
+        });
+        let snapshot = Arc::new(snapshot);
+        let (closing, closed) = watch::channel(false);
+        let mut proxy = Self {
+            node,
+            workers: Vec::new(),
+            listening: opened.listening.clone(),
+            closing,
+            receiving: watch::Sender::new(()),
+            threads: Vec::new(),
+            snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
+            watched: watch::Sender::new(snapshot.watched.clone()),
+        };
+        proxy.start_threads(opened, &snapshot, closed).map_err(StartError::System)?;
+        Ok(proxy)
+    }
+
+    fn start_threads(
+        &mut self,
+        opened: Opened,
+        snapshot: &Arc<Snapshot>,
+        closed: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        for (index, datagrams) in opened.datagrams.into_iter().enumerate() {
+            let (sender, commands) = mpsc::unbounded_channel();
+            let (node, snapshot) = (self.node.clone(), snapshot.clone());
+            self.threads.push(thread(format!("weir-worker-{index}"), async move || {
+                Worker::new(index, node, snapshot, None).run(commands, datagrams).await;
+            })?);
+            self.workers.push(sender);
+        }
+        let (resolver, news) = (self.node.resolver.clone(), self.watched.subscribe());
+        self.threads.push(thread("weir-health".into(), async move || monitor::run(resolver, news).await)?);
+        if self.node.options.tls.stapling {
+            let (node, mut closed) = (self.node.clone(), closed.clone());
+            self.threads.push(thread("weir-ocsp".into(), async move || {
+                tokio::select! {
+                    () = keep_fresh(&node.resolver, &node.tls) => {}
+                    _ = closed.wait_for(|closed| *closed) => {}
+                }
+            })?);
+        }
+        if let Some(quic) = self.node.quic.clone() {
+            self.receive(quic, opened.quic, closed.clone())?;
+        }
+        let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
+        self.threads.push(thread("weir-acceptor".into(), async move || {
+            acceptor.run(opened.accepting, closed).await
+        })?);
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        quic: Arc<Quic>,
+        listeners: Vec<QuicListener>,
+        closed: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let (node, workers, receiving) =
+            (self.node.clone(), self.workers.clone(), self.receiving.subscribe());
+        self.threads.push(thread("weir-quic".into(), async move || {
+            http3::receive(node, quic, workers, listeners, closed).await;
+            drop(receiving);
+        })?);
+        Ok(())
+    }
+
+    /// The listeners, in the order of the options.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
+    }
+
+    /// Puts a snapshot in force; returns once every worker has it.
+    pub async fn publish(&self, snapshot: Snapshot) {
+        self.node.tls.replace(snapshot.certificates.clone());
+        let snapshot = Arc::new(snapshot);
+        let told = self.workers.iter().filter_map(|worker| {
+            let (done, has_it) = oneshot::channel();
+            worker.send(Command::Publish(snapshot.clone(), done)).ok()?;
+            Some(has_it)
+        });
+        for has_it in told.collect::<Vec<_>>() {
+            let _ = has_it.await;
+        }
+        self.watched.send_replace(snapshot.watched.clone());
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced = std::mem::replace(&mut snapshots.in_force, snapshot);
+        snapshots.earlier.push(replaced);
+        let in_use = |old: &mut Arc<Snapshot>| Arc::strong_count(old) > 1;
+        let unused: Vec<_> = snapshots.earlier.extract_if(.., |old| !in_use(old)).collect();
+        // Freeing takes a while, and others ask for the snapshot in force.
+        drop(snapshots);
+        drop(unused);
+    }
+
+    /// The snapshot in force.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
+    }
+
+    /// The addresses of a host name or the text of an IP address, as requests would find them.
+    pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+        self.node.resolver.resolve(host).await
+    }
+
+    /// What the node has served so far.
+    pub fn totals(&self) -> Totals {
+        self.node.loads.iter().fold(Totals::default(), |sum, load| Totals {
+            connections: sum.connections + load.connections.load(Ordering::Relaxed),
+            accepted: sum.accepted + load.accepted.load(Ordering::Relaxed),
+            requests: sum.requests + load.requests.load(Ordering::Relaxed),
+            sessions: sum.sessions + load.sessions.load(Ordering::Relaxed),
+            sessions_accepted: sum.sessions_accepted + load.sessions_accepted.load(Ordering::Relaxed),
+            http2_requests: sum.http2_requests + load.http2_requests.load(Ordering::Relaxed),
+            http3_requests: sum.http3_requests + load.http3_requests.load(Ordering::Relaxed),
+        })
+    }
+
+    /// What plugins have cost so far.
+    pub fn costs(&self) -> &Costs {
+        &self.node.costs
+    }
+
+    /// What is held of bodies that plugins read.
+    pub fn held_bodies(&self) -> HeldBodies {
+        self.node.bodies.held()
+    }
+
+    /// The access log, for rotation and for what it dropped.
+    pub fn access_log(&self) -> &AccessLog {
+        &self.node.access_log
+    }
+
+    /// The access log of sessions, for the same.
+    pub fn session_log(&self) -> &AccessLog {
+        &self.node.session_log
+    }
+
+    /// Stops accepting, lets the exchanges under way end, and closes the rest after the timeout. True when none was
+    /// cut short.
+    pub async fn drain(&self, timeout: Duration) -> bool {
+        let _ = self.closing.send(true);
+        // The acceptor holds a receiver until its listeners are closed: no connection comes after this.
+        self.closing.closed().await;
+        for worker in &self.workers {
+            let _ = worker.send(Command::Drain);
+        }
+        let end = Instant::now() + timeout;
+        let mut in_time = true;
+        while in_time && self.totals().connections > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            in_time = Instant::now() < end;
+        }
+        // What says that connections have ended is on its way.
+        let _ = tokio::time::timeout(LAST_DATAGRAMS, self.receiving.closed()).await;
+        self.flush_access_log().await;
+        in_time
+    }
+
+    /// Writes what was logged so far, on all workers.
+    async fn flush_access_log(&self) {
+        let told = self.workers.iter().filter_map(|worker| {
+            let (done, flushed) = oneshot::channel();
+            worker.send(Command::Flush(done)).ok()?;
+            Some(flushed)
+        });
+        for flushed in told.collect::<Vec<_>>() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), flushed).await;
+        }
+        self.node.access_log.flush();
+        self.node.session_log.flush();
+    }
+}
+
+/// What connections over QUIC share.
+fn quic(tls: &ServerTls, options: &Options) -> Result<Arc<Quic>, StartError> {
+    let refused = |problem| StartError::Tls(TlsError { subject: Subject::Settings, problem });
+    let config = tls.quic(&options.tls).map_err(StartError::Tls)?;
+    let quic = Quic::new(config).map_err(|error| refused(Problem::Refused(error.to_string())))?;
+    Ok(Arc::new(quic))
+}
+
+/// `Alt-Svc` for the ports that are listened on for TLS and for QUIC alike.
+fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)> {
+    let AltSvc { max_age, port: told } = options.http3.alt_svc;
+    if max_age.is_zero() {
+        return Vec::new();
+    }
+    let ports = |traffic| {
+        let with_tls = listening.iter().filter(move |it| it.tls && it.traffic == traffic);
+        with_tls.filter_map(|it| it.address.ip()).map(|address| address.port())
+    };
+    let both = ports(Traffic::Quic).filter(|port| ports(Traffic::Http).any(|other| other == *port));
+    let text = |port| format!("h3=\":{}\"; ma={}", told.unwrap_or(port), max_age.as_secs());
+    both.map(|port| (port, text(port))).collect()
+}
+
+/// The TLS of stream listeners: as for requests, but no protocol is agreed on, since it is not known which follows.
+fn stream_config(tls: &ServerTls) -> Arc<rustls::ServerConfig> {
+    let mut config = rustls::ServerConfig::clone(&tls.config);
+    config.alpn_protocols.clear();
+    Arc::new(config)
+}
+
+/// Runs a task on a thread and a runtime of its own.
+fn thread(name: String, task: impl AsyncFnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.clone()).spawn(move || match LocalRuntime::new() {
+        Ok(runtime) => runtime.block_on(task()),
+        Err(error) => tracing::error!("{name} cannot start: {error}"),
+    })
+}
+
+/// The listeners, open.
+struct Opened {
+    accepting: Vec<Accepting>,
+    /// For each worker, the sockets that it receives from.
+    datagrams: Vec<Vec<Datagrams>>,
+    quic: Vec<QuicListener>,
+    listening: Vec<Listening>,
+}
+
+impl Opened {
+    fn new(options: &Options) -> Result<Self, StartError> {
+        let datagrams = (0..options.workers.max(1)).map(|_| Vec::new()).collect();
+        let mut opened = Self { accepting: Vec::new(), datagrams, quic: Vec::new(), listening: Vec::new() };
+        for listen in &options.listen {
+            let failed = |error| StartError::Listen(listen.address.clone(), listen.traffic, error);
+            let address = match listen.traffic {
+                Traffic::Datagram => opened.receive(listen),
+                Traffic::Quic => opened.receive_quic(listen),
+                _ => opened.accept(listen),
+            };
+            let address = address.map_err(failed)?;
+            opened.listening.push(Listening { address, traffic: listen.traffic, tls: listen.tls });
+        }
+        Ok(opened)
+    }
+
+    fn accept(&mut self, listen: &Listen) -> io::Result<Address> {
+        let bound = bind(listen)?;
+        let address = bound.address()?;
+        self.accepting.push(Accepting { bound, kind: Kind::of(listen) });
+        Ok(address)
+    }
+
+    /// A port that the system chooses is the one that a listener of TLS at the same address was given.
+    fn receive_quic(&mut self, listen: &Listen) -> io::Result<Address> {
+        let same = |it: &&Listening| {
+            let addresses = it.address.ip().zip(listen.address.ip());
+            it.tls && addresses.is_some_and(|(own, asked)| asked.port() == 0 && own.ip() == asked.ip())
+        };
+        let chosen = self.listening.iter().find(same).map_or(&listen.address, |it| &it.address);
+        let socket = bind_quic(chosen)?;
+        let local = socket.local_addr()?;
+        self.quic.push(QuicListener { socket, local });
+        Ok(local.into())
+    }
+
+    fn receive(&mut self, listen: &Listen) -> io::Result<Address> {
+        let sockets = bind_datagrams(&listen.address, self.datagrams.len())?;
+        let local = sockets[0].local_addr()?;
+        for (own, socket) in self.datagrams.iter_mut().zip(sockets) {
+            own.push(Datagrams { socket, local });
+        }
+        Ok(local.into())
+    }
+}
+
+pub(crate) use acceptor::Complaint;
+
+mod acceptor;
+#[cfg(test)]
+mod tests;

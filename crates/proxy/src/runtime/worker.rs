@@ -1,0 +1,316 @@
+//! One worker: a thread, a runtime, the connections handed to it, and all that they need without a lock.
+
+use crate::access_log::{AccessLog, WorkerLog};
+use crate::connection;
+use crate::costs::{Costs, Ledger};
+use crate::http3::{self, Arriving, Quic};
+use crate::listen::{Accepted, Traffic};
+use crate::options::Options;
+use crate::plugin::engine::{BodyMemory, Share};
+use crate::snapshot::{Held, Snapshot};
+use crate::stream::{self, Pipes};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::net::{SocketAddr, UdpSocket};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_local;
+use weir_http1::{RequestHead, ResponseHead, Version};
+use weir_net::io::Duplex;
+use weir_net::resolve::Resolver;
+use weir_net::tls::ServerTls;
+use weir_upstream::Pools;
+
+/// Heads kept for reuse by each worker.
+const HEADS_KEPT: usize = 64;
+
+/// What the node's workers share.
+pub(crate) struct Node {
+    /// How the data plane was started.
+    pub(crate) options: Options,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) tls: ServerTls,
+    /// The same for stream listeners.
+    pub(crate) stream_tls: Arc<rustls::ServerConfig>,
+    pub(crate) access_log: AccessLog,
+    pub(crate) session_log: AccessLog,
+    pub(crate) loads: Vec<Load>,
+    pub(crate) costs: Arc<Costs>,
+    /// For bodies that plugins read.
+    pub(crate) bodies: Arc<BodyMemory>,
+    /// Where there are listeners of QUIC.
+    pub(crate) quic: Option<Arc<Quic>>,
+    /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
+    pub(crate) alternatives: Vec<(u16, String)>,
+}
+
+impl Node {
+    /// Connections of clients that are open.
+    pub(crate) fn connections(&self) -> usize {
+        self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The worker that has the fewest of them.
+    pub(crate) fn least_loaded(&self) -> Option<usize> {
+        let loads = self.loads.iter().map(|load| load.connections.load(Ordering::Relaxed));
+        loads.enumerate().min_by_key(|(_, connections)| *connections).map(|(index, _)| index)
+    }
+}
+
+/// What one worker counts. Written by it alone, but for `connections`, which the acceptor raises.
+#[repr(align(128))]
+#[derive(Default)]
+pub(crate) struct Load {
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    /// Of the connections, those that are sessions.
+    pub(crate) sessions: AtomicUsize,
+    /// Of those accepted, the ones that were sessions.
+    pub(crate) sessions_accepted: AtomicU64,
+    /// Of the requests, those that came over HTTP/2.
+    pub(crate) http2_requests: AtomicU64,
+    /// Of the requests, those that came over HTTP/3.
+    pub(crate) http3_requests: AtomicU64,
+}
+
+/// What a worker is told from outside.
+pub(crate) enum Command {
+    /// Serve this connection.
+    Serve(Accepted),
+    /// Serve this connection, once it is one.
+    ServeQuic(Box<Arriving>),
+    /// Put the snapshot in force, then say so.
+    Publish(Arc<Snapshot>, oneshot::Sender<()>),
+    /// Close idle connections now, and the others after their exchange.
+    Drain,
+    /// Hand over what the access log holds, then say so.
+    Flush(oneshot::Sender<()>),
+}
+
+/// A socket that this worker alone reads datagrams from.
+pub(crate) struct Datagrams {
+    pub(crate) socket: UdpSocket,
+    pub(crate) local: SocketAddr,
+}
+
+/// One worker's own state.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) node: Arc<Node>,
+    pub(crate) options: Options,
+    pub(crate) upstreams: Pools,
+    pub(crate) access_log: WorkerLog,
+    pub(crate) session_log: WorkerLog,
+    pub(crate) pipes: Pipes,
+    pub(crate) draining: Cell<bool>,
+    pub(crate) ledger: Rc<Ledger>,
+    bodies: Rc<Share>,
+    snapshot: RefCell<Rc<Held>>,
+    no_routes: OnceCell<Rc<Held>>,
+    heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
+    idle: RefCell<Idle>,
+    random: Cell<u64>,
+    last_warning: Cell<Option<Instant>>,
+}
+
+/// Wakers of this worker's connections, so that a drain reaches the idle ones.
+#[derive(Default)]
+struct Idle {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        index: usize,
+        node: Arc<Node>,
+        snapshot: Arc<Snapshot>,
+        memory_upstream: Option<fn() -> Box<dyn Duplex>>,
+    ) -> Rc<Self> {
+        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        let ledger = Rc::new(Ledger::new(node.costs.clone(), index));
+        let bodies = Rc::new(Share::new(node.bodies.clone(), index));
+        let (keep_alive, sharing) =
+            (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
+        let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory_upstream);
+        Rc::new(Self {
+            index,
+            options: node.options.clone(),
+            access_log: node.access_log.worker(),
+            session_log: node.session_log.worker(),
+            pipes: Pipes::default(),
+            upstreams,
+            node,
+            draining: Cell::new(false),
+            snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone(), bodies.clone()))),
+            ledger,
+            bodies,
+            no_routes: OnceCell::new(),
+            heads: RefCell::default(),
+            idle: RefCell::default(),
+            random: Cell::new(seed.0 ^ seed.1),
+            last_warning: Cell::new(None),
+        })
+    }
+
+    /// The configuration in force.
+    pub(crate) fn snapshot(&self) -> Rc<Held> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// A configuration that holds nothing, for exchanges that outlive the one they began with.
+    pub(crate) fn no_routes(&self) -> Rc<Held> {
+        let empty = || self.hold(Arc::new(self.snapshot.borrow().without_entities()));
+        self.no_routes.get_or_init(empty).clone()
+    }
+
+    fn hold(&self, snapshot: Arc<Snapshot>) -> Rc<Held> {
+        Rc::new(Held::new(snapshot, self.ledger.clone(), self.bodies.clone()))
+    }
+
+    /// Follows commands until there is nobody left to give any.
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+        datagrams: Vec<Datagrams>,
+    ) {
+        spawn_local(sweep(self.clone()));
+        let log = self.clone();
+        spawn_local(async move { log.access_log.flush_regularly().await });
+        let log = self.clone();
+        spawn_local(async move { log.session_log.flush_regularly().await });
+        for datagrams in datagrams {
+            spawn_local(stream::receive(self.clone(), datagrams));
+        }
+        while let Some(command) = commands.recv().await {
+            match command {
+                Command::Serve(accepted) if accepted.listener.traffic == Traffic::Http => {
+                    spawn_local(connection::run(self.clone(), accepted));
+                }
+                Command::Serve(accepted) => {
+                    spawn_local(stream::run(self.clone(), accepted));
+                }
+                Command::ServeQuic(arriving) => {
+                    spawn_local(http3::serve(self.clone(), *arriving));
+                }
+                Command::Publish(snapshot, done) => {
+                    let held = self.hold(snapshot);
+                    *self.snapshot.borrow_mut() = held;
+                    let _ = done.send(());
+                }
+                Command::Flush(done) => {
+                    self.access_log.flush();
+                    self.session_log.flush();
+                    let _ = done.send(());
+                }
+                Command::Drain => {
+                    self.draining.set(true);
+                    self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);
+                }
+            }
+        }
+    }
+
+    /// Heads to parse into; give them back with `keep_heads`.
+    pub(crate) fn heads(&self) -> (RequestHead, ResponseHead) {
+        self.heads.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_heads(&self, mut request: RequestHead, mut response: ResponseHead) {
+        request.clear();
+        response.clear();
+        let mut heads = self.heads.borrow_mut();
+        if heads.len() < HEADS_KEPT {
+            heads.push((request, response));
+        }
+    }
+
+    /// A place for a connection's waker.
+    pub(crate) fn register_waker(&self, waker: Waker) -> usize {
+        let mut idle = self.idle.borrow_mut();
+        match idle.free.pop() {
+            Some(place) => {
+                idle.wakers[place] = Some(waker);
+                place
+            }
+            None => {
+                idle.wakers.push(Some(waker));
+                idle.wakers.len() - 1
+            }
+        }
+    }
+
+    pub(crate) fn unregister_waker(&self, place: usize) {
+        let mut idle = self.idle.borrow_mut();
+        idle.wakers[place] = None;
+        idle.free.push(place);
+    }
+
+    pub(crate) fn load(&self) -> &Load {
+        &self.node.loads[self.index]
+    }
+
+    /// Whether a warning that every request may cause should be given: once a second is enough.
+    pub(crate) fn may_warn(&self) -> bool {
+        let now = Instant::now();
+        let due =
+            self.last_warning.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
+        if due {
+            self.last_warning.set(Some(now));
+        }
+        due
+    }
+
+    /// Counts a connection, and numbers it among all connections of this process.
+    pub(crate) fn count_connection(&self) -> u64 {
+        let accepted = &self.load().accepted;
+        let number = accepted.load(Ordering::Relaxed) + 1;
+        accepted.store(number, Ordering::Relaxed);
+        number * self.node.loads.len() as u64 + self.index as u64
+    }
+
+    /// Counts a request. Only this worker writes, so no locked instruction is needed.
+    pub(crate) fn count_request(&self, version: Version) {
+        let count = |number: &AtomicU64| number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let load = self.load();
+        count(&load.requests);
+        match version {
+            Version::Http2 => count(&load.http2_requests),
+            Version::Http3 => count(&load.http3_requests),
+            Version::Http10 | Version::Http11 => {}
+        }
+    }
+
+    /// The next number of a sequence that is unpredictable enough to tell requests apart (SplitMix64).
+    pub(crate) fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A new request id: 32 hexadecimal digits.
+    pub(crate) fn request_id(&self) -> [u8; 32] {
+        let number = (u128::from(self.random()) << 64) | u128::from(self.random());
+        let mut id = [0; 32];
+        for (place, byte) in id.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+            place[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+            place[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        }
+        id
+    }
+}
+
+/// Closes upstream connections that were idle for too long, and says how much CPU time the worker has used.
+async fn sweep(worker: Rc<Worker>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        worker.upstreams.sweep(Instant::now());
+        worker.ledger.tick();
+    }
+}

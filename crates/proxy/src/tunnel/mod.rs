@@ -1,0 +1,272 @@
+//! What follows a change of protocol: bytes both ways, each no faster than its receiver, until both sides have ended or
+//! nothing moved for too long.
+
+use crate::client::Client;
+use crate::exchange::{ConsumerIndex, Exchange};
+use crate::forward::UpstreamCall;
+use crate::relay::Timeouts;
+use crate::snapshot::Held;
+use crate::worker::Worker;
+use crate::{respond, serve, telemetry};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use weir_http1::{Framing, Known, Method, RequestHead};
+use weir_model::Uuid;
+use weir_model::entity::Route;
+use weir_upstream::pool::UpstreamConnection;
+
+/// The protocol that a request asks to change to. A request with a body asks for none: whether its bytes are the body's
+/// or the new protocol's, both sides would have to agree on.
+pub(crate) fn asked(request: &RequestHead, framing: Framing) -> Option<Box<str>> {
+    if !request.upgrade || !matches!(framing, Framing::None | Framing::Length(0)) {
+        return None;
+    }
+    let mut values = request.headers.get_all_known(Known::Upgrade);
+    let protocol = std::str::from_utf8(values.next()?).ok()?;
+    let one = values.next().is_none() && protocol.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    (one && !is_http(protocol)).then(|| protocol.into())
+}
+
+/// Whether the route lets this protocol through: WebSocket always, as in Kong, and another one where the route asks for
+/// it by its `headers`.
+pub(crate) fn is_allowed(route: &Route, method: Method, protocol: &str) -> bool {
+    if protocol.eq_ignore_ascii_case("websocket") {
+        return method == Method::Get;
+    }
+    let names = |(name, values): (&String, &Vec<String>)| {
+        name.eq_ignore_ascii_case("upgrade")
+            && values.iter().any(|value| value.eq_ignore_ascii_case(protocol))
+    };
+    route.headers.iter().flatten().any(names)
+}
+
+/// HTTP itself, perhaps over TLS: requests in such a tunnel would pass no route and no plugin.
+fn is_http(protocol: &str) -> bool {
+    let protocol = protocol.to_ascii_lowercase();
+    matches!(protocol.as_str(), "h2c" | "h2" | "h3")
+        || protocol.starts_with("http/")
+        || protocol.starts_with("tls/")
+}
+
+/// A connection to an upstream that has changed protocol.
+pub(crate) struct Tunnel {
+    upstream: Box<UpstreamConnection>,
+    timeouts: Timeouts,
+}
+
+impl Tunnel {
+    /// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
+    /// sent, and nothing is changed.
+    pub(crate) fn open<C: Client>(
+        call: &UpstreamCall<'_>,
+        client: &mut C,
+        exchange: &mut Exchange,
+        mut upstream: Box<UpstreamConnection>,
+    ) -> Option<Self> {
+        exchange.response.headers.remove_hop_by_hop();
+        call.route.chain.response(exchange);
+        respond::decorate_proxied(call.worker, exchange);
+        if exchange.response.status != 101 {
+            return None;
+        }
+        exchange.bytes_out += client.begin_tunnel(exchange);
+        upstream.wire.begin_tunnel();
+        Some(Self { upstream, timeouts: call.timeouts })
+    }
+
+    /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not
+    /// keep everything that was in force in those days.
+    pub(crate) async fn run<C: Client>(mut self, worker: &Worker, client: &mut C, exchange: &mut Exchange) {
+        let released = Released::new(worker, exchange);
+        client.deadline().set(Instant::now(), self.timeouts.read);
+        let mut pipe = Pipe {
+            client,
+            upstream: &mut self.upstream,
+            exchange,
+            timeouts: self.timeouts,
+            up: Half::Open,
+            down: Half::Open,
+            waiting: Waiting::Bytes,
+        };
+        let ended = poll_fn(|cx| pipe.poll(cx)).await;
+        released.restore(worker, exchange);
+        let snapshot = exchange.snapshot.clone();
+        let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
+        if let Err(broken) = ended {
+            client.abort();
+            let service = route.and_then(|route| route.service.as_deref());
+            if let (Broken::Upstream(error), Some(service)) = (broken, service) {
+                telemetry::cut(exchange, service, &error);
+            }
+        }
+        serve::finish(worker, exchange, route.map_or(&snapshot.global, |route| &route.chain));
+    }
+}
+
+/// What an exchange takes from the configuration, by the ids of the entities.
+struct Released {
+    route: Option<(u32, Uuid)>,
+    consumers: Vec<(i32, u32, Uuid)>,
+}
+
+impl Released {
+    fn new(worker: &Worker, exchange: &mut Exchange) -> Self {
+        let route = exchange.engine.route.zip(exchange.route().map(|route| route.entity.id));
+        let named = exchange.engine.take_consumers().into_iter();
+        let with_id = |(priority, ConsumerIndex(index)): (i32, ConsumerIndex)| {
+            (priority, index, exchange.snapshot.consumers[index as usize].entity.id)
+        };
+        let consumers = named.map(with_id).collect();
+        exchange.set_snapshot(worker.no_routes());
+        exchange.engine.route = None;
+        Self { route, consumers }
+    }
+
+    /// The log hooks of the configuration that is in force by now run, if the route is still there.
+    fn restore(self, worker: &Worker, exchange: &mut Exchange) {
+        let snapshot: Rc<Held> = worker.snapshot();
+        exchange.engine.route =
+            self.route.and_then(|(at, id)| find(&snapshot.routes, at, |route| route.entity.id == id));
+        exchange.set_snapshot(snapshot.clone());
+        for (priority, at, id) in self.consumers {
+            if let Some(index) = find(&snapshot.consumers, at, |consumer| consumer.entity.id == id) {
+                exchange.engine.running = priority;
+                exchange.engine.identify(ConsumerIndex(index));
+            }
+        }
+    }
+}
+
+/// Where an item is that was at a place before: most often there, otherwise near.
+fn find<T>(items: &[T], at: u32, is_it: impl Fn(&T) -> bool) -> Option<u32> {
+    let farthest = at.max(items.len() as u32);
+    let mut places = (0..=farthest).flat_map(|far| [at.checked_sub(far), at.checked_add(far)]).flatten();
+    places.find(|&place| items.get(place as usize).is_some_and(&is_it))
+}
+
+/// Why a tunnel ended otherwise than by both sides' ends.
+enum Broken {
+    Client,
+    Upstream(io::Error),
+    Idle,
+}
+
+/// Where one direction stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Open,
+    /// Its sender has ended; its receiver has not been told, or not all.
+    Ending,
+    Ended,
+}
+
+/// What a tunnel waits for, which decides how long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// Either side, to send something.
+    Bytes,
+    /// The upstream, to take something.
+    Upstream,
+    /// The client, to take something.
+    Client,
+}
+
+/// Both directions.
+struct Pipe<'a, C> {
+    client: &'a mut C,
+    upstream: &'a mut UpstreamConnection,
+    exchange: &'a mut Exchange,
+    timeouts: Timeouts,
+    up: Half,
+    down: Half,
+    waiting: Waiting,
+}
+
+impl<C: Client> Pipe<'_, C> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        let before = (self.exchange.bytes_in, self.exchange.bytes_out, self.up, self.down);
+        let up = self.poll_up(cx)?;
+        let down = self.poll_down(cx)?;
+        if self.up == Half::Ended && self.down == Half::Ended {
+            return Poll::Ready(Ok(()));
+        }
+        let waiting = if up == Waiting::Bytes { down } else { up };
+        let now = (self.exchange.bytes_in, self.exchange.bytes_out, self.up, self.down);
+        if now != before || waiting != self.waiting {
+            self.waiting = waiting;
+            let timeout = self.timeout();
+            self.client.deadline().set(Instant::now(), timeout);
+        }
+        ready!(self.client.deadline().poll(cx));
+        Poll::Ready(Err(Broken::Idle))
+    }
+
+    fn timeout(&self) -> Duration {
+        match self.waiting {
+            Waiting::Bytes => self.timeouts.read,
+            Waiting::Upstream => self.timeouts.write,
+            Waiting::Client => self.timeouts.client_send,
+        }
+    }
+
+    /// Passes on what the client sends, as far as both sides allow.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<Waiting, Broken> {
+        while self.up == Half::Open {
+            let wire = &mut self.upstream.wire;
+            let data = self.client.body().map_err(|_| Broken::Client)?;
+            if !data.is_empty() {
+                let Poll::Ready(sent) = wire.poll_send(cx, data).map_err(Broken::Upstream)? else {
+                    return Ok(Waiting::Upstream);
+                };
+                self.client.consume(sent);
+                self.exchange.bytes_in += sent as u64;
+            } else if self.client.body_is_done() {
+                self.up = Half::Ending;
+            } else if let Poll::Ready(more) = self.client.poll_more(cx) {
+                more.map_err(|_| Broken::Client)?;
+            } else {
+                let flushed = wire.poll_flush(cx).map_err(Broken::Upstream)?;
+                return Ok(if flushed.is_pending() { Waiting::Upstream } else { Waiting::Bytes });
+            }
+        }
+        if self.up == Half::Ending {
+            if self.upstream.wire.poll_finish(cx).map_err(Broken::Upstream)?.is_pending() {
+                return Ok(Waiting::Upstream);
+            }
+            self.up = Half::Ended;
+        }
+        Ok(Waiting::Bytes)
+    }
+
+    /// Passes on what the upstream sends, as far as both sides allow.
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Result<Waiting, Broken> {
+        while self.down == Half::Open {
+            let wire = &mut self.upstream.wire;
+            let data = wire.inbox.bytes();
+            if !data.is_empty() {
+                let Poll::Ready(sent) = self.client.poll_send(cx, data).map_err(|_| Broken::Client)? else {
+                    return Ok(Waiting::Client);
+                };
+                wire.inbox.consume(sent);
+                self.exchange.bytes_out += sent as u64;
+            } else if let Poll::Ready(read) = wire.poll_fill(cx).map_err(Broken::Upstream)? {
+                if read == 0 {
+                    self.down = Half::Ending;
+                }
+            } else {
+                let flushed = self.client.poll_flush(cx).map_err(|_| Broken::Client)?;
+                return Ok(if flushed.is_pending() { Waiting::Client } else { Waiting::Bytes });
+            }
+        }
+        if self.down == Half::Ending {
+            if self.client.poll_finish(cx).map_err(|_| Broken::Client)?.is_pending() {
+                return Ok(Waiting::Client);
+            }
+            self.down = Half::Ended;
+        }
+        Ok(Waiting::Bytes)
+    }
+}

@@ -1,0 +1,47 @@
+//! How long a target takes to answer: an average in which the past fades (EWMA), as Kong's `latency` keeps it.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// After this long, in seconds, the past has faded to a third.
+const DECAY: f64 = 10.0;
+
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The average of one target. Two updates at once may lose one of them, which does no harm to an average.
+#[derive(Default)]
+pub struct Latency {
+    /// Seconds.
+    average: AtomicU64,
+    /// Microseconds after the beginning; 0 stands for never.
+    updated: AtomicU64,
+}
+
+impl Latency {
+    /// The average as of now; none where nothing was measured.
+    pub fn now(&self) -> Option<f64> {
+        self.decayed(microseconds(Instant::now())).map(|(average, _)| average)
+    }
+
+    /// An answer took so long.
+    pub fn add(&self, took: Duration) {
+        let now = microseconds(Instant::now());
+        let took = took.as_secs_f64();
+        let average = self.decayed(now).map_or(took, |(average, weight)| average + took * (1.0 - weight));
+        self.average.store(average.to_bits(), Ordering::Relaxed);
+        self.updated.store(now, Ordering::Relaxed);
+    }
+
+    /// The average faded until now, and by which factor.
+    fn decayed(&self, now: u64) -> Option<(f64, f64)> {
+        let updated = self.updated.load(Ordering::Relaxed);
+        let average = f64::from_bits(self.average.load(Ordering::Relaxed));
+        let weight = (-(now.saturating_sub(updated) as f64) / 1e6 / DECAY).exp();
+        (updated > 0).then_some((average * weight, weight))
+    }
+}
+
+fn microseconds(now: Instant) -> u64 {
+    now.saturating_duration_since(*BEGINNING).as_micros() as u64 + 1
+}

@@ -1,0 +1,229 @@
+//! Which of an upstream's targets is asked: the algorithm, among those that are healthy and were not tried yet.
+
+mod key;
+pub mod latency;
+mod ring;
+mod round_robin;
+
+pub use key::{HashSource, Key};
+pub use ring::Rings;
+pub use round_robin::Cursors;
+
+use super::endpoint::Endpoint;
+use super::health::TargetState;
+use key::Inputs;
+use ring::Ring;
+use round_robin::SmoothWeightedRoundRobin;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use weir_model::entity::{Algorithm, Upstream};
+
+/// How often chance is asked for another turn before all are gone through.
+const ATTEMPTS: usize = 8;
+
+/// The targets of one upstream, as one service reaches them.
+pub struct Balancer {
+    /// The targets, as endpoints.
+    pub endpoints: Vec<Endpoint>,
+    weights: Vec<u16>,
+    turns: SmoothWeightedRoundRobin,
+    choice: Choice,
+    /// The percentage of the weight above which what is healthy has to be; None: nobody asks for it.
+    threshold: Option<f64>,
+}
+
+/// What decides, beside the turns.
+enum Choice {
+    RoundRobin,
+    LeastConnections,
+    Latency,
+    Hash(Box<(Inputs, Arc<Ring>)>),
+}
+
+/// What the choice depends on, from request to request and from try to try.
+pub struct PickContext<'a> {
+    /// Which worker asks: each has turns of its own.
+    pub worker: usize,
+    /// Endpoints that were tried for this request.
+    pub tried: &'a [u32],
+    /// What of the request is hashed.
+    pub hash: Option<u64>,
+    /// Gives random numbers.
+    pub random: &'a dyn Fn() -> u64,
+}
+
+/// The target that is asked, and its being asked, where that is measured.
+pub struct Pick<'b> {
+    /// The target.
+    pub endpoint: &'b Endpoint,
+    /// Counts the request, where requests are counted.
+    pub lease: Option<Lease>,
+}
+
+/// A request that a target is busy with.
+pub struct Lease {
+    state: Arc<TargetState>,
+    since: Instant,
+}
+
+impl Lease {
+    fn new(state: &Arc<TargetState>) -> Lease {
+        state.in_flight.fetch_add(1, Ordering::Relaxed);
+        Lease { state: state.clone(), since: Instant::now() }
+    }
+
+    /// The target has answered.
+    pub fn answered(&self) {
+        self.state.latency.add(self.since.elapsed());
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Balancer {
+    /// A balancer over these targets, each with its weight.
+    pub fn new(
+        upstream: &Upstream,
+        targets: Vec<(Endpoint, u16)>,
+        (cursors, rings): (Arc<Cursors>, &Rings),
+    ) -> Self {
+        let (endpoints, weights): (Vec<Endpoint>, Vec<u16>) = targets.into_iter().unzip();
+        let choice = match upstream.algorithm {
+            Algorithm::RoundRobin => Choice::RoundRobin,
+            Algorithm::LeastConnections => Choice::LeastConnections,
+            Algorithm::Latency => Choice::Latency,
+            Algorithm::ConsistentHashing => {
+                let names: Vec<String> = endpoints.iter().map(Endpoint::name).collect();
+                let targets = names.iter().map(String::as_str).zip(weights.iter().copied());
+                Choice::Hash(Box::new((Inputs::of(upstream), rings.get(upstream, targets))))
+            }
+        };
+        let asked = super::health::are_used(upstream) && upstream.healthchecks.threshold > 0.0;
+        let threshold = asked.then_some(upstream.healthchecks.threshold);
+        Self {
+            turns: SmoothWeightedRoundRobin::new(&weights, cursors),
+            endpoints,
+            weights,
+            choice,
+            threshold,
+        }
+    }
+
+    /// What of the request is hashed, if anything is.
+    pub fn key(&self, request: &impl HashSource) -> Option<Key> {
+        match &self.choice {
+            Choice::Hash(hash) => hash.0.key(request),
+            _ => None,
+        }
+    }
+
+    /// What of a session is hashed, if anything is: it has an address and nothing else.
+    pub fn session_hash(&self, client: IpAddr) -> Option<u64> {
+        match &self.choice {
+            Choice::Hash(hash) => hash.0.of_address(client),
+            _ => None,
+        }
+    }
+
+    /// The next target that was not tried for this request yet; none where the upstream has none that may be asked.
+    pub fn pick(&self, context: &PickContext<'_>) -> Option<Pick<'_>> {
+        if self.threshold.is_some_and(|threshold| self.healthy_percentage() <= threshold) {
+            return None;
+        }
+        let index = match (&self.choice, context.hash) {
+            (Choice::RoundRobin, _) | (Choice::Hash(_), None) => self.next_turn(context),
+            (Choice::Hash(hash), Some(key)) => hash.1.find(key, |index| self.is_open(index, context.tried)),
+            (Choice::LeastConnections, _) => self.least_connections(context),
+            (Choice::Latency, _) => self.lowest_latency(context),
+        }?;
+        let endpoint = &self.endpoints[index];
+        let measured = matches!(self.choice, Choice::LeastConnections | Choice::Latency);
+        let lease = endpoint.monitor.as_ref().filter(|_| measured).map(|monitor| Lease::new(&monitor.state));
+        Some(Pick { endpoint, lease })
+    }
+
+    fn is_open(&self, index: usize, tried: &[u32]) -> bool {
+        let endpoint = &self.endpoints[index];
+        !tried.contains(&endpoint.id) && !endpoint.is_down()
+    }
+
+    /// How much of the weight is healthy.
+    fn healthy_percentage(&self) -> f64 {
+        let (mut healthy, mut total) = (0.0, 0.0);
+        for (endpoint, weight) in self.endpoints.iter().zip(&self.weights) {
+            let share = endpoint.monitor.as_ref().map_or(1.0, |monitor| monitor.state.share());
+            healthy += f64::from(*weight) * share;
+            total += f64::from(*weight);
+        }
+        if total > 0.0 { healthy / total * 100.0 } else { 0.0 }
+    }
+
+    /// Whose turn it is. A retry takes no turn: with two targets, the one that fails would otherwise have every turn.
+    fn first(&self, context: &PickContext<'_>) -> Option<usize> {
+        if context.tried.is_empty() {
+            return self.turns.next(context.worker);
+        }
+        self.turns.drawn((context.random)())
+    }
+
+    /// Round-robin. The turns of targets that may not be asked, or that failed, are spread over the others by chance.
+    fn next_turn(&self, context: &PickContext<'_>) -> Option<usize> {
+        let first = self.first(context)?;
+        if self.is_open(first, context.tried) {
+            return Some(first);
+        }
+        let drawn = (0..ATTEMPTS).map(|_| self.turns.at((context.random)() as usize));
+        drawn.chain(self.turns.all()).find(|&index| self.is_open(index, context.tried))
+    }
+
+    /// Of the targets with the fewest requests under way in proportion to their weights, the next in turn.
+    fn least_connections(&self, context: &PickContext<'_>) -> Option<usize> {
+        let first = self.first(context)?;
+        let load = |index: usize| {
+            let monitor = self.endpoints[index].monitor.as_ref();
+            monitor.map_or(0, |monitor| monitor.state.in_flight.load(Ordering::Relaxed)) as u64 + 1
+        };
+        self.open_from(first, context.tried).min_by(|&a, &b| {
+            let (a, b) = ((load(a), u64::from(self.weights[a])), (load(b), u64::from(self.weights[b])));
+            (a.0 * b.1).cmp(&(b.0 * a.1))
+        })
+    }
+
+    /// Of two targets by chance, the one that answered faster of late in proportion to their weights. One that nothing
+    /// is known of counts as the average of the others.
+    fn lowest_latency(&self, context: &PickContext<'_>) -> Option<usize> {
+        let chance = || (context.random)() as usize % self.endpoints.len().max(1);
+        let one = self.open_from(chance(), context.tried).next()?;
+        let Some(other) = self.open_from(chance(), context.tried).find(|&index| index != one) else {
+            return Some(one);
+        };
+        let score = |index: usize| self.latency(index) / f64::from(self.weights[index]);
+        Some(if score(other) < score(one) { other } else { one })
+    }
+
+    fn latency(&self, index: usize) -> f64 {
+        let of =
+            |endpoint: &Endpoint| endpoint.monitor.as_ref().and_then(|monitor| monitor.state.latency.now());
+        of(&self.endpoints[index]).unwrap_or_else(|| {
+            let (count, sum) =
+                self.endpoints.iter().filter_map(of).fold((0, 0.0), |(n, sum), l| (n + 1, sum + l));
+            sum / f64::from(count.max(1))
+        })
+    }
+
+    /// The targets with a weight that may be asked, from one on and around.
+    fn open_from<'s>(&'s self, first: usize, tried: &'s [u32]) -> impl Iterator<Item = usize> + 's {
+        let count = self.endpoints.len();
+        let around = (0..count).map(move |step| (first + step) % count);
+        around.filter(move |&index| self.weights[index] > 0 && self.is_open(index, tried))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use super::*;
+use crate::endpoint::{EndpointIds, UpstreamProtocol};
+use crate::health::{TargetMonitors, TargetStates, mark};
+use crate::testing::{entity, id};
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use weir_model::entity::Protocol;
+
+/// An upstream of targets 10.0.0.1, 10.0.0.2 and so on, of these weights.
+struct Setting {
+    upstream: Arc<Upstream>,
+    state: Arc<TargetStates>,
+    balancer: Balancer,
+    chance: Cell<u64>,
+}
+
+impl Setting {
+    fn new(mut upstream: Value, weights: &[u16]) -> Setting {
+        upstream["id"] = json!(id(1));
+        upstream["name"] = json!("orders.upstream");
+        let (upstream, state) = (entity::<Upstream>(upstream), Arc::<TargetStates>::default());
+        let (monitors, ids) = (TargetMonitors::new(&upstream, &state), EndpointIds::default());
+        let endpoint = |(number, weight): (usize, &u16)| {
+            let host = format!("10.0.0.{}", number + 1);
+            let endpoint =
+                Endpoint::new(&ids, Protocol::Http, (&host, 80), None, None, UpstreamProtocol::Http1);
+            (Endpoint { monitor: monitors.of(&format!("{host}:80")), ..endpoint }, *weight)
+        };
+        let targets = weights.iter().enumerate().map(endpoint).collect();
+        let balancer = Balancer::new(&upstream, targets, (Arc::new(Cursors::new(1)), &Rings::default()));
+        Setting { upstream, state, balancer, chance: Cell::new(1) }
+    }
+
+    fn pick(&self, tried: &[u32], hash: Option<u64>) -> Option<Pick<'_>> {
+        let random = || {
+            self.chance.set(self.chance.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            self.chance.get() >> 33
+        };
+        self.balancer.pick(&PickContext { worker: 0, tried, hash, random: &random })
+    }
+
+    fn mark(&self, number: usize, healthy: bool) {
+        let target = format!("10.0.0.{number}:80");
+        let address: SocketAddr = target.parse().unwrap();
+        mark(&self.state, &self.upstream, (&target, &[address]), None, healthy);
+    }
+
+    /// How often each target is picked, counted from 1.
+    fn counts<const N: usize>(&self, picks: usize) -> [usize; N] {
+        let mut counts = [0; N];
+        for _ in 0..picks {
+            counts[number(&self.pick(&[], None).unwrap()) - 1] += 1;
+        }
+        counts
+    }
+}
+
+fn number(pick: &Pick<'_>) -> usize {
+    pick.endpoint.host.rsplit('.').next().unwrap().parse().unwrap()
+}
+
+fn passive() -> Value {
+    json!({ "passive": { "unhealthy": { "tcp_failures": 1 } } })
+}
+
+#[test]
+fn the_unhealthy_are_passed_over_and_their_turns_shared_out() {
+    let setting = Setting::new(json!({ "healthchecks": passive() }), &[100, 100, 100, 0]);
+    assert_eq!(setting.counts(30), [10, 10, 10, 0]);
+    setting.mark(2, false);
+    let [first, second, third, none] = setting.counts(3_000);
+    assert_eq!((second, none), (0, 0));
+    assert!(first > 1_300 && third > 1_300, "{first} and {third}");
+    setting.mark(1, false);
+    assert_eq!(setting.counts(30), [0, 0, 30, 0]);
+    setting.mark(3, false);
+    assert!(setting.pick(&[], None).is_none());
+    setting.mark(2, true);
+    assert_eq!(setting.counts(30), [0, 30, 0, 0]);
+}
+
+#[test]
+fn tries_take_other_targets() {
+    for upstream in [
+        json!({}),
+        json!({ "algorithm": "least-connections" }),
+        json!({ "algorithm": "latency" }),
+        json!({ "algorithm": "consistent-hashing", "hash_on": "ip" }),
+    ] {
+        let setting = Setting::new(upstream, &[100, 1, 65_535]);
+        let mut tried = Vec::new();
+        while let Some(pick) = setting.pick(&tried, Some(7)) {
+            assert!(!tried.contains(&pick.endpoint.id));
+            tried.push(pick.endpoint.id);
+        }
+        assert_eq!(tried.len(), 3);
+    }
+}
+
+/// Otherwise, of two targets that take turns, the one that fails would be asked first by every request.
+#[test]
+fn retries_take_no_turns() {
+    for upstream in [json!({}), json!({ "algorithm": "least-connections" })] {
+        let setting = Setting::new(upstream, &[100, 100]);
+        let firsts = (0..10).map(|_| {
+            let first = setting.pick(&[], None).unwrap();
+            let second = setting.pick(&[first.endpoint.id], None).unwrap();
+            assert_ne!(first.endpoint.id, second.endpoint.id);
+            number(&first)
+        });
+        assert_eq!(firsts.filter(|first| *first == 1).count(), 5);
+    }
+}
+
+#[test]
+fn too_little_weight_is_none() {
+    let upstream = |threshold| {
+        let mut checks = passive();
+        checks["threshold"] = json!(threshold);
+        json!({ "healthchecks": checks })
+    };
+    for (threshold, is_enough) in [(0, true), (29, true), (30, false), (70, false)] {
+        let setting = Setting::new(upstream(threshold), &[70, 30]);
+        setting.mark(1, false);
+        assert_eq!(setting.pick(&[], None).is_some(), is_enough, "{threshold}");
+    }
+}
+
+#[test]
+fn requests_go_where_the_fewest_are_under_way() {
+    let setting = Setting::new(json!({ "algorithm": "least-connections" }), &[300, 100]);
+    let busy: Vec<_> = (0..40).map(|_| setting.pick(&[], None).unwrap()).collect();
+    assert_eq!(busy.iter().filter(|pick| number(pick) == 1).count(), 30);
+    drop(busy);
+    let held = setting.pick(&[], None).unwrap();
+    assert_eq!(number(&held), 1, "the greater weight has room for more");
+    let of_second: Vec<_> = (0..2).map(|_| setting.pick(&[], None).unwrap()).map(|p| number(&p)).collect();
+    assert_eq!(of_second, [1, 1]);
+}
+
+#[test]
+fn requests_go_where_answers_are_fast() {
+    let setting = Setting::new(json!({ "algorithm": "latency" }), &[100, 100]);
+    for (endpoint, milliseconds) in setting.balancer.endpoints.iter().zip([500, 5]) {
+        let state = &endpoint.monitor.as_ref().unwrap().state;
+        state.latency.add(std::time::Duration::from_millis(milliseconds));
+    }
+    assert_eq!(setting.counts(20), [0, 20]);
+}
+
+#[test]
+fn what_hashes_alike_stays_together_and_what_has_no_hash_takes_turns() {
+    let upstream = json!({ "algorithm": "consistent-hashing", "hash_on": "ip", "healthchecks": passive() });
+    let setting = Setting::new(upstream, &[100, 100, 100]);
+    assert_eq!(setting.counts(30), [10, 10, 10]);
+    let all = || (0..300).map(|hash| number(&setting.pick(&[], Some(hash)).unwrap())).collect::<Vec<_>>();
+    let before = all();
+    assert_eq!(before, all());
+    setting.mark(3, false);
+    let after = all();
+    assert!(after.iter().all(|number| *number != 3));
+    assert!(before.iter().zip(&after).all(|(before, after)| before == after || *before == 3));
+    setting.mark(3, true);
+    assert_eq!(before, all());
+}

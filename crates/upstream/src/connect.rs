@@ -1,0 +1,174 @@
+//! Opening a connection to an endpoint.
+
+use super::endpoint::{Endpoint, UpstreamProtocol};
+use super::error::UpstreamError;
+use super::health::Outcome;
+use super::pool::UpstreamConnection;
+use super::pools::Pools;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use weir_net::connect;
+use weir_net::io::Io;
+use weir_net::resolve::{Addresses, ResolveError, Resolver};
+use weir_net::socket::Socket;
+use weir_net::tls::HTTP1;
+
+/// What is known of a connection that is being opened.
+pub struct ConnectAttempt {
+    /// Which of a name's addresses is tried first.
+    first: usize,
+    address: Cell<Option<SocketAddr>>,
+    resolved: Cell<Option<Resolved>>,
+}
+
+/// How a name was looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct Resolved {
+    /// How long it took.
+    pub took: Duration,
+    /// Whether nobody had to be asked.
+    pub is_cached: bool,
+}
+
+impl ConnectAttempt {
+    /// Nothing yet. A random number spreads connections over the addresses of a name.
+    pub fn new(random: u64) -> Self {
+        Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
+    }
+
+    /// The address that is tried.
+    pub fn get(&self) -> Option<SocketAddr> {
+        self.address.get()
+    }
+
+    /// Sets the address that is tried.
+    pub fn set(&self, address: Option<SocketAddr>) {
+        self.address.set(address);
+    }
+
+    /// How its name was looked up, where it had one.
+    pub fn resolved(&self) -> Option<Resolved> {
+        self.resolved.get()
+    }
+}
+
+impl Pools {
+    /// Opens a connection over HTTP/1.1, name resolution and TLS handshake included.
+    pub async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<Rc<str>>,
+        attempt: &ConnectAttempt,
+    ) -> Result<Box<UpstreamConnection>, UpstreamError> {
+        let io = match self.memory {
+            Some(open) => Io::Memory(open()),
+            None => {
+                let socket = self.open_socket(endpoint, attempt).await?;
+                // What may speak HTTP/2 is asked for HTTP/1.1 here.
+                let only = (endpoint.protocol != UpstreamProtocol::Http1).then_some(HTTP1);
+                secured(endpoint, socket, server_name.as_deref(), only, attempt).await?
+            }
+        };
+        Ok(Box::new(UpstreamConnection::new(io, endpoint.id, server_name)))
+    }
+
+    /// Opens a byte stream, over TLS where the endpoint speaks it.
+    pub(super) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        server_name: Option<&str>,
+        attempt: &ConnectAttempt,
+    ) -> Result<Io, UpstreamError> {
+        let socket = self.open_socket(endpoint, attempt).await?;
+        secured(endpoint, socket, server_name, None, attempt).await
+    }
+
+    /// Connects without TLS.
+    pub async fn open_socket(
+        &self,
+        endpoint: &Endpoint,
+        attempt: &ConnectAttempt,
+    ) -> Result<Socket, UpstreamError> {
+        match &endpoint.unix {
+            Some(path) => connect::unix(path).await.map(Socket::Unix).map_err(UpstreamError::Connect),
+            None => open_tcp(&self.resolver, endpoint, attempt).await.map(Socket::Tcp),
+        }
+    }
+}
+
+/// Speaks TLS where the endpoint does, with one protocol to choose or with all that the endpoint may speak.
+async fn secured(
+    endpoint: &Endpoint,
+    socket: Socket,
+    server_name: Option<&str>,
+    only: Option<&[u8]>,
+    attempt: &ConnectAttempt,
+) -> Result<Io, UpstreamError> {
+    match &endpoint.tls {
+        Some(config) => {
+            let secured = secure(socket, config, endpoint, server_name, only).await;
+            secured.inspect_err(|_| endpoint.record_outcome(attempt.get(), Outcome::TcpFailure))
+        }
+        None => Ok(Io::Plain(socket)),
+    }
+}
+
+/// Speaks TLS over an open connection.
+pub async fn secure(
+    socket: Socket,
+    config: &Arc<rustls::ClientConfig>,
+    endpoint: &Endpoint,
+    server_name: Option<&str>,
+    only: Option<&[u8]>,
+) -> Result<Io, UpstreamError> {
+    let name = server_name.unwrap_or(&endpoint.host);
+    let connected = connect::tls(socket, config.clone(), name, only).await;
+    connected.map(|tls| Io::TlsClient(Box::new(tls))).map_err(UpstreamError::Connect)
+}
+
+/// Tries the endpoint's healthy addresses in turn; the first that answers wins.
+async fn open_tcp(
+    resolver: &Resolver,
+    endpoint: &Endpoint,
+    attempt: &ConnectAttempt,
+) -> Result<TcpStream, UpstreamError> {
+    let open = async |address| {
+        attempt.set(Some(address));
+        connect::tcp(address)
+            .await
+            .inspect_err(|_| endpoint.record_outcome(Some(address), Outcome::TcpFailure))
+    };
+    if let Some(ip) = endpoint.ip {
+        return open(SocketAddr::new(ip, endpoint.port)).await.map_err(UpstreamError::Connect);
+    }
+    let resolved = resolve(resolver, &endpoint.host, attempt).await;
+    let addresses = resolved.map_err(UpstreamError::NameResolution)?;
+    let sockets = addresses.sockets(endpoint.port, attempt.first);
+    let opened = connect::first(sockets.filter(|address| endpoint.admits(Some(*address))), open).await;
+    let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address that may be asked"));
+    opened.unwrap_or_else(none).map_err(UpstreamError::Connect)
+}
+
+async fn resolve(
+    resolver: &Resolver,
+    host: &str,
+    attempt: &ConnectAttempt,
+) -> Result<Arc<Addresses>, ResolveError> {
+    let (start, mut is_cached) = (Instant::now(), true);
+    let mut resolving = pin!(resolver.resolve(host));
+    let resolved = poll_fn(|cx| {
+        let polled = resolving.as_mut().poll(cx);
+        is_cached &= polled.is_ready();
+        polled
+    });
+    let resolved = resolved.await;
+    attempt.resolved.set(Some(Resolved { took: start.elapsed(), is_cached }));
+    resolved
+}

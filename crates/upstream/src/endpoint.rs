@@ -1,0 +1,153 @@
+//! One place to connect to.
+
+use super::health::{Outcome, TargetMonitor};
+use rustls::ClientConfig;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_model::entity::{Protocol, Service};
+use weir_net::tls::{HTTP1, HTTP2};
+
+/// A service's tag that asks for HTTP/2.
+const HTTP2_TAG: &str = "weir-upstream-http2";
+
+/// One place to connect to, and how it is named there.
+pub struct Endpoint {
+    /// Stable over reloads: the place in every worker's table of idle connections.
+    pub id: u32,
+    /// A name, or the text of an address.
+    pub host: Box<str>,
+    /// Set where the host is an address, so that no name is resolved.
+    pub ip: Option<IpAddr>,
+    /// Set where the host is a Unix socket, which has no port.
+    pub unix: Option<Box<Path>>,
+    /// The port; SRV records may name another.
+    pub port: u16,
+    /// The `Host` header it gets when the client's is not preserved.
+    pub authority: Box<str>,
+    /// How TLS is spoken to it, if it is.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Which versions of HTTP it is asked with.
+    pub protocol: UpstreamProtocol,
+    /// Set where its upstream asks how it fares.
+    pub monitor: Option<Arc<TargetMonitor>>,
+}
+
+/// Which versions of HTTP are spoken to an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1 alone.
+    Http1,
+    /// HTTP/2 alone; in clear by prior knowledge.
+    Http2,
+    /// What the endpoint chooses in its TLS handshake.
+    Either,
+}
+
+impl UpstreamProtocol {
+    /// What is spoken to a service.
+    pub fn of(service: &Service) -> Self {
+        let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
+        match service.protocol {
+            Protocol::Grpc | Protocol::Grpcs => Self::Http2,
+            Protocol::Https if asked => Self::Either,
+            Protocol::Http if asked => Self::Http2,
+            _ => Self::Http1,
+        }
+    }
+
+    /// Offers it in the handshakes of a TLS configuration that offers HTTP/1.1.
+    pub fn offered_by(self, config: Arc<ClientConfig>) -> Arc<ClientConfig> {
+        let offered: &[&[u8]] = match self {
+            Self::Http1 => return config,
+            Self::Http2 => &[HTTP2],
+            Self::Either => &[HTTP2, HTTP1],
+        };
+        let mut config = Arc::unwrap_or_clone(config);
+        config.alpn_protocols = offered.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
+    }
+}
+
+impl Endpoint {
+    /// An endpoint of this host and port. `tls` has a configuration, and what tells it from others.
+    pub fn new(
+        ids: &EndpointIds,
+        scheme: Protocol,
+        (host, port): (&str, u16),
+        host_header: Option<&str>,
+        tls: Option<(Arc<ClientConfig>, &str)>,
+        protocol: UpstreamProtocol,
+    ) -> Self {
+        let unix = host.strip_prefix("unix:");
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let authority = host_header.map_or_else(|| authority(scheme, host, port), str::to_owned);
+        let profile = tls.as_ref().map(|(_, profile)| *profile);
+        Self {
+            id: ids.get(host, port, profile),
+            host: bare.into(),
+            ip: bare.parse().ok(),
+            unix: unix.map(|path| Path::new(path).into()),
+            port,
+            authority: authority.into(),
+            tls: tls.map(|(config, _)| config),
+            protocol,
+            monitor: None,
+        }
+    }
+
+    /// Whether it may not be asked.
+    pub fn is_down(&self) -> bool {
+        self.monitor.as_ref().is_some_and(|monitor| monitor.is_down())
+    }
+
+    /// Whether this address of it may be asked.
+    pub fn admits(&self, address: Option<SocketAddr>) -> bool {
+        match (&self.monitor, address) {
+            (Some(monitor), Some(address)) => monitor.admits(address),
+            _ => true,
+        }
+    }
+
+    /// Says what came of asking this address of it.
+    pub fn record_outcome(&self, address: Option<SocketAddr>, outcome: Outcome) {
+        if let (Some(monitor), Some(address)) = (&self.monitor, address) {
+            monitor.record_outcome(address, outcome);
+        }
+    }
+
+    /// `host:port`, which tells it from the other targets of its upstream.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// `host`, or `host:port` where the port is not the scheme's own; `localhost` for a Unix socket, as nginx has it.
+pub fn authority(protocol: Protocol, host: &str, port: u16) -> String {
+    if host.starts_with("unix:") {
+        return "localhost".to_owned();
+    }
+    let default = if matches!(protocol, Protocol::Https | Protocol::Grpcs) { 443 } else { 80 };
+    let mut text = host.to_owned();
+    if port != default {
+        let _ = write!(text, ":{port}");
+    }
+    text
+}
+
+/// Hands out endpoint ids; retained, so that a reload keeps the idle connections of what did not change.
+#[derive(Default)]
+pub struct EndpointIds(Mutex<HashMap<Place, u32>>);
+
+/// Host, port and how TLS is spoken.
+type Place = (String, u16, Option<String>);
+
+impl EndpointIds {
+    fn get(&self, host: &str, port: u16, tls: Option<&str>) -> u32 {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = ids.len() as u32;
+        *ids.entry((host.to_owned(), port, tls.map(str::to_owned))).or_insert(next)
+    }
+}

@@ -1,0 +1,255 @@
+//! Keeps the targets of watched upstreams in view: follows their names, and probes them as `healthchecks.active` says.
+//!
+//! One thread with its own runtime, and a task for each upstream that is watched. A change of the configuration reaches the tasks without setting back the time of their next round.
+
+use super::bounded_tasks::BoundedTasks;
+use super::probe::Probe;
+use super::state::{TargetMonitor, TargetMonitors, TargetStates};
+use rustls::pki_types::CertificateDer;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_local};
+use weir_model::Uuid;
+use weir_model::entity::{Target, Upstream};
+use weir_net::resolve::Resolver;
+use weir_net::tls::CertifiedKey;
+
+/// How often names are looked at; the resolver knows when to ask.
+const FOLLOWED: Duration = Duration::from_secs(1);
+
+/// So many names of an upstream are resolved at once.
+const NAMES: usize = 32;
+
+/// Rounds follow each other no faster, whatever the interval.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// An upstream whose targets are kept in view.
+pub struct MonitoredUpstream {
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
+    entities: Vec<Arc<Target>>,
+    targets: Vec<Followed>,
+    identity: Option<Arc<CertifiedKey>>,
+    probe: Probe,
+}
+
+/// One target that may be asked.
+struct Followed {
+    monitor: Arc<TargetMonitor>,
+    host: Box<str>,
+    port: u16,
+}
+
+impl MonitoredUpstream {
+    /// An upstream that uses health checks, and its targets; what their certificates are checked against, and the
+    /// certificate that probes present.
+    pub fn new(
+        upstream: &Arc<Upstream>,
+        targets: Vec<Arc<Target>>,
+        state: &Arc<TargetStates>,
+        (roots, identity): (&[CertificateDer<'static>], Option<Arc<CertifiedKey>>),
+    ) -> MonitoredUpstream {
+        let monitors = TargetMonitors::new(upstream, state);
+        let followed = targets.iter().filter(|target| target.weight > 0).filter_map(|target| {
+            let (host, port) = target.target.rsplit_once(':')?;
+            let host = host.trim_start_matches('[').trim_end_matches(']').into();
+            Some(Followed { monitor: monitors.of(&target.target)?, host, port: port.parse().ok()? })
+        });
+        let probe = Probe::new(upstream, roots, identity.clone());
+        let followed = followed.collect();
+        MonitoredUpstream {
+            upstream: upstream.clone(),
+            entities: targets,
+            targets: followed,
+            identity,
+            probe,
+        }
+    }
+
+    /// Whether it is of these entities, and presents this certificate.
+    pub fn is_of(
+        &self,
+        upstream: &Upstream,
+        targets: &[Arc<Target>],
+        identity: &Option<Arc<CertifiedKey>>,
+    ) -> bool {
+        let presented = [&self.identity, identity].map(|identity| identity.as_ref().map(Arc::as_ptr));
+        presented[0] == presented[1] && *self.upstream == *upstream && self.entities == targets
+    }
+
+    /// The positions of the targets that are names.
+    fn names(&self) -> impl Iterator<Item = usize> {
+        let is_name = |(_, target): &(_, &Followed)| target.host.parse::<IpAddr>().is_err();
+        self.targets.iter().enumerate().filter(is_name).map(|(index, _)| index)
+    }
+
+    fn interval(&self, healthy: bool) -> Option<Duration> {
+        let active = &self.upstream.healthchecks.active;
+        let seconds = if healthy { active.healthy.interval } else { active.unhealthy.interval };
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
+    }
+}
+
+/// One upstream's task; ends with this.
+struct Task {
+    told: watch::Sender<Arc<MonitoredUpstream>>,
+    handle: JoinHandle<()>,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// Keeps those in view that it was told of last, until there is nobody left to tell it.
+pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<MonitoredUpstream>>>) {
+    let mut tasks: HashMap<Uuid, Task> = HashMap::new();
+    loop {
+        let watched = news.borrow_and_update().clone();
+        let mut left = std::mem::take(&mut tasks);
+        for watched in watched {
+            let id = watched.upstream.id;
+            let task = left.remove(&id).unwrap_or_else(|| {
+                let (told, news) = watch::channel(watched.clone());
+                Task { told, handle: spawn_local(keep_in_view(resolver.clone(), news)) }
+            });
+            task.told.send_if_modified(|known| {
+                let is_new = !Arc::ptr_eq(known, &watched);
+                *known = watched;
+                is_new
+            });
+            tasks.insert(id, task);
+        }
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Which target, as written.
+type Name = Box<str>;
+
+/// When the names of an upstream were looked at last.
+struct Names {
+    last: Option<Instant>,
+    lookups: BoundedTasks<Name>,
+}
+
+impl Names {
+    fn due(&self, watched: &MonitoredUpstream, now: Instant) -> Option<Instant> {
+        watched.names().next().map(|_| self.last.map_or(now, |last| last + FOLLOWED))
+    }
+
+    /// Learns where the names lead now, beside all else: one that is not answered for holds up nothing.
+    fn begin(&mut self, resolver: &Arc<Resolver>, watched: &Arc<MonitoredUpstream>, now: Instant) {
+        self.last = Some(now);
+        self.lookups.tidy();
+        for index in watched.names() {
+            let (resolver, watched) = (resolver.clone(), watched.clone());
+            let name = watched.targets[index].monitor.target.clone();
+            self.lookups.begin(name, async move { follow(&resolver, &watched.targets[index]).await });
+        }
+    }
+}
+
+/// The probes of the healthy, or of the unhealthy.
+struct Round {
+    healthy: bool,
+    last: Instant,
+    /// How much of the interval is waited for this time: rounds of many upstreams and nodes are not to fall together.
+    part: f64,
+    probes: BoundedTasks<(Name, SocketAddr)>,
+}
+
+impl Round {
+    fn new(healthy: bool) -> Round {
+        Round { healthy, last: Instant::now(), part: part(), probes: BoundedTasks::new(1) }
+    }
+
+    fn due(&self, watched: &MonitoredUpstream) -> Option<Instant> {
+        Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part).max(SHORTEST))
+    }
+
+    /// Probes each address that is as this round is for, unless that is still being probed.
+    fn begin(&mut self, watched: &Arc<MonitoredUpstream>, now: Instant) {
+        (self.last, self.part) = (now, part());
+        self.probes.tidy();
+        self.probes.allow(watched.upstream.healthchecks.active.concurrency as usize);
+        for (index, target) in watched.targets.iter().enumerate() {
+            let addresses = target.monitor.state.addresses();
+            let meant = addresses.into_iter().filter(|(_, healthy)| *healthy == self.healthy);
+            for (address, _) in meant {
+                let watched = watched.clone();
+                self.probes.begin((target.monitor.target.clone(), address), async move {
+                    let target = &watched.targets[index];
+                    let outcome = watched.probe.send(address, &target.host).await;
+                    target.monitor.record_probe(address, outcome);
+                });
+            }
+        }
+    }
+}
+
+/// Between 0.9 and 1.
+fn part() -> f64 {
+    let random = Uuid::new_v4().as_u64_pair().1 as u32;
+    1.0 - f64::from(random) / f64::from(u32::MAX) / 10.0
+}
+
+async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<MonitoredUpstream>>) {
+    let mut names = Names { last: None, lookups: BoundedTasks::new(NAMES) };
+    let mut rounds = [Round::new(true), Round::new(false)];
+    loop {
+        let watched = news.borrow_and_update().clone();
+        let now = Instant::now();
+        if names.due(&watched, now).is_some_and(|due| now >= due) {
+            names.begin(&resolver, &watched, now);
+        }
+        for round in &mut rounds {
+            if round.due(&watched).is_some_and(|due| now >= due) {
+                round.begin(&watched, now);
+            }
+        }
+        let next =
+            rounds.iter().filter_map(|round| round.due(&watched)).chain(names.due(&watched, now)).min();
+        let wait = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = wait => {}
+            changed = news.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Learns where a name leads now. One that cannot be resolved keeps what it had.
+async fn follow(resolver: &Resolver, target: &Followed) {
+    if let Ok(addresses) = resolver.resolve(&target.host).await {
+        target.monitor.state.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{entity, id};
+    use serde_json::json;
+
+    #[test]
+    fn rounds_follow_each_other_no_faster_than_they_may() {
+        for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
+            let active = json!({ "healthy": { "interval": interval } });
+            let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
+            let watched = MonitoredUpstream::new(&upstream, Vec::new(), &Arc::default(), (&[], None));
+            let round = Round::new(true);
+            assert!(round.due(&watched).is_some_and(|due| due >= round.last + shortest), "{interval}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What this node knows of a target, whatever configuration is in force.
+
+use super::checks::{Checks, Limits, Outcome};
+use super::counters::{Counter, HealthCounters};
+use crate::balance::latency::Latency;
+use arc_swap::ArcSwap;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_model::entity::{Algorithm, Upstream};
+use weir_model::{Document, Uuid};
+
+/// One target of an upstream: its health, and what the algorithms measure.
+#[derive(Default)]
+pub struct TargetState {
+    /// No address of it is healthy. All that a request which goes well reads of the health.
+    down: AtomicBool,
+    addresses: ArcSwap<Vec<Arc<TargetAddress>>>,
+    /// Held while addresses or their health change, which is rare.
+    changing: Mutex<()>,
+    /// Requests under way.
+    pub in_flight: AtomicUsize,
+    /// How fast it answers.
+    pub latency: Latency,
+}
+
+struct TargetAddress {
+    address: SocketAddr,
+    counters: HealthCounters,
+}
+
+impl TargetState {
+    /// Of a target as written; what is no name has one address for good.
+    fn of(target: &str) -> TargetState {
+        let state = TargetState::default();
+        state.follow(&fixed(target).into_iter().collect::<Vec<_>>());
+        state
+    }
+
+    /// Whether no address of it may be asked.
+    pub fn is_down(&self) -> bool {
+        self.down.load(Ordering::Relaxed)
+    }
+
+    /// Whether this address may be asked.
+    pub fn admits(&self, address: SocketAddr) -> bool {
+        find(&self.addresses.load(), address).is_none_or(|place| place.counters.is_healthy())
+    }
+
+    /// Takes these as all of its addresses; those that it had keep their health.
+    pub fn follow(&self, addresses: &[SocketAddr]) {
+        let known = self.addresses.load();
+        if known.len() == addresses.len() && known.iter().zip(addresses).all(|(a, b)| a.address == *b) {
+            return;
+        }
+        let _changing = self.change();
+        let known = self.addresses.load();
+        let place = |address: &SocketAddr| match find(&known, *address) {
+            Some(place) => place.clone(),
+            None => Arc::new(TargetAddress { address: *address, counters: HealthCounters::default() }),
+        };
+        self.addresses.store(Arc::new(addresses.iter().map(place).collect()));
+        self.settle();
+    }
+
+    /// Its addresses, and which of them are healthy.
+    pub fn addresses(&self) -> Vec<(SocketAddr, bool)> {
+        self.addresses.load().iter().map(|place| (place.address, place.counters.is_healthy())).collect()
+    }
+
+    /// Which part of its addresses is healthy; all of none.
+    pub fn share(&self) -> f64 {
+        let places = self.addresses.load();
+        let healthy = places.iter().filter(|place| place.counters.is_healthy()).count();
+        if places.is_empty() { 1.0 } else { healthy as f64 / places.len() as f64 }
+    }
+
+    /// Forgets what made addresses unhealthy.
+    pub fn forget(&self) {
+        if self.addresses.load().iter().any(|place| !place.counters.is_healthy()) {
+            self.set(None, true);
+        }
+    }
+
+    /// Sets the health of one address, or of all; returns those whose health that changed.
+    fn set(&self, address: Option<SocketAddr>, healthy: bool) -> Vec<SocketAddr> {
+        let _changing = self.change();
+        let places = self.addresses.load();
+        let meant = places.iter().filter(|place| address.is_none_or(|address| place.address == address));
+        let changed = meant.filter(|place| place.counters.set(healthy)).map(|place| place.address).collect();
+        self.settle();
+        changed
+    }
+
+    /// Counts an outcome at an address; returns what the address is now, if that has changed.
+    fn count(&self, address: SocketAddr, counter: Counter, limit: u16) -> Option<bool> {
+        let changed = match find(&self.addresses.load(), address) {
+            Some(place) => place.counters.count(counter, limit)?,
+            None => self.learn(address).counters.count(counter, limit)?,
+        };
+        let _changing = self.change();
+        self.settle();
+        Some(changed)
+    }
+
+    fn learn(&self, address: SocketAddr) -> Arc<TargetAddress> {
+        let _changing = self.change();
+        let known = self.addresses.load();
+        if let Some(place) = find(&known, address) {
+            return place.clone();
+        }
+        let place = Arc::new(TargetAddress { address, counters: HealthCounters::default() });
+        self.addresses.store(Arc::new(known.iter().chain([&place]).cloned().collect()));
+        self.settle();
+        place
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self) {
+        let places = self.addresses.load();
+        let down = !places.is_empty() && places.iter().all(|place| !place.counters.is_healthy());
+        self.down.store(down, Ordering::Relaxed);
+    }
+}
+
+fn find(places: &[Arc<TargetAddress>], address: SocketAddr) -> Option<&Arc<TargetAddress>> {
+    places.iter().find(|place| place.address == address)
+}
+
+/// The address of a target that is no name.
+fn fixed(target: &str) -> Option<SocketAddr> {
+    let (host, port) = target.rsplit_once(':')?;
+    let ip: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
+    Some(SocketAddr::new(ip, port.parse().ok()?))
+}
+
+/// A target as one configuration watches it.
+pub struct TargetMonitor {
+    /// As written: `host:port`.
+    pub target: Box<str>,
+    /// Its state.
+    pub state: Arc<TargetState>,
+    /// None: nobody asks for its health, and it counts as healthy.
+    pub checks: Option<Arc<Checks>>,
+}
+
+impl TargetMonitor {
+    /// Whether the target may not be asked.
+    pub fn is_down(&self) -> bool {
+        self.checks.is_some() && self.state.is_down()
+    }
+
+    /// Whether this address of the target may be asked.
+    pub fn admits(&self, address: SocketAddr) -> bool {
+        self.checks.is_none() || self.state.admits(address)
+    }
+
+    /// Records the outcome of a request.
+    pub fn record_outcome(&self, address: SocketAddr, outcome: Outcome) {
+        if let Some(checks) = &self.checks {
+            self.count(address, outcome, checks, &checks.passive);
+        }
+    }
+
+    /// Records the outcome of a probe.
+    pub fn record_probe(&self, address: SocketAddr, outcome: Outcome) {
+        if let Some(checks) = &self.checks {
+            self.count(address, outcome, checks, &checks.active);
+        }
+    }
+
+    fn count(&self, address: SocketAddr, outcome: Outcome, checks: &Checks, limits: &Limits) {
+        let Some((counter, limit)) = limits.judge(outcome) else { return };
+        if let Some(healthy) = self.state.count(address, counter, limit) {
+            let why = format_args!("{limit} {}", counter.as_str());
+            tell(&checks.upstream, &self.target, address, healthy, why);
+        }
+    }
+}
+
+/// What the targets of one upstream are watched for, as it is configured.
+pub struct TargetMonitors<'u> {
+    upstream: &'u Upstream,
+    checks: Option<Arc<Checks>>,
+    all: Option<Arc<TargetStates>>,
+}
+
+impl<'u> TargetMonitors<'u> {
+    /// Those of an upstream, given the state of all targets.
+    pub fn new(upstream: &'u Upstream, all: &Arc<TargetStates>) -> Self {
+        let checks = Checks::of(upstream).map(Arc::new);
+        Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
+    }
+
+    /// How a target is watched; none where nobody asks how it fares.
+    pub fn of(&self, target: &str) -> Option<Arc<TargetMonitor>> {
+        let state = self.all.as_ref()?.of(self.upstream.id, target);
+        if self.checks.is_none() {
+            state.forget();
+        }
+        Some(Arc::new(TargetMonitor { target: target.into(), state, checks: self.checks.clone() }))
+    }
+}
+
+fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: std::fmt::Arguments<'_>) {
+    let address = address.to_string();
+    if healthy {
+        tracing::warn!(upstream, target, address, "the target is healthy again: {why}");
+    } else {
+        tracing::warn!(upstream, target, address, "the target is unhealthy and is not asked: {why}");
+    }
+}
+
+/// What is known of all targets, by their upstream's id and as they are written.
+#[derive(Default)]
+pub struct TargetStates(Mutex<ByUpstream>);
+
+type ByUpstream = HashMap<Uuid, HashMap<Box<str>, Arc<TargetState>>>;
+
+impl TargetStates {
+    fn lock(&self) -> MutexGuard<'_, ByUpstream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of one target.
+    pub fn of(&self, upstream: Uuid, target: &str) -> Arc<TargetState> {
+        let mut all = self.lock();
+        let targets = all.entry(upstream).or_default();
+        if let Some(state) = targets.get(target) {
+            return state.clone();
+        }
+        targets.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
+    }
+
+    /// Forgets targets that are no more, or that nobody watches any more.
+    pub fn keep_those_of(&self, document: &Document) {
+        let mut all = self.lock();
+        if all.is_empty() {
+            return;
+        }
+        let mut named: HashMap<Uuid, HashSet<&str>> = HashMap::new();
+        let watched = document.upstreams.iter().filter(|upstream| is_watched(upstream));
+        watched.for_each(|upstream| drop(named.insert(upstream.id, HashSet::new())));
+        for target in &document.targets {
+            if let Some(targets) = named.get_mut(&target.upstream) {
+                targets.insert(&target.target);
+            }
+        }
+        all.retain(|upstream, targets| match named.get(upstream) {
+            Some(named) => {
+                targets.retain(|target, _| named.contains(&**target));
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+/// Whether anything of the targets has to be known.
+pub(super) fn is_watched(upstream: &Upstream) -> bool {
+    super::are_used(upstream)
+        || matches!(upstream.algorithm, Algorithm::LeastConnections | Algorithm::Latency)
+}
+
+/// How one target fares.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TargetHealth {
+    /// Its addresses as far as they are known, and which of them are healthy.
+    pub addresses: Vec<(SocketAddr, bool)>,
+}
+
+impl TargetHealth {
+    /// Whether an address is healthy. One of which nothing is known is.
+    pub fn is_healthy(&self, address: SocketAddr) -> bool {
+        self.addresses.iter().all(|(known, healthy)| *known != address || *healthy)
+    }
+}
+
+/// How a target of an upstream that uses health checks fares.
+pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetHealth {
+    TargetHealth { addresses: all.of(upstream, target).addresses() }
+}
+
+/// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they
+/// could be found.
+pub fn mark(
+    all: &TargetStates,
+    upstream: &Upstream,
+    (target, addresses): (&str, &[SocketAddr]),
+    address: Option<SocketAddr>,
+    healthy: bool,
+) {
+    let state = all.of(upstream.id, target);
+    if !addresses.is_empty() {
+        state.follow(addresses);
+    }
+    for address in state.set(address, healthy) {
+        tell(&upstream.name, target, address, healthy, format_args!("an operator says so"));
+    }
+}

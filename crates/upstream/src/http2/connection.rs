@@ -1,0 +1,183 @@
+//! One connection to an upstream over HTTP/2.
+
+use super::{Http2UpstreamOptions, SharedConnections};
+use crate::UpstreamError;
+use crate::pool::KeepAlive;
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use weir_net::http2::{KeepAlivePing, Sender, Transport, broken, gone};
+use weir_net::io::Io;
+
+/// What is queued of a request's body that the upstream does not take, and what an upstream may send of a response
+/// that its client does not.
+const WINDOW: u32 = 64 * 1024;
+
+/// The most bytes of a response's fields.
+const HEADERS: u32 = 64 * 1024;
+
+/// Streams that were reset and are remembered for a second: what the upstream sent before it learnt of that is no fault.
+const RESET_STREAMS: usize = 10_000;
+
+/// Faults of single streams for which the whole connection, with the requests of others on it, is given up.
+const FAULTS: usize = 64 * 1024;
+
+/// What pieces of responses, each of which weighs more than its bytes, may weigh until requests take them: as much as
+/// messages of 50 bytes that fill the windows of a hundred.
+const PIECES: usize = 32 * 1024 * 1024;
+
+/// One connection.
+pub(super) struct Connection {
+    pub requests: SendRequest<Bytes>,
+    pub address: Option<SocketAddr>,
+    state: Rc<State>,
+}
+
+/// What the connection and the task that drives it share.
+struct State {
+    /// Requests under way.
+    live: Cell<u32>,
+    /// Requests so far.
+    count: Cell<u32>,
+    /// A request was answered.
+    has_answered: Cell<bool>,
+    idle_since: Cell<Instant>,
+    closed: Cell<bool>,
+}
+
+fn builder(options: &Http2UpstreamOptions) -> client::Builder {
+    let mut builder = client::Builder::new();
+    builder
+        .enable_push(false)
+        .max_header_list_size(HEADERS)
+        .initial_window_size(WINDOW)
+        // Wide enough for all: no slow client stops the others.
+        .initial_connection_window_size(
+            WINDOW.saturating_mul(options.max_concurrent_streams).min(i32::MAX as u32),
+        )
+        .initial_max_send_streams(0)
+        .max_send_buffer_size(WINDOW as usize)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .max_local_error_reset_streams(Some(FAULTS))
+        .data_frame_budget(PIECES);
+    builder
+}
+
+impl Connection {
+    /// Begins to speak HTTP/2 on a byte stream, once the upstream does too and has said how many requests it takes at a
+    /// time: those of a burst beyond that number it would have to refuse.
+    pub(super) async fn begin(io: Io, options: &Http2UpstreamOptions) -> Result<Rc<Self>, UpstreamError> {
+        let address = io.peer();
+        let transport = Transport::from(io);
+        let sender = transport.sender();
+        let handshake = builder(options).handshake(transport).await;
+        let (requests, mut connection) = handshake.map_err(|error| UpstreamError::Connect(broken(error)))?;
+        let welcome = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(ended) => {
+                Poll::Ready(Err(UpstreamError::Connect(ended.err().map_or_else(gone, broken))))
+            }
+            Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        });
+        sender.with(welcome).await.map_err(UpstreamError::Connect)??;
+        let state = Rc::new(State {
+            live: Cell::new(0),
+            count: Cell::new(0),
+            has_answered: Cell::new(false),
+            idle_since: Cell::new(Instant::now()),
+            closed: Cell::new(false),
+        });
+        tokio::task::spawn_local(drive(connection, sender, state.clone(), options.ping_interval));
+        Ok(Rc::new(Self { requests, address, state }))
+    }
+
+    /// Whether requests can be started. An upstream that said GOAWAY takes no more.
+    pub(super) fn is_open(&self) -> bool {
+        let failed = |connection: &Self| {
+            let mut requests = connection.requests.clone();
+            matches!(requests.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
+        };
+        !self.state.closed.get() && !failed(self)
+    }
+
+    /// The upstream has answered a request.
+    pub(super) fn answered(&self) {
+        self.state.has_answered.set(true);
+    }
+
+    /// Whether it has served other requests. Those that are under way beside each other on a connection that never
+    /// answered do not count: a target that fails with all of them would look healthy.
+    pub(super) fn has_answered(&self) -> bool {
+        self.state.has_answered.get()
+    }
+
+    pub(super) fn has_room(&self, options: &Http2UpstreamOptions, keep_alive: &KeepAlive) -> bool {
+        let allowed = self.requests.current_max_send_streams().min(options.max_concurrent_streams as usize);
+        !self.is_worn(keep_alive) && (self.state.live.get() as usize) < allowed
+    }
+
+    /// Whether it has carried as many requests as one may.
+    pub(super) fn is_worn(&self, keep_alive: &KeepAlive) -> bool {
+        keep_alive.max_requests != 0 && self.state.count.get() >= keep_alive.max_requests
+    }
+
+    pub(super) fn is_over(&self, now: Instant, idle_timeout: Duration) -> bool {
+        let idle = now.saturating_duration_since(self.state.idle_since.get());
+        let expired = !idle_timeout.is_zero() && idle >= idle_timeout;
+        !self.is_open() || (self.state.live.get() == 0 && expired)
+    }
+}
+
+/// A request's slot on a connection.
+pub(super) struct StreamSlot {
+    pub connection: Rc<Connection>,
+    shared: Rc<SharedConnections>,
+}
+
+impl StreamSlot {
+    pub(super) fn take(connection: Rc<Connection>, shared: Rc<SharedConnections>) -> Self {
+        let state = &connection.state;
+        state.live.set(state.live.get() + 1);
+        state.count.set(state.count.get().saturating_add(1));
+        Self { connection, shared }
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        let state = &self.connection.state;
+        state.live.set(state.live.get() - 1);
+        if state.live.get() == 0 {
+            state.idle_since.set(Instant::now());
+        }
+        self.shared.changed.notify_one();
+    }
+}
+
+/// Moves the connection's bytes until it ends.
+async fn drive(
+    mut connection: client::Connection<Transport, Bytes>,
+    sender: Sender,
+    state: Rc<State>,
+    ping_interval: Duration,
+) {
+    let mut keep_alive = connection.ping_pong().map(|pings| KeepAlivePing::new(pings, ping_interval));
+    let driven = poll_fn(|cx| {
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        match &mut keep_alive {
+            Some(keep_alive) => keep_alive.poll(cx, state.live.get() > 0),
+            None => Poll::Pending,
+        }
+    });
+    // A connection that cannot be written to ends as one does that cannot be read from.
+    let _ = sender.with(driven).await;
+    state.closed.set(true);
+}

@@ -1,0 +1,88 @@
+//! Where requests go: which target is asked, how it is reached, and what came of it.
+//!
+//! A [`balance::Balancer`] picks an [`endpoint::Endpoint`] among those that [`health`] lets it ask. A worker's [`Pools`] hold
+//! its connections to endpoints and open others. A connection over either version of HTTP is an [`Upstream`]: it is given an
+//! [`UpstreamRequest`], writes its head, sends its body, and fills a [`ResponseSlot`] with the head of the response, whose
+//! body is then read from it. What goes wrong is an [`UpstreamError`]; [`retry`] decides whether the request may be sent again,
+//! and [`retry_budget`] how often.
+//!
+//! This crate knows requests as far as they are sent: no client, no exchange, no plugin, no worker.
+
+pub mod balance;
+pub mod connect;
+pub mod endpoint;
+mod error;
+pub mod health;
+pub mod http1;
+pub mod http2;
+pub mod pool;
+mod pools;
+mod request;
+pub mod retry;
+pub mod retry_budget;
+
+#[cfg(test)]
+mod testing;
+
+pub use error::UpstreamError;
+pub use pools::{MemoryUpstream, Pools};
+pub use request::{ResponseSlot, UpstreamRequest};
+
+use balance::Lease;
+use std::io;
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use weir_http1::{Headers, Limits, ParseError};
+
+/// How far a request came that got no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Not a byte of it was sent.
+    Unsent,
+    /// The upstream says that it did not process it.
+    Refused,
+    /// The upstream may have processed it.
+    Unknown,
+}
+
+/// The upstream's half of an exchange, whatever HTTP version it speaks: what a relay asks of it, in order.
+pub trait Upstream {
+    /// The other end.
+    fn address(&self) -> Option<SocketAddr>;
+    /// What counts the request, where the target's requests are counted.
+    fn lease(&mut self) -> &mut Option<Lease>;
+    /// Starts the request: its head, with a body framed as it says.
+    fn begin<R: UpstreamRequest>(&mut self, request: &R);
+    /// Sends some of the request's body, and returns how much.
+    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
+    /// Ends the request.
+    fn end_body(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
+    /// Sends all that waits.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Reads towards the response's head; false when more of it has to come.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut ResponseSlot<'_>,
+        limits: &Limits,
+    ) -> Poll<Result<bool, UpstreamError>>;
+    /// How far a request came that got no response.
+    fn progress(&self) -> Progress;
+    /// Whether what ended before a byte of response is a connection that had served others, and no more than that.
+    fn lost_idle_connection(&self) -> bool;
+    /// Whether the failure, for which no response came, says something of the target's health.
+    fn tells_of_target(&self, error: &UpstreamError) -> bool;
+    /// Bytes of the response's body that are here, if any; never waits.
+    fn body(&mut self) -> Result<&[u8], ParseError>;
+    /// Marks body bytes as used.
+    fn consume_body(&mut self, n: usize);
+    /// Whether the whole body was received and used.
+    fn body_is_done(&self) -> bool;
+    /// Trailer fields behind the body.
+    fn trailers(&self) -> Option<&Headers>;
+    /// Waits for more of the body, or its end; an error where it breaks off.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Takes what is here already, as far as it can be held, while the client is slow; whether responses are to be
+    /// buffered, the route says.
+    fn read_ahead(&mut self, cx: &mut Context<'_>, buffered: bool) -> io::Result<()>;
+}

@@ -1,0 +1,117 @@
+//! Idle connections of one worker, by endpoint, last in first out.
+
+use super::balance::Lease;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use weir_net::io::Io;
+use weir_net::wire::Wire;
+
+/// How connections are kept; Kong's `upstream_keepalive_*` settings.
+#[derive(Debug, Clone)]
+pub struct KeepAlive {
+    /// Idle connections per endpoint and worker; 0 keeps none.
+    pub pool_size: usize,
+    /// Requests after which a connection is closed; 0 is any number.
+    pub max_requests: u32,
+    /// How long one may stay idle; zero is forever.
+    pub idle_timeout: Duration,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { pool_size: 512, max_requests: 10_000, idle_timeout: Duration::from_secs(60) }
+    }
+}
+
+/// A connection to an upstream, in use or idle.
+pub struct UpstreamConnection {
+    /// Its bytes.
+    pub wire: Wire,
+    /// The endpoint that it leads to.
+    pub endpoint: u32,
+    /// The other end.
+    pub address: Option<SocketAddr>,
+    /// The name that its TLS handshake asked for.
+    pub server_name: Option<Rc<str>>,
+    /// How many requests it has carried.
+    pub requests: u32,
+    /// Interim responses to the request under way.
+    pub interim: u32,
+    /// While it carries a request to a target whose requests are counted.
+    pub lease: Option<Lease>,
+}
+
+impl UpstreamConnection {
+    /// One that was just opened.
+    pub fn new(io: Io, endpoint: u32, server_name: Option<Rc<str>>) -> Self {
+        let address = io.peer();
+        Self { wire: Wire::new(io), endpoint, address, server_name, requests: 0, interim: 0, lease: None }
+    }
+}
+
+struct Idle {
+    upstream: Box<UpstreamConnection>,
+    since: Instant,
+}
+
+/// Idle connections of one worker.
+pub struct Pool {
+    keep_alive: KeepAlive,
+    idle: RefCell<Vec<Vec<Idle>>>,
+}
+
+impl Pool {
+    /// Without a connection.
+    pub fn new(keep_alive: KeepAlive) -> Self {
+        Self { keep_alive, idle: RefCell::default() }
+    }
+
+    /// A live idle connection to the endpoint, the most recently used.
+    pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
+        let mut idle = self.idle.borrow_mut();
+        let stack = idle.get_mut(endpoint as usize)?;
+        let mut at = stack.len();
+        while at > 0 {
+            at -= 1;
+            if stack[at].upstream.server_name.as_deref() == server_name {
+                let mut found = stack.remove(at).upstream;
+                if !found.wire.io.is_stale() {
+                    return Some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose response was read to its end.
+    pub fn put(&self, mut upstream: Box<UpstreamConnection>, now: Instant) {
+        let most = self.keep_alive.max_requests;
+        if (most != 0 && upstream.requests >= most) || !upstream.wire.inbox.is_empty() {
+            return;
+        }
+        upstream.wire.release_buffers();
+        upstream.lease = None;
+        let mut idle = self.idle.borrow_mut();
+        let place = upstream.endpoint as usize;
+        if idle.len() <= place {
+            idle.resize_with(place + 1, Vec::new);
+        }
+        let stack = &mut idle[place];
+        if stack.len() < self.keep_alive.pool_size {
+            stack.push(Idle { upstream, since: now });
+        }
+    }
+
+    /// Closes what was idle for too long, and what its peer has closed.
+    pub fn sweep(&self, now: Instant) {
+        let timeout = self.keep_alive.idle_timeout;
+        for stack in self.idle.borrow_mut().iter_mut() {
+            stack.retain_mut(|idle| {
+                let expired = !timeout.is_zero() && now.duration_since(idle.since) >= timeout;
+                !expired && !idle.upstream.wire.io.is_stale()
+            });
+        }
+    }
+}

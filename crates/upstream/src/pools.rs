@@ -1,0 +1,45 @@
+//! What one worker has of upstreams: its connections, and how others are opened.
+
+use super::http2::{Http2Pool, Http2UpstreamOptions};
+use super::pool::{KeepAlive, Pool};
+use std::sync::Arc;
+use std::time::Instant;
+use weir_net::io::Duplex;
+use weir_net::resolve::Resolver;
+
+/// Opens a connection in memory, in the place of every upstream's.
+pub type MemoryUpstream = fn() -> Box<dyn Duplex>;
+
+/// The connections of one worker to all upstreams.
+pub struct Pools {
+    /// Over HTTP/1.1, those that are idle.
+    pub http1: Pool,
+    /// Over HTTP/2, those that are shared.
+    pub http2: Http2Pool,
+    /// How connections over HTTP/2 are shared.
+    pub(super) sharing: Http2UpstreamOptions,
+    /// How idle connections are kept.
+    pub(super) keep_alive: KeepAlive,
+    /// The node's.
+    pub resolver: Arc<Resolver>,
+    pub(super) memory: Option<MemoryUpstream>,
+}
+
+impl Pools {
+    /// Without a connection.
+    pub fn new(
+        keep_alive: KeepAlive,
+        sharing: Http2UpstreamOptions,
+        resolver: Arc<Resolver>,
+        memory: Option<MemoryUpstream>,
+    ) -> Self {
+        let (http1, http2) = (Pool::new(keep_alive.clone()), Http2Pool::default());
+        Self { http1, http2, sharing, keep_alive, resolver, memory }
+    }
+
+    /// Closes what was idle for too long, and what its peer has closed.
+    pub fn sweep(&self, now: Instant) {
+        self.http1.sweep(now);
+        self.http2.sweep(now, self.keep_alive.idle_timeout);
+    }
+}

@@ -1,0 +1,326 @@
+//! How many retries an upstream gets: they help while few requests fail, and multiply the load where many do.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Instant;
+
+/// Seconds that count.
+const WINDOW: u64 = 10;
+/// Counts of seconds that are kept; more than the window, so that none is read and replaced at the same time.
+const SLOTS: usize = 16;
+/// One retry is allowed for so many requests.
+const REQUESTS_PER_RETRY: u64 = 5;
+/// So many retries are allowed, however few requests there are.
+const MIN_RETRIES: u64 = 10;
+
+/// Why a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryReason {
+    /// No connection could be made.
+    Connect,
+    /// The upstream closed or reset the connection or the stream.
+    Reset,
+    /// The upstream said nothing in time.
+    Timeout,
+    /// The upstream said that it did not process the request.
+    Refused,
+    /// A kept connection had ended, which says nothing of the upstream. These do not count as `retries`.
+    IdleClosed,
+}
+
+impl RetryReason {
+    const ALL: [RetryReason; 5] = [
+        RetryReason::Connect,
+        RetryReason::Reset,
+        RetryReason::Timeout,
+        RetryReason::Refused,
+        RetryReason::IdleClosed,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            RetryReason::Connect => "connect",
+            RetryReason::Reset => "reset",
+            RetryReason::Timeout => "timeout",
+            RetryReason::Refused => "refused",
+            RetryReason::IdleClosed => "kept",
+        }
+    }
+
+    /// Whether the upstream has had work with the attempt that failed. A connection that cannot be made costs it none.
+    fn counts_against_budget(self) -> bool {
+        matches!(self, RetryReason::Reset | RetryReason::Timeout | RetryReason::Refused)
+    }
+}
+
+/// Counts by the second: each word holds a second and its count, 32 bits each.
+#[derive(Default)]
+struct Seconds([AtomicU64; SLOTS]);
+
+impl Seconds {
+    fn slot(&self, second: u64) -> &AtomicU64 {
+        &self.0[second as usize % SLOTS]
+    }
+
+    /// Counts where there is one writer: not a read-modify-write, which would lock the cache line.
+    fn add_alone(&self, second: u64) {
+        let slot = self.slot(second);
+        slot.store(next(slot.load(Relaxed), second), Relaxed);
+    }
+
+    fn add(&self, second: u64) {
+        let _ = self.slot(second).fetch_update(Relaxed, Relaxed, |word| Some(next(word, second)));
+    }
+
+    fn reset(&self, second: u64) {
+        let is_counted = |word: u64| word >> 32 == second && word as u32 > 0;
+        let _ = self.slot(second).fetch_update(Relaxed, Relaxed, |word| is_counted(word).then(|| word - 1));
+    }
+
+    /// The sum over the window that ends with this second.
+    fn sum(&self, second: u64) -> u64 {
+        let words = self.0.iter().map(|slot| slot.load(Relaxed));
+        words.filter(|word| second.wrapping_sub(word >> 32) < WINDOW).map(|word| word & 0xffff_ffff).sum()
+    }
+}
+
+/// The word of a second with one more. A request that began long ago, before a later second took the slot, replaces
+/// nothing: a few slow requests could otherwise erase the counts of all others.
+fn next(word: u64, second: u64) -> u64 {
+    match (word >> 32).cmp(&second) {
+        Ordering::Less => (second << 32) | 1,
+        Ordering::Equal => word + 1,
+        Ordering::Greater => word,
+    }
+}
+
+/// What one worker counts.
+#[repr(align(128))]
+#[derive(Default)]
+struct WorkerCounts(Seconds);
+
+/// What is counted once there are requests.
+struct Counts {
+    requests: Box<[WorkerCounts]>,
+    retries: Seconds,
+    by_reason: [AtomicU64; RetryReason::ALL.len()],
+    exhausted: AtomicU64,
+    /// The second of the last warning, and 1.
+    warned: AtomicU64,
+}
+
+/// The budget of one upstream, or of one host that a service names itself.
+pub struct RetryBudget {
+    upstream: Box<str>,
+    workers: usize,
+    since: Instant,
+    counts: OnceLock<Box<Counts>>,
+}
+
+impl RetryBudget {
+    fn new(upstream: &str, workers: usize) -> Self {
+        Self { upstream: upstream.into(), workers, since: Instant::now(), counts: OnceLock::new() }
+    }
+
+    fn counts(&self) -> &Counts {
+        self.counts.get_or_init(|| {
+            Box::new(Counts {
+                requests: (0..self.workers.max(1)).map(|_| WorkerCounts::default()).collect(),
+                retries: Seconds::default(),
+                by_reason: Default::default(),
+                exhausted: AtomicU64::new(0),
+                warned: AtomicU64::new(0),
+            })
+        })
+    }
+
+    fn second(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.since).as_secs()
+    }
+
+    /// Counts a request. Only this worker writes its own count.
+    pub fn count_request(&self, worker: usize, now: Instant) {
+        let lanes = &self.counts().requests;
+        lanes[worker % lanes.len()].0.add_alone(self.second(now));
+    }
+
+    /// Takes a retry from the budget and counts it; false where none is left.
+    pub fn spend(&self, reason: RetryReason, now: Instant) -> bool {
+        let counts = self.counts();
+        if reason.counts_against_budget() {
+            let second = self.second(now);
+            // Taken before it is compared, so that workers together never take too many.
+            counts.retries.add(second);
+            let requests: u64 = counts.requests.iter().map(|lane| lane.0.sum(second)).sum();
+            let allowed = (requests / REQUESTS_PER_RETRY).max(MIN_RETRIES);
+            if counts.retries.sum(second) > allowed {
+                counts.retries.reset(second);
+                self.exhausted(counts, second, requests);
+                return false;
+            }
+        }
+        counts.by_reason[reason as usize].fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Counts a retry that the budget does not allow, and warns once in each window.
+    fn exhausted(&self, counts: &Counts, second: u64, requests: u64) {
+        counts.exhausted.fetch_add(1, Relaxed);
+        let warned = counts.warned.load(Relaxed);
+        let is_due = warned == 0 || second + 1 >= warned + WINDOW;
+        if is_due && counts.warned.compare_exchange(warned, second + 1, Relaxed, Relaxed).is_ok() {
+            tracing::warn!(
+                upstream = &*self.upstream,
+                requests,
+                "the retry budget is used up: too many requests failed, and clients get the errors. In 10 s, retries may be \
+                 20 % of the requests, or 10, because more would overload the upstream. Repair its targets; passive \
+                 health checks of an upstream entity take those that fail out of use"
+            );
+        }
+    }
+}
+
+/// What became of an upstream's retries since the start.
+pub struct RetryCounts {
+    /// Its name, or the host and port of a service.
+    pub upstream: Box<str>,
+    /// By why they were made.
+    pub retries: Vec<(&'static str, u64)>,
+    /// Those that the budget did not allow.
+    pub exhausted: u64,
+}
+
+impl RetryCounts {
+    /// Of a budget, if there was any retry.
+    fn of(budget: &RetryBudget) -> Option<Self> {
+        let counts = budget.counts.get()?;
+        let count = |reason: RetryReason| (reason.as_str(), counts.by_reason[reason as usize].load(Relaxed));
+        let (retries, exhausted) = (RetryReason::ALL.map(count), counts.exhausted.load(Relaxed));
+        let is_any = exhausted > 0 || retries.iter().any(|(_, count)| *count > 0);
+        is_any.then(|| Self { upstream: budget.upstream.clone(), retries: retries.into(), exhausted })
+    }
+}
+
+/// The budgets of all upstreams that are in use, by name. Retained, so that they outlive reloads.
+#[derive(Default)]
+pub struct RetryBudgets(Mutex<HashMap<Box<str>, Weak<RetryBudget>>>);
+
+impl RetryBudgets {
+    /// The one of an upstream, for so many workers.
+    pub fn of(&self, upstream: &str, workers: usize) -> Arc<RetryBudget> {
+        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(budget) = budgets.get(upstream).and_then(Weak::upgrade) {
+            return budget;
+        }
+        let budget = Arc::new(RetryBudget::new(upstream, workers));
+        budgets.insert(upstream.into(), Arc::downgrade(&budget));
+        budget
+    }
+
+    /// Forgets those that no configuration uses.
+    pub fn forget_unused(&self) {
+        let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        budgets.retain(|_, budget| budget.strong_count() > 0);
+    }
+
+    /// What became of retries, by upstream.
+    pub fn counts(&self) -> Vec<RetryCounts> {
+        let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use: Vec<_> = budgets.values().filter_map(Weak::upgrade).collect();
+        drop(budgets);
+        let mut counts: Vec<_> = in_use.iter().filter_map(|budget| RetryCounts::of(budget)).collect();
+        counts.sort_by(|a, b| a.upstream.cmp(&b.upstream));
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn budget() -> RetryBudget {
+        RetryBudget::new("some", 2)
+    }
+
+    /// How many retries are allowed at a moment.
+    fn allowed(budget: &RetryBudget, reason: RetryReason, after: u64) -> usize {
+        let now = budget.since + Duration::from_secs(after);
+        (0..1_000).take_while(|_| budget.spend(reason, now)).count()
+    }
+
+    fn requests(budget: &RetryBudget, count: usize, after: u64) {
+        let now = budget.since + Duration::from_secs(after);
+        (0..count).for_each(|at| budget.count_request(at, now));
+    }
+
+    #[test]
+    fn one_in_five_requests_and_ten_at_least_are_retried() {
+        for (count, expected) in [(0, 10), (50, 10), (55, 11), (1_000, 200)] {
+            let budget = budget();
+            requests(&budget, count, 3);
+            assert_eq!(allowed(&budget, RetryReason::Reset, 3), expected, "of {count}");
+            assert_eq!(allowed(&budget, RetryReason::Timeout, 12), 0, "the same ten seconds");
+            assert_eq!(allowed(&budget, RetryReason::Refused, 13), 10, "ten seconds later");
+        }
+    }
+
+    #[test]
+    fn what_was_counted_long_ago_does_not_come_back() {
+        let budget = budget();
+        requests(&budget, 1_000, 1);
+        requests(&budget, 10, 17);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 17), 10);
+    }
+
+    #[test]
+    fn requests_that_began_long_ago_erase_no_later_counts() {
+        let budget = budget();
+        requests(&budget, 1_000, 20);
+        requests(&budget, 10, 4);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 20), 200);
+    }
+
+    #[test]
+    fn connections_that_fail_and_kept_ones_are_no_part_of_it() {
+        let budget = budget();
+        assert_eq!(allowed(&budget, RetryReason::Connect, 1), 1_000);
+        assert_eq!(allowed(&budget, RetryReason::IdleClosed, 1), 1_000);
+        assert_eq!(allowed(&budget, RetryReason::Reset, 1), 10);
+        let counts = RetryCounts::of(&budget).unwrap();
+        let expected = [("connect", 1_000), ("reset", 10), ("timeout", 0), ("refused", 0), ("kept", 1_000)];
+        assert_eq!((counts.retries.as_slice(), counts.exhausted), (expected.as_slice(), 1));
+    }
+
+    #[test]
+    fn workers_together_take_no_more_than_there_is() {
+        let budget = budget();
+        requests(&budget, 1_000, 1);
+        let now = budget.since + Duration::from_secs(1);
+        let taken = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let got = (0..200).filter(|_| budget.spend(RetryReason::Reset, now)).count();
+                    taken.fetch_add(got as u64, Relaxed);
+                });
+            }
+        });
+        assert!((190..=200).contains(&taken.load(Relaxed)), "{taken:?}");
+    }
+
+    #[test]
+    fn a_budget_lives_as_long_as_a_configuration_that_uses_it() {
+        let budgets = RetryBudgets::default();
+        let kept = budgets.of("a", 1);
+        assert!(Arc::ptr_eq(&kept, &budgets.of("a", 1)));
+        drop(budgets.of("b", 1));
+        budgets.forget_unused();
+        assert_eq!(budgets.0.lock().unwrap().len(), 1);
+        assert!(budgets.counts().is_empty());
+        kept.spend(RetryReason::Connect, kept.since);
+        assert_eq!(budgets.counts().len(), 1);
+    }
+}

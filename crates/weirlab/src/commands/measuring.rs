@@ -1,0 +1,238 @@
+//! What all commands that measure share: their arguments, the choice of cases, and the end of a run.
+use crate::analysis::Analysis;
+use crate::catalogue;
+use crate::driver::Driver;
+use crate::driver::docker::Docker;
+use crate::driver::process::Process;
+use crate::report::{self, text};
+use crate::result::{Axis, Run, Status};
+use crate::scenario::{self, CasePlan, Measure, Scheme};
+use crate::session::contenders::{self, Named};
+use crate::session::{Assignment, Contender, Entry, Profile};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What all commands that measure have in common.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Common {
+    /// Where the run's folder is made
+    #[arg(long, default_value = "output")]
+    pub out: PathBuf,
+    /// Workers of each target; a list measures each number, for the scaling over cores
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = workers)]
+    pub workers: Vec<usize>,
+    /// Where targets run: process or docker
+    #[arg(long, default_value = "process", value_parser = ["process", "docker"])]
+    pub driver: String,
+    /// The `weir` to measure; else target/release/weir, else the one on the PATH
+    #[arg(long)]
+    pub weir: Option<PathBuf>,
+    /// The folder with `scenarios/` and `targets/`; else the nearest one around the current folder
+    #[arg(long)]
+    pub catalogue: Option<PathBuf>,
+    /// Where versions are built and kept; else target/weirlab
+    #[arg(long)]
+    pub cache: Option<PathBuf>,
+    /// The seed of the order of blocks; else drawn. What is asked in a round depends on the round alone
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+impl Common {
+    /// The folder with scenarios and targets.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn catalogue(&self) -> Result<PathBuf, String> {
+        catalogue::root(self.catalogue.as_deref()).map_err(|error| error.to_string())
+    }
+
+    /// What starts targets.
+    ///
+    /// # Errors
+    /// When a container engine was asked for and does not answer.
+    pub fn driver(&self) -> Result<Box<dyn Driver>, String> {
+        Ok(match self.driver.as_str() {
+            "docker" => Box::new(Docker::from_environment().map_err(|error| error.to_string())?),
+            _ => Box::new(Process),
+        })
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| fastrand::u64(..))
+    }
+
+    /// The targets and versions that were named; what has to be built is built.
+    ///
+    /// # Errors
+    /// When one is unknown or cannot be had.
+    pub fn contenders(&self, targets: &[String], versions: &[String]) -> Result<Vec<Contender>, String> {
+        let catalogue = self.catalogue()?;
+        let (weir, cache) = (self.weir.as_deref(), self.cache.as_deref());
+        contenders::contenders(
+            &Named { targets, versions, weir, catalogue: &catalogue, cache },
+            &mut |line| {
+                // Progress that cannot be shown is no reason to stop.
+                let _ = writeln!(io::stderr(), "{line}");
+            },
+        )
+    }
+
+    /// What a session is to do, with all that is common to commands.
+    ///
+    /// # Errors
+    /// When there is no driver.
+    pub fn assignment(
+        &self,
+        kind: &'static str,
+        contenders: Vec<Contender>,
+        entries: Vec<Entry>,
+        profile: Profile,
+    ) -> Result<Assignment, String> {
+        Ok(Assignment {
+            kind,
+            entries,
+            contenders,
+            profile,
+            seed: self.seed(),
+            out: self.out.clone(),
+            driver: self.driver()?,
+            workers: self.workers[0],
+        })
+    }
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|workers| *workers > 0)
+        .ok_or_else(|| format!("{text}: write a number from 1 on"))
+}
+
+/// 0 for a whole run, 130 for an interrupted one.
+///
+/// # Errors
+/// When nothing was measured.
+pub fn exit_code(run: &Run) -> Result<ExitCode, String> {
+    if run.interrupted {
+        return Ok(ExitCode::from(130));
+    }
+    let unasked = |status: &Status| matches!(status, Status::Skipped(_));
+    let measured = run.cells.iter().any(|cell| !cell.blocks.is_empty()) || !run.capacities.is_empty();
+    let recorded = !run.flames.is_empty() || !run.chains.is_empty();
+    if measured || recorded || run.cells.iter().all(|cell| unasked(&cell.status)) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err("nothing was measured; the lines above say why".to_owned())
+}
+
+/// A flag that Ctrl-C and SIGTERM raise; a second one ends the program as usual.
+///
+/// # Errors
+/// When signals cannot be caught.
+pub fn interruptible() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| format!("signals cannot be caught: {error}"))?;
+    }
+    Ok(stop)
+}
+
+/// Writes the report and the text, and prints the answer.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn conclude(run: &Run, folder: &Path, catalogue: &Path) -> Result<(), String> {
+    let analysis = Analysis::of(run);
+    let published = std::fs::read_to_string(catalogue.join("scenarios/kong/published.csv")).ok();
+    let page = report::write(run, folder, published.as_deref()).map_err(|error| error.to_string())?;
+    std::fs::write(folder.join("result.txt"), text::result(run, &analysis))
+        .map_err(|error| format!("{}: {error}", folder.join("result.txt").display()))?;
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{}", text::answer(run, &analysis));
+    let _ = writeln!(out, "{}", page.display());
+    Ok(())
+}
+
+/// The schemes that a word of the command line names.
+pub fn schemes(word: Option<&str>) -> Vec<Option<Scheme>> {
+    match word {
+        Some("both") => vec![Some(Scheme::Https), Some(Scheme::Http)],
+        Some(word) => vec![Some(word.parse().unwrap_or(Scheme::Https))],
+        None => vec![None],
+    }
+}
+
+/// The cases of scenarios for each of the schemes that they offer.
+///
+/// # Errors
+/// When a scenario is unknown or wrong.
+pub fn expand(
+    names: &[String],
+    schemes: &[Option<Scheme>],
+    profile: &str,
+    catalogue: &Path,
+) -> Result<Vec<CasePlan>, String> {
+    let mut cases = Vec::new();
+    for scenario in scenario::find(names, catalogue).map_err(|error| error.to_string())? {
+        let scenario = scenario.in_profile(profile);
+        for scheme in
+            schemes.iter().filter(|scheme| scheme.is_none_or(|scheme| scenario.schemes().contains(&scheme)))
+        {
+            cases.extend(scenario.cases(*scheme).map_err(|error| error.to_string())?);
+        }
+    }
+    if cases.is_empty() {
+        return Err(format!("{} is not offered over that scheme", names.join(", ")));
+    }
+    Ok(cases)
+}
+
+/// Refuses cases whose figures are not of requests under load.
+///
+/// # Errors
+/// When there is one.
+pub fn under_load(cases: &[CasePlan]) -> Result<(), String> {
+    match cases.iter().find(|case| case.measure != Measure::Load) {
+        None => Ok(()),
+        Some(case) => Err(format!(
+            "{} is not measured under load; use `weirlab run` for it, or name another scenario",
+            case.case.name
+        )),
+    }
+}
+
+/// The only case of a scenario.
+///
+/// # Errors
+/// When it is unknown, wrong, or has more cases than one.
+pub fn single(name: &str, schemes: &[Option<Scheme>], catalogue: &Path) -> Result<CasePlan, String> {
+    let mut cases = expand(&[name.to_owned()], schemes, "quick", catalogue)?;
+    under_load(&cases)?;
+    match cases.len() {
+        1 => Ok(cases.remove(0)),
+        n => Err(format!("{name} has {n} cases; name one scenario without a sweep")),
+    }
+}
+
+/// The case with each number of workers, as an axis where there are several.
+pub fn scaled(case: &CasePlan, workers: &[usize]) -> Vec<CasePlan> {
+    if workers.len() < 2 || case.gateway.workers.is_some() {
+        return vec![case.clone()];
+    }
+    let with = |workers: &usize| {
+        let mut case = case.clone();
+        case.gateway.workers = Some(*workers);
+        case.case.name = format!("{}[workers={workers}]", case.case.name);
+        case.case.variables.insert("workers".to_owned(), workers.to_string());
+        case.case.axis.get_or_insert(Axis { name: "workers".to_owned(), value: *workers as f64 });
+        case
+    };
+    workers.iter().map(with).collect()
+}
