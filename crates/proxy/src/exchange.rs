@@ -1,18 +1,18 @@
 //! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
 
 use crate::costs::{Call, Watch};
-use crate::plugin;
-use crate::plugin::engine;
-use crate::plugin::engine::grpc_status;
 use crate::request_debug::Times;
 use crate::snapshot::{CompiledRoute, Held};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
 use weir_http1::{RequestHead, ResponseHead};
+use weir_plugin as plugin;
+use weir_plugin::engine;
+use weir_plugin::engine::grpc_status;
 
-pub(crate) use crate::plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
-pub(crate) use crate::plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
+pub(crate) use weir_plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
+pub(crate) use weir_plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
 
 /// One request and its response.
 pub(crate) struct Exchange {

@@ -2,7 +2,6 @@
 
 use crate::access_log::{AccessLog, Format, Target};
 use crate::chain::{Chain, Instance, Step};
-use crate::plugin::*;
 use crate::snapshot::CompiledRoute;
 use crate::testing::{Gateway, entity, id};
 use crate::{AccessLogs, Listen, Options, Proxy};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use weir_plugin::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

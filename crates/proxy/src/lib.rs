@@ -3,8 +3,6 @@
 
 pub mod costs;
 pub mod listen;
-pub mod plugin;
-pub mod plugins;
 
 mod downstream;
 mod exchange;
@@ -34,11 +32,11 @@ pub use http3::{AltSvc, Http3Options};
 pub use listen::{Address, Listen, Traffic};
 pub use options::{AddedHeaders, Network, Options, RealIp};
 pub use own::{Origin, Own, OwnPaths, OwnRequest};
-pub use plugin::{Answer, HeldBodies, NodeId, NodeLog, NodeMessage, Retained};
 pub use proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use request_debug::RequestDebug;
 pub use snapshot::{CompileError, Compiler, Snapshot};
 pub use stream::MOST_PIPES;
 pub use weir_http1::Limits;
+pub use weir_plugin::{Answer, HeldBodies, NodeId, NodeLog, NodeMessage, Retained};
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;

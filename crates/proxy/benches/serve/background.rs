@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::Document;
+use weir_plugin as plugin;
+use weir_plugins::prometheus::{Connections, NodeFacts, Process, exposition};
 use weir_proxy::Retained;
-use weir_proxy::plugin;
-use weir_proxy::plugins::prometheus::{Connections, NodeFacts, Process, exposition};
 
 /// The threads beside the one that serves, and what they have left undone.
 pub(crate) struct Background {

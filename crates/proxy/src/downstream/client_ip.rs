@@ -2,10 +2,10 @@
 
 use crate::head::REWRITTEN;
 use crate::options::{Options, RealIp};
-use crate::plugin::Exchange;
-use crate::plugin::engine::{CERTIFICATE, IDENTITY};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Known, KnownSet};
+use weir_plugin::Exchange;
+use weir_plugin::engine::{CERTIFICATE, IDENTITY};
 
 /// What no client may say: who the consumer is, and `Proxy`, which CGI programs take for the setting of their own proxy
 /// (httpoxy).

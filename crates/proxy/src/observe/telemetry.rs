@@ -3,13 +3,13 @@
 use crate::access_log::{self, Record};
 use crate::answer::Failure;
 use crate::exchange::{Exchange, Source};
-use crate::plugin::engine;
 use crate::relay::Broken;
 use crate::snapshot::CompiledService;
 use crate::worker::Worker;
 use std::fmt::Display;
 use std::time::Instant;
 use weir_http1::{Known, Version};
+use weir_plugin::engine;
 use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.

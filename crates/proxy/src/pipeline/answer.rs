@@ -2,9 +2,9 @@
 
 use crate::exchange::Exchange;
 use crate::grpc;
-use crate::plugin::Answer;
 use std::fmt;
 use weir_http1::ParseError;
+use weir_plugin::Answer;
 use weir_upstream::UpstreamError;
 
 /// The response to a request, whatever it is, that comes in clear where TLS is spoken.
@@ -63,10 +63,12 @@ impl Failure {
             Failure::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
         let unheard = matches!(self, Failure::ClientGone);
-        let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
+        let mut answer = Answer::error(status, message);
+        (answer.unheard, answer.failed) = (unheard, true);
         match self {
             Failure::Upstream(UpstreamError::Reset(reason)) => {
-                Answer { grpc_status: Some(grpc::code_of_reset(*reason)), ..answer }
+                answer.grpc_status = Some(grpc::code_of_reset(*reason));
+                answer
             }
             // Whoever has had the upstream asked is not invited to have it asked again.
             Failure::NoRoomForRequest => answer.header("Retry-After", "5"),

@@ -2,11 +2,11 @@
 
 use crate::costs::{self, Phase};
 use crate::exchange::{ConsumerIndex, Exchange, GroupIndex};
-use crate::plugin::Session;
-use crate::plugin::{self, Admission, Flow, Hooks, WantsBody};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
+use weir_plugin::Session;
+use weir_plugin::{self as plugin, Admission, Flow, Hooks, WantsBody};
 
 /// The plugins of one route, from the highest priority to the lowest.
 #[derive(Default)]

@@ -4,13 +4,13 @@
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::plugin::{HeldBody, NoRoom};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use weir_http1::{Framing, Limits, ParseError};
 use weir_net::http2::reset_reason;
+use weir_plugin::{HeldBody, NoRoom};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
 /// One exchange between a client and a connection to an upstream.

@@ -4,12 +4,12 @@ use crate::answer::Failure;
 use crate::chain::Chain;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::plugin::{HeldBody, engine::Room};
 use crate::relay::{Broken, Relay};
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::{HeldBody, engine::Room};
 use weir_upstream::Upstream;
 
 /// The most that is held; a longer body passes as it is.

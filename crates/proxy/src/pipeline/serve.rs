@@ -12,8 +12,6 @@ use crate::chain::Chain;
 use crate::client::Client;
 use crate::costs::{self, Waiter, Watch};
 use crate::exchange::{Connection, Exchange, NormalPath};
-use crate::plugin::Answer;
-use crate::plugin::Flow;
 use crate::request_body;
 use crate::request_debug::{self, RequestDebug};
 use crate::respond;
@@ -30,6 +28,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
+use weir_plugin::Answer;
+use weir_plugin::Flow;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.

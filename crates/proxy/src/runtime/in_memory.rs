@@ -7,7 +7,6 @@ use crate::connection;
 use crate::costs::Costs;
 use crate::exchange::Connection;
 use crate::options::Options;
-use crate::plugin::engine::BodyMemory;
 use crate::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::worker::{Load, Node, Worker};
@@ -24,6 +23,7 @@ use weir_net::io::{Duplex, Io};
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_net::wire::Wire;
+use weir_plugin::engine::BodyMemory;
 
 /// The head of every response of the upstream in memory.
 const HEAD: &[u8] =

@@ -3,8 +3,6 @@
 use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::plugin::Answer;
-use crate::plugin::WantsBody;
 use crate::request_body;
 use crate::serve::unless_gone;
 use crate::worker::Worker;
@@ -14,6 +12,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use weir_http1::Known;
+use weir_plugin::Answer;
+use weir_plugin::WantsBody;
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]

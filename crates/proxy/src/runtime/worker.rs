@@ -6,7 +6,6 @@ use crate::costs::{Costs, Ledger};
 use crate::http3::{self, Arriving, Quic};
 use crate::listen::{Accepted, Traffic};
 use crate::options::Options;
-use crate::plugin::engine::{BodyMemory, Share};
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -22,6 +21,7 @@ use weir_http1::{RequestHead, ResponseHead, Version};
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
+use weir_plugin::engine::{BodyMemory, Share};
 use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.

@@ -18,8 +18,6 @@ mod watched;
 
 use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
-use crate::plugin::engine::{BodyMemory, Configuration, Routes, Share};
-use crate::plugin::{Consumer, Route, Service};
 use crate::stream::Streams;
 use asked::Asked;
 use std::ops::Deref;
@@ -27,6 +25,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
+use weir_plugin::engine::{BodyMemory, Configuration, Routes, Share};
+use weir_plugin::{Consumer, Route, Service};
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;

@@ -2,10 +2,10 @@
 
 use crate::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use crate::exchange::{ConsumerIndex, GroupIndex};
-use crate::plugin::{Hooks, WantsBody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
+use weir_plugin::{Hooks, WantsBody};
 
 /// One configured plugin and where it was put.
 pub(super) struct Placed {

@@ -3,10 +3,10 @@
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
-use crate::plugin;
 use crate::stream::{StreamRoute, StreamRouter, Streams};
 use std::sync::Arc;
 use weir_model::entity::Route;
+use weir_plugin as plugin;
 
 impl Compilation<'_> {
     /// With what is unchanged of the last.

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::chain::Own;
-use crate::plugin::{Hooks, Json};
-use crate::plugins::PLUGINS;
 use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
@@ -12,6 +10,8 @@ use std::sync::LazyLock;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
 use weir_net::tls::default_certificate;
+use weir_plugin::{Hooks, Json};
+use weir_plugins::PLUGINS;
 use weir_router::{Query, Scheme};
 
 fn compiler() -> Compiler {

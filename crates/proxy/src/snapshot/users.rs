@@ -3,11 +3,11 @@
 use super::groups::Groups;
 use super::last::same;
 use crate::exchange::ConsumerIndex;
-use crate::plugin::Consumer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};
 use weir_model::{Document, Uuid};
+use weir_plugin::Consumer;
 
 /// The consumers of a document, and what they were compiled from.
 pub(super) struct Users {

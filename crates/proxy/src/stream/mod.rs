@@ -22,7 +22,6 @@ pub(crate) use udp::receive;
 use crate::chain::Chain;
 use crate::connection::ConnectionGuard;
 use crate::listen::Accepted;
-use crate::plugin::{Admission, Route};
 use crate::proxy_protocol;
 use crate::snapshot::CompiledService;
 use crate::worker::{Load, Worker};
@@ -39,6 +38,7 @@ use tokio_rustls::TlsAcceptor;
 use weir_model::entity::Protocol;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_plugin::{Admission, Route};
 use weir_upstream::UpstreamError;
 
 /// The stream routes of a snapshot.

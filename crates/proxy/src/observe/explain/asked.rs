@@ -1,8 +1,6 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
 use crate::exchange::{Connection, Exchange, Tls};
-use crate::plugin::engine::grpc_status;
-use crate::plugin::without_port;
 use crate::snapshot::{Held, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_http1::{Known, Limits, ParseError, RequestHead, ResponseHead, Version};
 use weir_model::schema::{FieldError, Json, Record};
+use weir_plugin::engine::grpc_status;
+use weir_plugin::without_port;
 
 /// A request to explain.
 #[derive(Clone, Record)]

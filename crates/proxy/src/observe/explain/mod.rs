@@ -17,7 +17,6 @@ pub use upstream::{Candidate, Upstream};
 
 use crate::answer::Failure;
 use crate::exchange::Exchange;
-use crate::plugin::Answer;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
@@ -25,6 +24,7 @@ use std::sync::Arc;
 use weir_http1::Method;
 use weir_model::schema::FieldError;
 use weir_model::{Document, Uuid};
+use weir_plugin::Answer;
 use weir_upstream::UpstreamError;
 
 /// What is wrong with a question, field by field.

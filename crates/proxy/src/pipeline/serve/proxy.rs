@@ -5,7 +5,6 @@ use crate::answer::Failure;
 use crate::client::Client;
 use crate::exchange::{Exchange, Source};
 use crate::forward::{AnyUpstream, UpstreamCall};
-use crate::plugin::engine::{self, grpc_status};
 use crate::relay::{Awaited, Broken, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
@@ -16,6 +15,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::engine::{self, grpc_status};
 use weir_upstream::{Upstream, UpstreamError};
 
 /// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
