@@ -1,7 +1,7 @@
 //! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
 
 use crate::costs::{Call, Watch};
-use crate::request_debug::Times;
+use crate::observe::request_debug::Times;
 use crate::snapshot::{CompiledRoute, Held};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! What the contract promises, by plugins that use it, between a real client and a real upstream.
 
-use crate::access_log::{AccessLog, Format, Target};
-use crate::chain::{Chain, Instance, Step};
+use crate::observe::access_log::{AccessLog, Format, Target};
+use crate::pipeline::chain::{Chain, Instance, Step};
 use crate::snapshot::CompiledRoute;
 use crate::testing::{Gateway, entity, id};
 use crate::{AccessLogs, Listen, Options, Proxy};

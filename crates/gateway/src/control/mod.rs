@@ -34,7 +34,7 @@ use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
-use weir_upstream::health::{self, TargetHealth};
+use weir_upstream::health::{self, TargetStatus};
 use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 
 /// How long a node that ends waits at least for what plugins have still to deliver: the requests that `drain_timeout` cut
@@ -305,7 +305,7 @@ impl Control {
     }
 
     /// How a target of an upstream that uses health checks fares.
-    pub(crate) fn vitals(&self, target: &Target) -> TargetHealth {
+    pub(crate) fn vitals(&self, target: &Target) -> TargetStatus {
         health::standing(&self.plane.compiler.retained.get(), target.upstream, &target.target)
     }
 

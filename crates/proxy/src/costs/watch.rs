@@ -2,8 +2,8 @@
 
 use super::Phase;
 use super::account::{Account, Key};
-use crate::chain::Instance;
 use crate::exchange::Exchange;
+use crate::pipeline::chain::Instance;
 use crate::snapshot::Held;
 use std::cell::Cell;
 use std::future::Future;

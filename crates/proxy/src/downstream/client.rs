@@ -1,8 +1,8 @@
 //! The client's half of an exchange, whatever HTTP version it speaks: what `serve` asks of it, and HTTP/1.1's answer.
 
-use crate::answer::Failure;
+use crate::downstream::http2::PREFACE;
 use crate::exchange::Exchange;
-use crate::http2::PREFACE;
+use crate::pipeline::answer::Failure;
 use std::io;
 use std::task::{Context, Poll};
 use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, Version, encode};

@@ -1,14 +1,14 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
-use crate::answer::PLAIN_TO_TLS;
-use crate::client::{Http1, Preface};
+use crate::downstream::client::{Http1, Preface};
+use crate::downstream::http2;
+use crate::downstream::proxy_protocol;
 use crate::exchange::{Connection, Tls};
-use crate::http2;
 use crate::listen::Accepted;
-use crate::options::RealIp;
-use crate::proxy_protocol;
-use crate::serve;
-use crate::worker::Worker;
+use crate::pipeline::answer::PLAIN_TO_TLS;
+use crate::pipeline::serve;
+use crate::runtime::options::RealIp;
+use crate::runtime::worker::Worker;
 use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;

@@ -1,11 +1,11 @@
 //! What an exchange leaves behind: a line in the access log, and a warning where an upstream failed.
 
-use crate::access_log::{self, Record};
-use crate::answer::Failure;
 use crate::exchange::{Exchange, Source};
-use crate::relay::Broken;
+use crate::observe::access_log::{self, Record};
+use crate::pipeline::answer::Failure;
+use crate::pipeline::relay::Broken;
+use crate::runtime::worker::Worker;
 use crate::snapshot::CompiledService;
-use crate::worker::Worker;
 use std::fmt::Display;
 use std::time::Instant;
 use weir_http1::{Known, Version};

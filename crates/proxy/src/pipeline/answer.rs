@@ -1,7 +1,7 @@
 //! Every response that the gateway makes itself, whether a plugin's or an error's, becomes bytes here and only here.
 
 use crate::exchange::Exchange;
-use crate::grpc;
+use crate::pipeline::grpc;
 use std::fmt;
 use weir_http1::ParseError;
 use weir_plugin::Answer;

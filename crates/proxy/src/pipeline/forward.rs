@@ -3,15 +3,15 @@
 
 mod over_http2;
 
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::{Exchange, FailedTry};
-use crate::head::{self, Outgoing};
-use crate::relay::{Awaited, Relay, Timeouts, Upload};
-use crate::serve::{is_gone, unless_gone};
+use crate::observe::telemetry;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::head::{self, Outgoing};
+use crate::pipeline::relay::{Awaited, Relay, Timeouts, Upload};
+use crate::pipeline::serve::{is_gone, unless_gone};
+use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
-use crate::telemetry;
-use crate::worker::Worker;
 use h2::Reason as Reset;
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,12 +1,13 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
 use crate::exchange::Exchange;
-use crate::relay::Broken;
+use crate::pipeline::relay::Broken;
 use crate::snapshot::CompiledRoute;
 use h2::Reason;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
 use weir_plugin::Answer;
+use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
 use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
 
 /// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.

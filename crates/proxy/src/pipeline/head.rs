@@ -1,7 +1,7 @@
 //! The request's head as the upstream gets it.
 
 use crate::exchange::{Connection, Exchange};
-use crate::forward::UpstreamCall;
+use crate::pipeline::forward::UpstreamCall;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
 use weir_plugin::engine::write_target;

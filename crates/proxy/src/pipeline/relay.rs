@@ -1,9 +1,9 @@
 //! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
 //! faster than its receiver, neither held whole.
 
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
+use crate::pipeline::answer::Failure;
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};

@@ -1,10 +1,10 @@
 //! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
 
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
+use crate::pipeline::answer::Failure;
+use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService};
-use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;

@@ -2,10 +2,10 @@
 
 use crate::costs;
 use crate::exchange::Exchange;
-use crate::grpc;
-use crate::request_debug;
+use crate::observe::request_debug;
+use crate::pipeline::grpc;
+use crate::runtime::worker::Worker;
 use crate::snapshot::CompiledRoute;
-use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
 use weir_plugin::Answer;

@@ -1,10 +1,10 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
-use crate::answer::Failure;
-use crate::chain::Chain;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
-use crate::relay::{Broken, Relay};
+use crate::pipeline::answer::Failure;
+use crate::pipeline::chain::Chain;
+use crate::pipeline::relay::{Broken, Relay};
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;

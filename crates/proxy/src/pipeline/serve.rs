@@ -7,17 +7,20 @@ mod proxy;
 
 pub(crate) use next::next;
 
-use crate::answer::Failure;
-use crate::chain::Chain;
-use crate::client::Client;
 use crate::costs::{self, Waiter, Watch};
+use crate::downstream::client::Client;
+use crate::downstream::client_ip;
 use crate::exchange::{Connection, Exchange, NormalPath};
-use crate::request_body;
-use crate::request_debug::{self, RequestDebug};
-use crate::respond;
+use crate::observe::request_debug::{self, RequestDebug};
+use crate::observe::telemetry;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::chain::Chain;
+use crate::pipeline::request_body;
+use crate::pipeline::respond;
+use crate::runtime::own;
+use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::worker::Worker;
-use crate::{client_ip, own, telemetry, tunnel};
+use crate::tunnel;
 use answer::answer;
 use proxy::proxy;
 use std::borrow::Cow;

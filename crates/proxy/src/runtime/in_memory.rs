@@ -1,15 +1,15 @@
 //! The engine over connections in memory, for benchmarks: no socket, no system call, no waiting, so that what a route
 //! or a plugin adds can be told from what the machine does.
 
-use crate::access_log::{AccessLog, Format, Target};
-use crate::client::Http1;
-use crate::connection;
 use crate::costs::Costs;
+use crate::downstream::client::Http1;
+use crate::downstream::connection;
 use crate::exchange::Connection;
-use crate::options::Options;
-use crate::proxy::StartError;
+use crate::observe::access_log::{AccessLog, Format, Target};
+use crate::runtime::options::Options;
+use crate::runtime::proxy::StartError;
+use crate::runtime::worker::{Load, Node, Worker};
 use crate::snapshot::Snapshot;
-use crate::worker::{Load, Node, Worker};
 use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,11 +1,11 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
 use crate::costs::ServerTiming;
-use crate::http2::Http2Options;
-use crate::http3::Http3Options;
+use crate::downstream::http2::Http2Options;
+use crate::downstream::http3::Http3Options;
 use crate::listen::{Accepted, Listen};
-use crate::own::Own;
-use crate::request_debug::RequestDebug;
+use crate::observe::request_debug::RequestDebug;
+use crate::runtime::own::Own;
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_http1::Limits;

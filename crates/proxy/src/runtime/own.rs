@@ -1,11 +1,11 @@
 //! Requests that the node answers itself, on paths of its own, before any route is looked for.
 
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
-use crate::request_body;
-use crate::serve::unless_gone;
-use crate::worker::Worker;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::request_body;
+use crate::pipeline::serve::unless_gone;
+use crate::runtime::worker::Worker;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,12 +1,12 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
-use crate::access_log::AccessLog;
 use crate::costs::Costs;
-use crate::http3::{self, AltSvc, Quic, QuicListener};
+use crate::downstream::http3::{self, AltSvc, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
-use crate::options::Options;
+use crate::observe::access_log::AccessLog;
+use crate::runtime::options::Options;
+use crate::runtime::worker::{Command, Datagrams, Load, Node, Worker};
 use crate::snapshot::Snapshot;
-use crate::worker::{Command, Datagrams, Load, Node, Worker};
 use acceptor::{Accepting, Acceptor};
 use std::io;
 use std::sync::atomic::Ordering;

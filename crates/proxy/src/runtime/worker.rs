@@ -1,11 +1,11 @@
 //! One worker: a thread, a runtime, the connections handed to it, and all that they need without a lock.
 
-use crate::access_log::{AccessLog, WorkerLog};
-use crate::connection;
 use crate::costs::{Costs, Ledger};
-use crate::http3::{self, Arriving, Quic};
+use crate::downstream::connection;
+use crate::downstream::http3::{self, Arriving, Quic};
 use crate::listen::{Accepted, Traffic};
-use crate::options::Options;
+use crate::observe::access_log::{AccessLog, WorkerLog};
+use crate::runtime::options::Options;
 use crate::snapshot::{Held, Snapshot};
 use crate::stream::{self, Pipes};
 use std::cell::{Cell, OnceCell, RefCell};

@@ -7,7 +7,7 @@ use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
-use crate::chain::Instance;
+use crate::pipeline::chain::Instance;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};

@@ -16,8 +16,8 @@ mod tests;
 mod users;
 mod watched;
 
-use crate::chain::Chain;
 use crate::costs::{Costs, Ledger};
+use crate::pipeline::chain::Chain;
 use crate::stream::Streams;
 use asked::Asked;
 use std::ops::Deref;

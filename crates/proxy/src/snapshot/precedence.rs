@@ -1,7 +1,7 @@
 //! Which configuration of a plugin applies, against the order that Kong documents, looked up the slow and plain way.
 
-use crate::chain::Chain;
 use crate::exchange::{ConsumerIndex, Exchange};
+use crate::pipeline::chain::Chain;
 use crate::testing::{Gateway, entity, id};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
-use crate::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use crate::exchange::{ConsumerIndex, GroupIndex};
+use crate::pipeline::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;

@@ -1,7 +1,7 @@
 //! What is compiled anew and what is kept, and what is refused before it is stored.
 
 use super::*;
-use crate::chain::Own;
+use crate::pipeline::chain::Own;
 use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
@@ -165,7 +165,7 @@ fn described(snapshot: &Snapshot) -> String {
         Own::Group(own) => own.iter().map(|(group, it)| (group.0, it.id)).collect::<BTreeSet<_>>(),
     };
     let chain = |chain: &Chain| -> Vec<String> {
-        let of = |step: &crate::chain::Step| {
+        let of = |step: &crate::pipeline::chain::Step| {
             let base = step.base.as_ref().map(|instance| instance.id);
             let here = step.here.as_ref().map(|instance| instance.id);
             let own: Vec<_> = step.own_here.iter().chain(&step.own_anywhere).map(of_each).collect();

@@ -19,12 +19,12 @@ pub(crate) use router::{Query, StreamRouter, Transport};
 pub(crate) use session::Session;
 pub(crate) use udp::receive;
 
-use crate::chain::Chain;
-use crate::connection::ConnectionGuard;
+use crate::downstream::connection::ConnectionGuard;
+use crate::downstream::proxy_protocol;
 use crate::listen::Accepted;
-use crate::proxy_protocol;
+use crate::pipeline::chain::Chain;
+use crate::runtime::worker::{Load, Worker};
 use crate::snapshot::CompiledService;
-use crate::worker::{Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
 use std::io;

@@ -1,7 +1,7 @@
 //! One session, as the engine sees it.
 
 use super::{StreamRoute, Transport};
-use crate::access_log::SessionRecord;
+use crate::observe::access_log::SessionRecord;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};

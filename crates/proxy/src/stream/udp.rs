@@ -2,8 +2,8 @@
 
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
-use crate::connection::ConnectionGuard;
-use crate::worker::{Datagrams, Worker};
+use crate::downstream::connection::ConnectionGuard;
+use crate::runtime::worker::{Datagrams, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -2,9 +2,9 @@
 
 use super::session::Session;
 use super::{Refusal, StreamRoute};
-use crate::proxy_protocol::{self, Addresses, Form};
+use crate::downstream::proxy_protocol::{self, Addresses, Form};
+use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledService, Destination};
-use crate::worker::Worker;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};

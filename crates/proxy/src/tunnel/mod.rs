@@ -1,13 +1,15 @@
 //! What follows a change of protocol: bytes both ways, each no faster than its receiver, until both sides have ended or
 //! nothing moved for too long.
 
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::{ConsumerIndex, Exchange};
-use crate::forward::UpstreamCall;
-use crate::relay::Timeouts;
+use crate::observe::telemetry;
+use crate::pipeline::forward::UpstreamCall;
+use crate::pipeline::relay::Timeouts;
+use crate::pipeline::respond;
+use crate::pipeline::serve;
+use crate::runtime::worker::Worker;
 use crate::snapshot::Held;
-use crate::worker::Worker;
-use crate::{respond, serve, telemetry};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;

@@ -13,5 +13,5 @@ mod state;
 pub use checks::Outcome;
 pub use checks::are_used;
 pub use monitor::MonitoredUpstream;
-pub use state::{TargetHealth, TargetStates, mark, standing};
 pub use state::{TargetMonitor, TargetMonitors, TargetState};
+pub use state::{TargetStates, TargetStatus, mark, standing};

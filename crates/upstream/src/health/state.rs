@@ -268,12 +268,12 @@ pub(super) fn is_watched(upstream: &Upstream) -> bool {
 
 /// How one target fares.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TargetHealth {
+pub struct TargetStatus {
     /// Its addresses as far as they are known, and which of them are healthy.
     pub addresses: Vec<(SocketAddr, bool)>,
 }
 
-impl TargetHealth {
+impl TargetStatus {
     /// Whether an address is healthy. One of which nothing is known is.
     pub fn is_healthy(&self, address: SocketAddr) -> bool {
         self.addresses.iter().all(|(known, healthy)| *known != address || *healthy)
@@ -281,8 +281,8 @@ impl TargetHealth {
 }
 
 /// How a target of an upstream that uses health checks fares.
-pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetHealth {
-    TargetHealth { addresses: all.of(upstream, target).addresses() }
+pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetStatus {
+    TargetStatus { addresses: all.of(upstream, target).addresses() }
 }
 
 /// Sets the health of an address of a target, or of all, as an operator says. `addresses` are those it has now, if they

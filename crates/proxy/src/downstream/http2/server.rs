@@ -3,12 +3,12 @@
 use super::Http2Options;
 use super::fields::read_request;
 use super::stream::Http2;
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
+use crate::downstream::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
 use crate::exchange::Connection;
-use crate::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
-use crate::serve;
-use crate::worker::Worker;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::serve;
+use crate::runtime::worker::Worker;
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};

@@ -1,9 +1,9 @@
 //! The client of one HTTP/2 stream.
 
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
+use crate::downstream::multiplex::LINGER;
 use crate::exchange::Exchange;
-use crate::multiplex::LINGER;
+use crate::pipeline::answer::Failure;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};

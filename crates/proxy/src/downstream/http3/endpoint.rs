@@ -1,8 +1,8 @@
 //! Where datagrams of QUIC arrive: one socket an address, received from by one thread, which hands each new connection
 //! to a worker and each datagram of an old one to its connection, wherever that came from.
 
-use crate::proxy::Complaint;
-use crate::worker::{Command, Node};
+use crate::runtime::proxy::Complaint;
+use crate::runtime::worker::{Command, Node};
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{
     ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig,

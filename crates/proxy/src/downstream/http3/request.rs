@@ -3,9 +3,9 @@
 use super::quic::{Connection, Stream, number};
 use super::sending::SendStream;
 use super::stream::Http3;
-use crate::answer::Failure;
-use crate::multiplex::InFlightGuard;
-use crate::worker::Worker;
+use crate::downstream::multiplex::InFlightGuard;
+use crate::pipeline::answer::Failure;
+use crate::runtime::worker::Worker;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};

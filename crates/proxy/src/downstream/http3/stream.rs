@@ -3,10 +3,10 @@
 use super::body::Incoming;
 use super::quic::{Stream, number};
 use super::sending::{SendStream, Sending};
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
+use crate::downstream::multiplex::LINGER;
 use crate::exchange::Exchange;
-use crate::multiplex::LINGER;
+use crate::pipeline::answer::Failure;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;

@@ -2,7 +2,7 @@
 //! every host that the certificate it was shown is good for; routes and certificates may tell those hosts apart.
 
 use crate::exchange::Exchange;
-use crate::serve;
+use crate::pipeline::serve;
 use crate::snapshot::Snapshot;
 use std::rc::Rc;
 use weir_plugin::without_port;

@@ -15,10 +15,13 @@ pub use plugins::{Configured, PluginStep};
 pub use routes::{Lost, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
-use crate::answer::Failure;
+use crate::Retained;
+use crate::downstream::client_ip;
 use crate::exchange::Exchange;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::respond;
+use crate::pipeline::serve;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::{Retained, client_ip, respond, serve};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_http1::Method;

@@ -1,7 +1,7 @@
 //! Which route is found, and why the others are not.
 use super::Named;
 use crate::exchange::Exchange;
-use crate::serve::with_query;
+use crate::pipeline::serve::with_query;
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};

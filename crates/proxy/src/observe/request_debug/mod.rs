@@ -4,7 +4,7 @@ mod tree;
 
 use crate::costs::Phase;
 use crate::exchange::{Exchange, Source, WORKSPACE};
-use crate::own::is_forwarded;
+use crate::runtime::own::is_forwarded;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

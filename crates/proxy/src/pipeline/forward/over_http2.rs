@@ -1,11 +1,11 @@
 //! Asking an upstream over HTTP/2, where requests share connections.
 
 use super::{AnyUpstream, AttemptError, UpstreamCall};
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
-use crate::relay::Upload;
-use crate::request_body;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::relay::Upload;
+use crate::pipeline::request_body;
 use std::rc::Rc;
 use weir_upstream::balance::Pick;
 use weir_upstream::connect::ConnectAttempt;

@@ -1,10 +1,11 @@
 //! Responses that the gateway makes itself, on their way to the client.
 
-use crate::chain::Chain;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::Exchange;
-use crate::worker::Worker;
-use crate::{respond, response_body};
+use crate::pipeline::chain::Chain;
+use crate::pipeline::respond;
+use crate::pipeline::response_body;
+use crate::runtime::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;

@@ -1,10 +1,10 @@
 //! The next request of an HTTP/1.1 connection.
 
 use super::{begin, one};
-use crate::answer::Failure;
-use crate::client::{Client, Http1};
+use crate::downstream::client::{Client, Http1};
 use crate::exchange::Connection;
-use crate::worker::Worker;
+use crate::pipeline::answer::Failure;
+use crate::runtime::worker::Worker;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;

@@ -1,15 +1,19 @@
 //! The part of a request's story that an upstream has: it is asked, and its response passed on.
 
 use super::answer::{answer, send_whole};
-use crate::answer::Failure;
-use crate::client::Client;
+use crate::downstream::client::Client;
 use crate::exchange::{Exchange, Source};
-use crate::forward::{AnyUpstream, UpstreamCall};
-use crate::relay::{Awaited, Broken, Relay, Upload};
+use crate::observe::telemetry;
+use crate::pipeline::answer::Failure;
+use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
+use crate::pipeline::grpc;
+use crate::pipeline::relay::{Awaited, Broken, Relay, Upload};
+use crate::pipeline::request_body;
+use crate::pipeline::respond;
+use crate::pipeline::response_body;
+use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
-use crate::worker::Worker;
-use crate::{grpc, request_body, respond, response_body, telemetry};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;

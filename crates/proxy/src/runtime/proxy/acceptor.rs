@@ -1,7 +1,7 @@
 //! The thread that accepts connections and spreads them over the workers.
 
 use crate::listen::{Accepted, Bound, Incoming, Kind, LOCAL_PEER, Listener};
-use crate::worker::{Command, Node};
+use crate::runtime::worker::{Command, Node};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::acceptor::Complaint;
 use super::*;
-use crate::access_log::{Format, Target};
+use crate::observe::access_log::{Format, Target};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::io::{Read, Write};
