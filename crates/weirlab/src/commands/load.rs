@@ -96,7 +96,7 @@ struct Options {
     format: Format,
 }
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Spoken {
     /// HTTP/1.1.

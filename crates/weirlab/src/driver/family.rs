@@ -2,7 +2,7 @@
 //!
 //! This process adopts orphans below it, so that a daemon's parent is known: a process of the family is one of its
 //! process group, an orphan that carries its mark, works in its folder or is named by its pid file, or a descendant of
-//! these. An orphan that is older than the launch is none of them, whatever a pid file says.
+//! these. An orphan that is older than the launch is not one of them, even if a pid file names it.
 use crate::observe::procfs::{self, Stat};
 use crate::target::Launch;
 use rustix::process::{Pid, Signal, WaitOptions};

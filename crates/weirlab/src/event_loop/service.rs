@@ -29,7 +29,7 @@ pub struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Where to listen: where it was said, or on any free port.
+    /// Where to listen: the given addresses, or any free port.
     pub fn listeners(&self) -> Vec<SocketAddr> {
         if self.listen.is_empty() {
             vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]
@@ -200,7 +200,7 @@ pub enum ServiceError {
     Cpus(Vec<usize>, io::Error),
     /// The certificate of its TLS listeners could not be made.
     Tls(String),
-    /// The system said no.
+    /// A system call failed.
     System(io::Error),
 }
 

@@ -12,7 +12,7 @@ const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 /// Holds the largest head, and what came after it.
 const SCRATCH_BYTES: usize = 128 * 1024;
-/// How often one exchange goes on before others have their turn.
+/// How many steps one exchange takes before others get their turn.
 const TURNS: usize = 32;
 pub(super) const LIMITS: Limits = Limits {
     max_head_bytes: 64 * 1024,

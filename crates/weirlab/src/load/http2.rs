@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_http1::{Limits, RequestHead};
 
-/// How much may be on its way to us, of a stream and of a connection: answers are not to wait for leave.
+/// The flow-control windows of a stream and of a connection: large, so that answers do not wait for updates.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 24;
 const LIMITS: Limits = Limits {

@@ -47,7 +47,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Edge), stop: &AtomicBool) -> Re
             match start(scope, plan, worker) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
-                    // Those that have started would else go on for ever.
+                    // The workers that have started would otherwise run for ever.
                     shared.finish();
                     shared.wake();
                     return Err(error);
@@ -149,7 +149,7 @@ fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
 }
 
 /// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
-/// it is: so long, and so much more for each connection.
+/// it is: this long, and this much longer for each connection.
 const FIRST_ANSWERS: Duration = Duration::from_secs(1);
 const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(3);
 

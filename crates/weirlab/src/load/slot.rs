@@ -46,7 +46,7 @@ pub(super) struct Link {
     pub(super) address: SocketAddr,
     /// When it began to be opened.
     pub(super) since: u64,
-    /// Whether the peer has said that it will send no more, or take no more requests.
+    /// Whether the peer closed its sending half, or takes no more requests.
     pub(super) hung_up: bool,
     /// How often it was opened since the last answer.
     pub(super) attempts: u32,
@@ -66,7 +66,7 @@ pub(super) enum State {
     Open,
 }
 
-/// What is spoken over a connection.
+/// The protocol of a connection, with its state.
 pub(super) enum Speech {
     /// There is no connection.
     None,

@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Counts an answer that came so many nanoseconds after the window began.
+    /// Counts an answer that came `at` nanoseconds after the window began.
     pub(super) fn answer(&mut self, status: u16, at: u64) {
         self.answers += 1;
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {

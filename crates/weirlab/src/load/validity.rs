@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The share of the median response time that the generator's own lateness (p99) may reach.
 const LATENESS: f64 = 0.5;
-/// Lateness below this is none: where threads share CPUs, no scheduler does much better.
+/// Lateness below this is ignored, because no scheduler does much better where threads share CPUs.
 const NO_LATENESS: Duration = Duration::from_micros(250);
 /// The share of its CPUs that the generator may use in an open loop.
 const CPU: f64 = 0.8;

@@ -64,7 +64,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// The part of the thread with this number out of so many.
+    /// The part of thread `thread` out of `threads`.
     pub(super) fn new(
         plan: &'a Plan,
         shared: &'a Shared,

@@ -94,7 +94,7 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Threads, as the scenario's source has them; the session may use fewer on a small machine.
     pub threads: usize,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// Whether connections are kept.
     pub keep_alive: bool,

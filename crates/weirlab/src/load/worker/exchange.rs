@@ -197,7 +197,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The last request on a connection that takes no more sees to another.
+    /// After the last request on a connection that takes no more, schedules another connection.
     pub(super) fn leave(&mut self, index: usize, now: u64) {
         let link = self.link_of(index);
         let slot = &mut self.slots[index];

@@ -93,7 +93,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The connection is there; what is spoken over it may have a beginning of its own.
+    /// The connection is established; its protocol may begin with a handshake of its own.
     fn connected(&mut self, link: usize) {
         match self.plan.protocol {
             Protocol::Http1 => self.opened(link),
@@ -133,7 +133,7 @@ impl Worker<'_> {
         self.send_due(now);
     }
 
-    /// Lets go of the connection and sees to another.
+    /// Drops the connection and schedules another.
     pub(super) fn replace(&mut self, link: usize, now: u64) {
         for index in self.slots_of(link) {
             let slot = &mut self.slots[index];
