@@ -226,7 +226,7 @@ fn who_does_not_speak_http2_is_an_error_of_tls() {
 
 #[test]
 fn a_call_that_fails_in_its_trailers_alone_is_an_error() {
-    // Nobody listens there any more.
+    // The port is closed now.
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let case = case(GRPC, Scheme::H2c);
     let Some((gateway, _bench)) = started("envoy", &case, nowhere) else { return };

@@ -8,7 +8,7 @@ use std::time::Duration;
 const FULL: f64 = 0.9;
 /// How many answers must lie above a quantile.
 const ABOVE: f64 = 10.0;
-/// So many more are due than are needed, for chance and what is under way at the end.
+/// So many more are due than are needed, for chance and what is in flight at the end.
 const MARGIN: f64 = 1.2;
 /// The longest window of a probe.
 const MAX_WINDOW: Duration = Duration::from_secs(60);

@@ -71,7 +71,7 @@ impl Family {
     /// Waits for adopted members that have ended. The leader is left to its handle.
     fn wait_for<'a>(&self, ended: impl Iterator<Item = &'a Stat>) {
         for stat in ended.filter(|stat| stat.pid != self.leader) {
-            // Whoever else has waited for it has done what is wanted here.
+            // If another thread has waited for it, the work is done.
             let _ = rustix::process::waitpid(pid(stat.pid), WaitOptions::NOHANG);
         }
     }

@@ -169,7 +169,7 @@ impl Running {
         let event_loop = EventLoop::new(listeners, &stop)?;
         let over = self.over.clone();
         let work = move || {
-            // Nobody listens once another thread has ended.
+            // The receiver is gone once another thread has ended.
             let _ = over.send(event_loop.run(&mut handler));
         };
         self.threads.push(thread::Builder::new().spawn(work)?);

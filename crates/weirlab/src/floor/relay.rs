@@ -167,7 +167,7 @@ impl Relay {
         server.socket.note(flags);
         match server.client {
             Some(client) => self.advance(poll, client),
-            // Nobody asked it anything: it says good-bye, or nonsense.
+            // No request is pending on it: it closes, or sends unexpected bytes.
             None if server.socket.is_readable() => drop(self.servers.remove(token)),
             None => {}
         }

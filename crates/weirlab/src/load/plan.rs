@@ -44,12 +44,12 @@ pub enum Protocol {
     Http1,
     /// By ALPN, or without TLS by prior knowledge.
     Http2 {
-        /// How many requests are under way at once on each connection.
+        /// How many requests are in flight at once on each connection.
         streams: usize,
     },
     /// Unary calls over HTTP/2: the body of a request is its message.
     Grpc {
-        /// How many calls are under way at once on each connection.
+        /// How many calls are in flight at once on each connection.
         streams: usize,
     },
     /// Each connection is upgraded as the request says; what is sent and must come back is its body, a message.
@@ -57,7 +57,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// How many requests a connection has under way at most.
+    /// How many requests a connection has in flight at most.
     #[must_use]
     pub fn streams(self) -> usize {
         match self {

@@ -2,7 +2,7 @@
 use super::request::Requests;
 use super::shared::Shared;
 use super::steady::{WINDOWS, is_steady, is_steady_throughout};
-use super::tally::{TENTH, Tally};
+use super::tally::{LoadCounters, TENTH};
 use super::validity::{Evidence, judge};
 use super::wire::Tls;
 use super::worker::Worker;
@@ -117,7 +117,7 @@ pub(super) fn allow_files(needed: u64) -> Result<(), LoadError> {
     setrlimit(Resource::Nofile, raised).map_err(|error| LoadError::System("setrlimit", error.into()))
 }
 
-type Handle<'scope> = ScopedJoinHandle<'scope, Result<Tally, LoadError>>;
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<LoadCounters, LoadError>>;
 
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
@@ -144,7 +144,7 @@ fn settle(cpus: &[usize]) -> Result<(), LoadError> {
         .map_err(|error| LoadError::System("timers cannot be made exact", error.into()))
 }
 
-fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
+fn joined(handle: Handle<'_>) -> Result<LoadCounters, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -238,8 +238,8 @@ impl Coordinator<'_, '_> {
     }
 }
 
-fn outcome(plan: &Plan, shared: &Shared, tallies: &[Tally], course: &Course) -> Outcome {
-    let mut all = Tally::new(plan.duration);
+fn outcome(plan: &Plan, shared: &Shared, tallies: &[LoadCounters], course: &Course) -> Outcome {
+    let mut all = LoadCounters::new(plan.duration);
     tallies.iter().for_each(|tally| all.merge(tally));
     if plan.pace == Pace::Closed {
         all.latencies.response = all.latencies.service.clone();

@@ -1,5 +1,5 @@
 //! The places of requests, and the connections that they are on. A connection has as many places as it may have requests
-//! under way at once: one of HTTP/1.1 and WebSocket, several of HTTP/2.
+//! in flight at once: one of HTTP/1.1 and WebSocket, several of HTTP/2.
 use super::answer::Answer;
 use super::http2::Session;
 use super::message::Talk;
@@ -41,7 +41,7 @@ pub(super) enum Stage {
 pub(super) struct Link {
     pub(super) speech: Speech,
     pub(super) state: State,
-    /// Tells events of this connection from those of an earlier one in the same place.
+    /// Distinguishes events of this connection from those of an earlier one in the same place.
     pub(super) generation: u32,
     pub(super) address: SocketAddr,
     /// When it began to be opened.

@@ -8,7 +8,7 @@ use super::arrivals::Arrivals;
 use super::request::{Requests, Stream};
 use super::shared::{Phase, Shared};
 use super::slot::{Link, Slot};
-use super::tally::{Tally, thread_cpu};
+use super::tally::{LoadCounters, thread_cpu};
 use super::wire::{Buffers, Tls};
 use super::{LoadError, Plan};
 use rustix::buffer::spare_capacity;
@@ -60,7 +60,7 @@ pub(super) struct Worker<'a> {
     begin: u64,
     cpu_at_begin: Duration,
     answers: u64,
-    tally: Tally,
+    tally: LoadCounters,
 }
 
 impl<'a> Worker<'a> {
@@ -102,7 +102,7 @@ impl<'a> Worker<'a> {
             begin: 0,
             cpu_at_begin: Duration::ZERO,
             answers: 0,
-            tally: Tally::new(plan.duration),
+            tally: LoadCounters::new(plan.duration),
             slots: (0..links.len() * streams).map(|_| Slot::new()).collect(),
             streams,
             links,
@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Generates load until it is over.
-    pub(super) fn run(mut self) -> Result<Tally, LoadError> {
+    pub(super) fn run(mut self) -> Result<LoadCounters, LoadError> {
         (0..self.links.len()).for_each(|link| self.revive(link, 0));
         let mut events = Vec::with_capacity(256);
         while self.observe() != Phase::Done {

@@ -86,7 +86,7 @@ pub(crate) fn reload(setting: &Setting<'_>, open: &RunningTarget) -> Result<Bloc
     if !is_right(&Client::new(), &subject, &setting.case.parity[0]) {
         return Err("it gave no right answer after its reload".to_owned());
     }
-    Ok(block(took, 1, probe("reload until in force", took.as_secs_f64(), "s")))
+    Ok(block(took, 1, probe("reload until active", took.as_secs_f64(), "s")))
 }
 
 /// Opens connections that idle and looks at how much more memory is resident then.

@@ -150,7 +150,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection has failed, and each request that was under way on it.
+    /// A connection has failed, and each request that was in flight on it.
     pub(super) fn fail(&mut self, link: usize, class: Class) {
         self.observe();
         if self.within() {
