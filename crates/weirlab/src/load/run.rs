@@ -1,8 +1,8 @@
 //! The thread that coordinates a load: it starts the workers, watches the warm-up and flips the phases.
+use super::counters::{LoadCounters, TENTH};
 use super::request::Requests;
 use super::shared::Shared;
 use super::steady::{WINDOWS, is_steady, is_steady_throughout};
-use super::tally::{LoadCounters, TENTH};
 use super::validity::{Evidence, judge};
 use super::wire::Tls;
 use super::worker::Worker;

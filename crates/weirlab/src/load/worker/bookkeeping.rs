@@ -1,9 +1,9 @@
 //! What of requests and answers is counted.
 use super::Worker;
 use crate::load::answer::Difference;
+use crate::load::counters::Class;
 use crate::load::shared::Phase;
 use crate::load::slot::{Slot, Stage};
-use crate::load::tally::Class;
 
 impl Worker<'_> {
     pub(super) fn record(&mut self, index: usize, now: u64) {

@@ -1,8 +1,8 @@
 //! Sending requests and taking in answers.
 use super::Worker;
+use crate::load::counters::Class;
 use crate::load::shared::Phase;
 use crate::load::slot::{Speech, Stage, State};
-use crate::load::tally::Class;
 use crate::load::wire::{Fault, Received};
 use rustix::event::epoll;
 

@@ -1,9 +1,9 @@
 //! Opening and closing connections.
 use super::{Worker, streams};
 use crate::load::Protocol;
+use crate::load::counters::Class;
 use crate::load::message::Talk;
 use crate::load::slot::{Speech, Stage, State};
-use crate::load::tally::Class;
 use crate::load::wire::Wire;
 use rustix::event::epoll;
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! HTTP/2: several requests on one connection.
 use super::Worker;
+use crate::load::counters::Class;
 use crate::load::http2::{Failure, Progress, Session};
 use crate::load::slot::{Speech, Stage};
-use crate::load::tally::Class;
 use crate::load::wire::Wire;
 use crate::load::{Plan, Protocol};
 
