@@ -6,6 +6,8 @@ mod analysis;
 mod analysis_data;
 mod analysis_text;
 mod catalogue;
+// Clippy allows `unwrap` in a file without a test only there.
+#[cfg(test)]
 mod catalogue_bench;
 mod catalogue_standins;
 mod catalogue_targets;
