@@ -2,6 +2,7 @@
 //! would link the same libraries again. `cargo test -p weirlab --test main report::` runs those of one module.
 //!
 //! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod analysis;
 mod analysis_data;
 mod analysis_text;
