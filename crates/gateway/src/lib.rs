@@ -32,8 +32,8 @@ use clap::Parser;
 use cli::Cli;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use weir_proxy::plugin::Definition;
-use weir_proxy::plugins::PLUGINS;
+use weir_plugin::Definition;
+use weir_plugins::PLUGINS;
 
 /// The whole program, as `weir` and every gateway with plugins of its own run it.
 pub struct Gateway {

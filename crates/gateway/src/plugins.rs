@@ -1,6 +1,6 @@
 //! The plugins that this program was built with, and which of them the settings allow.
 use weir_model::PluginSchema;
-use weir_proxy::plugin::Definition;
+use weir_plugin::Definition;
 
 /// Every plugin of this program, bundled or added; the list lasts as long as the process.
 pub(crate) type Definitions = &'static [Definition];
@@ -29,13 +29,13 @@ pub(crate) fn priority(definitions: Definitions, name: &str) -> Option<i32> {
 /// The schemas of the bundled plugins, all of them allowed.
 #[cfg(test)]
 pub(crate) fn bundled() -> Vec<PluginSchema> {
-    schemas(weir_proxy::plugins::PLUGINS, &["bundled".to_owned()]).0
+    schemas(weir_plugins::PLUGINS, &["bundled".to_owned()]).0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_proxy::plugins::PLUGINS;
+    use weir_plugins::PLUGINS;
 
     #[test]
     fn a_plugin_that_does_not_exist_is_named() {

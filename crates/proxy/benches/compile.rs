@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::{Document, Entities, Format};
-use weir_proxy::plugins::PLUGINS;
+use weir_plugins::PLUGINS;
 use weir_proxy::{Compiler, Retained, Snapshot};
 
 const MANY: usize = 10_000;

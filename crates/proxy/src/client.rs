@@ -1,7 +1,6 @@
 //! The client's half of an exchange, whatever HTTP version it speaks: what the pipeline asks of it.
 
 use crate::error::RequestError;
-use crate::plugin::Exchange;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -9,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, ParseError};
 use weir_net::deadline::Deadline;
+use weir_plugin::Exchange;
 
 /// What the pipeline asks of a client, in the order in which it asks.
 pub(crate) trait Client {

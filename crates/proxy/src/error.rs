@@ -1,11 +1,11 @@
 //! What can go wrong with a request: one enum, which says of what kind it is, whose side it came from, and what the client
 //! is told.
 
-use crate::plugin::engine::grpc_status::UNAVAILABLE;
-use crate::plugin::{Answer, Exchange};
 use h2::Reason;
 use std::{fmt, io};
 use weir_http1::ParseError;
+use weir_plugin::engine::grpc_status::UNAVAILABLE;
+use weir_plugin::{Answer, Exchange};
 use weir_upstream::UpstreamError;
 
 /// Why an exchange could not be served as asked. Only this module says what the client sees of it.
@@ -90,10 +90,12 @@ impl RequestError {
             RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
         let unheard = matches!(self, RequestError::ClientGone);
-        let answer = Answer { unheard, failed: true, ..Answer::error(status, message) };
+        let mut answer = Answer::error(status, message);
+        (answer.unheard, answer.failed) = (unheard, true);
         match self {
             RequestError::Upstream(UpstreamError::Reset(reason)) => {
-                Answer { grpc_status: Some(code_of_reset(*reason)), ..answer }
+                answer.grpc_status = Some(code_of_reset(*reason));
+                answer
             }
             // Whoever has had the upstream asked is not invited to have it asked again.
             RequestError::NoRoomForRequest => answer.header("Retry-After", "5"),

@@ -1,7 +1,6 @@
 //! What the contract promises, by plugins that use it, between a real client and a real upstream.
 
 use crate::observe::access_log::{AccessLog, Format, Target};
-use crate::plugin::*;
 use crate::snapshot::CompiledRoute;
 use crate::snapshot::chain::{Chain, Instance, Step};
 use crate::testing::{Gateway, entity, id};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use weir_plugin::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

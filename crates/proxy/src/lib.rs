@@ -3,7 +3,7 @@
 //! ```text
 //! runtime ─► listen
 //!    ├─────► downstream ─► pipeline ─► tunnel
-//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot ─► plugin
+//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot
 //! ```
 //! [`Proxy`] starts the threads and puts snapshots in force. A connection arrives in `listen`; `downstream` reads its
 //! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
@@ -12,8 +12,6 @@
 
 pub mod explain;
 pub mod listen;
-pub mod plugin;
-pub mod plugins;
 
 mod client;
 mod downstream;
@@ -35,11 +33,11 @@ pub use downstream::proxy_protocol;
 pub use listen::{Address, Listen, Network, Traffic};
 pub use observe::request_debug::RequestDebug;
 pub use observe::{access_log, costs};
-pub use plugin::{Answer, HeldBodies, NodeId, NodeLog, NodeMessage, Retained};
 pub use runtime::in_memory;
 pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use snapshot::{CompileError, Compiler, Snapshot};
 pub use weir_http1::Limits;
+pub use weir_plugin::{Answer, HeldBodies, NodeId, NodeLog, NodeMessage, Retained};
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{

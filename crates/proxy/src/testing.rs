@@ -2,15 +2,15 @@
 
 use crate::exchange::Exchange;
 use crate::exchange::Held;
-use crate::plugin::testing::{self, complete, connection, heads};
-use crate::plugins::PLUGINS;
 use crate::snapshot::{Compiler, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use weir_net::tls::{CertifiedKey, default_certificate};
+use weir_plugin::testing::{self, complete, connection, heads};
+use weir_plugins::PLUGINS;
 
-pub(crate) use crate::plugin::testing::{entity, id};
+pub(crate) use weir_plugin::testing::{entity, id};
 
 /// One configuration and what outlives it.
 pub(crate) struct Gateway(testing::Gateway);

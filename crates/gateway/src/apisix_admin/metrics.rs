@@ -3,7 +3,7 @@ use crate::apisix::object::{Key, Kind};
 use crate::control::Control;
 use std::collections::HashMap;
 use weir_model::{Document, Uuid};
-use weir_proxy::plugins::prometheus::apisix_exposition;
+use weir_plugins::prometheus::apisix_exposition;
 
 /// Everything there is to scrape. Takes long where there are many routes.
 pub(super) fn render(control: &Control) -> String {

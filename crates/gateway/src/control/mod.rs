@@ -24,13 +24,13 @@ use weir_model::entity::{Target, Upstream};
 use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, ResolveError};
 use weir_net::tls::CertifiedKey;
+use weir_plugin::Background;
+use weir_plugins::prometheus::{
+    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
+};
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
-use weir_proxy::plugin::Background;
-use weir_proxy::plugins::prometheus::{
-    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
-};
 use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };

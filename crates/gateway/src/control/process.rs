@@ -3,7 +3,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use weir_proxy::plugins::prometheus::Process;
+use weir_plugins::prometheus::Process;
 
 /// What it holds now, of a process that has run since then.
 pub(crate) fn process(started: SystemTime) -> Process {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use weir_model::entity::{Entity, Route};
 use weir_model::{Document, Entities};
 use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
-use weir_proxy::plugins::limits::ClusterStore;
+use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
 
 /// The running data plane, and what compiles for it.

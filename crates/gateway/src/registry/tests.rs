@@ -124,7 +124,7 @@ fn plane() -> Arc<Plane> {
         client_certificate: None,
         trusted_certificates: Vec::new(),
         log_tls_verify: true,
-        plugins: weir_proxy::plugins::PLUGINS,
+        plugins: weir_plugins::PLUGINS,
         retained: Arc::new(Retained::default()),
     };
     let (gate, asked, published) = (Mutex::default(), Notify::new(), Mutex::default());

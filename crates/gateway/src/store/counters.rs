@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use weir_model::Uuid;
-use weir_proxy::plugins::limits::{
+use weir_plugins::limits::{
     Add, Bound, CounterStore, Pending, Period, Take, Taken, Unavailable, Whose, Window,
 };
 

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use weir_model::entity::Entity;
 use weir_model::{Change, PluginSchema};
-use weir_proxy::plugins::limits::CounterStore;
+use weir_plugins::limits::CounterStore;
 
 /// What a store promises.
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

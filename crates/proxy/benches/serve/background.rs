@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::Document;
+use weir_plugin as plugin;
+use weir_plugins::prometheus::{Connections, NodeFacts, Process, exposition};
 use weir_proxy::Retained;
-use weir_proxy::plugin;
-use weir_proxy::plugins::prometheus::{Connections, NodeFacts, Process, exposition};
 
 /// The threads beside the one that serves, and what they have left undone.
 pub(crate) struct Background {
@@ -47,6 +47,7 @@ impl Background {
                 version: "",
                 process: Process::default(),
                 costs: &[],
+                retries: &[],
                 worker_cpu: Duration::ZERO,
                 held_bodies: plugin::HeldBodies::default(),
                 connections: Connections::default(),
@@ -58,7 +59,6 @@ impl Background {
                 document: &Document::default(),
                 lost_log_lines: [("proxy_access_log", 0), ("proxy_stream_access_log", 0)],
                 targets: &[],
-                retries: &[],
             },
         );
         let counts = text.lines().filter(|line| line.starts_with("weir_plugin_dropped_total{"));

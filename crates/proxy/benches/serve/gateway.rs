@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_model::{Document, Format};
+use weir_plugins::PLUGINS;
 use weir_proxy::in_memory::InMemory;
-use weir_proxy::plugins::PLUGINS;
 use weir_proxy::{Compiler, Options, Retained};
 
 /// A configuration, and who asks.

@@ -5,7 +5,6 @@ use crate::client::Client;
 use crate::error::RequestError;
 use crate::exchange::Connection;
 use crate::pipeline::serve::{begin, one};
-use crate::plugin::Exchange;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
@@ -15,6 +14,7 @@ use std::time::Instant;
 use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, RequestHead, Version, encode};
 use weir_net::deadline::Deadline;
 use weir_net::wire::Wire;
+use weir_plugin::Exchange;
 
 /// What frames the message: the gateway alone says it.
 const FRAMING: KnownSet = KnownSet::of(&[Known::ContentLength, Known::TransferEncoding]);
@@ -139,7 +139,10 @@ impl Client for Http1 {
         // Whatever comes early is the next request of a pipeline: kept, as far as it fits.
         while !self.wire.inbox.is_full() {
             match self.wire.io.poll_readable(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.wire.release_empty_buffers();
+                    return Poll::Pending;
+                }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => {}
             }

@@ -1,11 +1,11 @@
 //! A worker's hold on the configuration.
 
 use crate::observe::costs::{Costs, Ledger};
-use crate::plugin::engine::{BodyMemory, Configuration, Share};
 use crate::snapshot::Snapshot;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_plugin::engine::{BodyMemory, Configuration, Share};
 
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.

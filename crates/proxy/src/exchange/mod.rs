@@ -6,17 +6,17 @@ pub(crate) use held::Held;
 
 use crate::observe::costs::{Call, Watch};
 use crate::observe::request_debug::Times;
-use crate::plugin;
-use crate::plugin::engine;
-use crate::plugin::engine::grpc_status;
 use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
 use weir_http1::{Known, RequestHead, ResponseHead};
+use weir_plugin as plugin;
+use weir_plugin::engine;
+use weir_plugin::engine::grpc_status;
 
-pub(crate) use crate::plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
-pub(crate) use crate::plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
+pub(crate) use weir_plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
+pub(crate) use weir_plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
 
 /// One request and its response.
 pub(crate) struct Exchange {

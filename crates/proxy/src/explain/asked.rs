@@ -2,8 +2,6 @@
 use super::BadQuestion;
 use crate::exchange::Held;
 use crate::exchange::{Connection, Exchange, Tls};
-use crate::plugin::engine::grpc_status;
-use crate::plugin::without_port;
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_http1::{Known, Limits, ParseError, RequestHead, ResponseHead, Version};
 use weir_model::schema::{FieldError, Json, Record};
+use weir_plugin::engine::grpc_status;
+use weir_plugin::without_port;
 
 /// A request to explain.
 #[derive(Clone, Record)]

@@ -21,13 +21,13 @@ use crate::exchange::Exchange;
 use crate::pipeline::client_ip;
 use crate::pipeline::respond;
 use crate::pipeline::serve;
-use crate::plugin::Answer;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_http1::Method;
 use weir_model::schema::FieldError;
 use weir_model::{Document, Uuid};
+use weir_plugin::Answer;
 use weir_upstream::UpstreamError;
 
 /// What is wrong with a question, field by field.

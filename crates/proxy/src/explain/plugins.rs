@@ -1,12 +1,12 @@
 //! Which plugins run, with which of their configurations.
 use super::{Answered, Named};
 use crate::exchange::Exchange;
-use crate::plugin::Flow;
 use crate::snapshot::CompiledRoute;
 use serde::Serialize;
 use std::collections::HashSet;
 use weir_model::entity::Plugin;
 use weir_model::{Document, Uuid};
+use weir_plugin::Flow;
 
 /// One plugin that runs.
 #[derive(Debug, Clone, Serialize)]

@@ -1,12 +1,12 @@
 //! Cases kept as data, in `tests/cases/explain.toml`.
 use super::{Asked, explain};
-use crate::plugins::PLUGINS;
 use crate::snapshot::Snapshot;
 use crate::testing::Gateway;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::sync::Arc;
 use weir_model::{Document, Format};
+use weir_plugins::PLUGINS;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,13 +2,13 @@
 use super::Named;
 use crate::Retained;
 use crate::exchange::Exchange;
-use crate::plugin::engine;
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
 use serde::Serialize;
 use std::sync::Arc;
 use weir_model::Document;
 use weir_model::entity::{Service, Target};
 use weir_model::schema::Choice;
+use weir_plugin::engine;
 use weir_upstream::endpoint::authority;
 use weir_upstream::health;
 

@@ -3,11 +3,11 @@
 use crate::error::{ErrorOrigin, RelayError, RequestError};
 use crate::exchange::{Exchange, Source};
 use crate::observe::access_log::{self, Record, WorkerLog};
-use crate::plugin::engine;
 use crate::snapshot::CompiledService;
 use std::fmt::Display;
 use std::time::Instant;
 use weir_http1::{Known, Version};
+use weir_plugin::engine;
 use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.

@@ -2,10 +2,10 @@
 
 use crate::exchange::Exchange;
 use crate::observe::costs::{self, Phase};
-use crate::plugin::engine::GroupIndex;
-use crate::plugin::{self, ConsumerIndex, Flow, Hooks};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
 use weir_model::Uuid;
+use weir_plugin::engine::GroupIndex;
+use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks};
 
 impl Step {
     fn instance(&self, exchange: &Exchange) -> Option<&Instance> {

@@ -1,11 +1,11 @@
 //! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
 
 use crate::pipeline::head::REWRITTEN;
-use crate::plugin::Exchange;
-use crate::plugin::engine::{CERTIFICATE, IDENTITY};
 use crate::worker::{Options, RealIp};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Known, KnownSet};
+use weir_plugin::Exchange;
+use weir_plugin::engine::{CERTIFICATE, IDENTITY};
 
 /// What no client may say: who the consumer is, and `Proxy`, which CGI programs take for the setting of their own proxy
 /// (httpoxy).

@@ -2,13 +2,11 @@
 
 use crate::error::{RelayError, code_of_reset};
 use crate::exchange::Exchange;
-use crate::plugin::Answer;
-use crate::plugin::engine::grpc_status::{
-    CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers,
-};
 use crate::snapshot::CompiledRoute;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
+use weir_plugin::Answer;
+use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
 
 /// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.
 pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {

@@ -2,10 +2,10 @@
 
 use crate::exchange::{Connection, Exchange};
 use crate::pipeline::forward::UpstreamCall;
-use crate::plugin::engine::write_target;
-use crate::plugin::without_port;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
+use weir_plugin::engine::write_target;
+use weir_plugin::without_port;
 use weir_router::push_encoded;
 use weir_upstream::UpstreamRequest;
 

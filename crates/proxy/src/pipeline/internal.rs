@@ -4,8 +4,8 @@ use super::request_body;
 use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::plugin::{Answer, WantsBody};
 use crate::worker::{OwnPaths, OwnRequest, Worker};
+use weir_plugin::{Answer, WantsBody};
 
 /// The answer to a request to the node itself.
 pub(crate) async fn answer<C: Client>(

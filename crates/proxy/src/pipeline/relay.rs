@@ -4,13 +4,13 @@
 use crate::client::{Client, Timeouts};
 use crate::error::{RelayError, RequestError};
 use crate::exchange::Exchange;
-use crate::plugin::{HeldBody, NoRoom};
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
+use weir_plugin::{HeldBody, NoRoom};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
 /// One exchange between a client and a connection to an upstream.

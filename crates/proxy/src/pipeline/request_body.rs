@@ -3,14 +3,14 @@
 use crate::client::Client;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::plugin::HeldBody;
-use crate::plugin::WantsBody;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::HeldBody;
+use weir_plugin::WantsBody;
 
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;

@@ -4,11 +4,11 @@ use crate::exchange::Exchange;
 use crate::observe::costs;
 use crate::observe::request_debug;
 use crate::pipeline::grpc;
-use crate::plugin::Answer;
 use crate::snapshot::CompiledRoute;
 use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
+use weir_plugin::Answer;
 
 /// The name in `Server` and `Via`.
 const SERVER: &[u8] = concat!("weir/", env!("CARGO_PKG_VERSION")).as_bytes();
@@ -34,7 +34,7 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         let answer = Answer::message(426, "Please use HTTPS protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
     }
-    let own = crate::plugin::without_port(exchange.request.host().unwrap_or_default());
+    let own = weir_plugin::without_port(exchange.request.host().unwrap_or_default());
     let host = told(Known::XForwardedHost).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(own);
     let mut location = format!("https://{host}{}", exchange.request.path());
     if let Some(query) = exchange.request.query() {

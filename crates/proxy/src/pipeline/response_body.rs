@@ -5,12 +5,12 @@ use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
 use crate::pipeline::relay::Relay;
-use crate::plugin::{HeldBody, engine::Room};
 use crate::snapshot::chain::Chain;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::{HeldBody, engine::Room};
 use weir_upstream::Upstream;
 
 /// The most that is held; a longer body passes as it is.

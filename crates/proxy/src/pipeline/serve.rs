@@ -14,8 +14,6 @@ use crate::pipeline::client_ip;
 use crate::pipeline::internal;
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
-use crate::plugin::Answer;
-use crate::plugin::Flow;
 use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::tunnel::{self, Tunnel};
@@ -29,6 +27,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
+use weir_plugin::Answer;
+use weir_plugin::Flow;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.

@@ -6,7 +6,6 @@ use crate::downstream::http1::Http1;
 use crate::exchange::Connection;
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::observe::costs::Costs;
-use crate::plugin::engine::BodyMemory;
 use crate::runtime::proxy::StartError;
 use crate::snapshot::Snapshot;
 use crate::worker::Options;
@@ -24,6 +23,7 @@ use weir_net::io::{Duplex, Io};
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_net::wire::Wire;
+use weir_plugin::engine::BodyMemory;
 
 /// The head of every response of the upstream in memory.
 const HEAD: &[u8] =

@@ -5,8 +5,6 @@ use crate::downstream::http3::{self, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::observe::access_log::AccessLog;
 use crate::observe::costs::Costs;
-use crate::plugin::Retained;
-use crate::plugin::{HeldBodies, engine::BodyMemory};
 use crate::snapshot::Snapshot;
 use crate::worker::{AltSvc, Datagrams, Load, Node, Options, Worker};
 use acceptor::{Accepting, Acceptor};
@@ -20,6 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weir_net::dialer::NodeResolver;
 use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
+use weir_plugin::Retained;
+use weir_plugin::{HeldBodies, engine::BodyMemory};
 use weir_upstream::health::{MonitoredUpstream, monitor};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.

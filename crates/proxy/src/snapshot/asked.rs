@@ -1,8 +1,8 @@
 //! Which clients are asked for a certificate, by the server name that they ask for.
 
-use crate::plugin::without_port;
 use foldhash::HashSet;
 use weir_model::entity::Route;
+use weir_plugin::without_port;
 
 /// The names whose clients are asked. Empty where no route wants certificates, and then nobody looks.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! The plugins that a route's requests meet, in order, compiled with the snapshot.
 
-use crate::plugin::engine::GroupIndex;
-use crate::plugin::{Admission, ConsumerIndex, Hooks, Session, WantsBody};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
+use weir_plugin::engine::GroupIndex;
+use weir_plugin::{Admission, ConsumerIndex, Hooks, Session, WantsBody};
 
 /// The plugins of one route, from the highest priority to the lowest.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! Instances of plugins, kept from one snapshot to the next.
 
-use crate::plugin::{Built, Hooks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
 use weir_model::entity;
+use weir_plugin::{Built, Hooks};
 
 type ById = HashMap<Uuid, (Arc<entity::Plugin>, Arc<dyn Hooks>)>;
 

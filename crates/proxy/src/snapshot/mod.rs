@@ -17,14 +17,14 @@ mod tests;
 mod users;
 mod watched;
 
-use crate::plugin::engine::Routes;
-use crate::plugin::{Consumer, Route, Service};
 use asked::Asked;
 use chain::Chain;
 use std::ops::Deref;
 use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
+use weir_plugin::engine::Routes;
+use weir_plugin::{Consumer, Route, Service};
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;

@@ -1,12 +1,12 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
 use super::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
-use crate::plugin::ConsumerIndex;
-use crate::plugin::engine::GroupIndex;
-use crate::plugin::{Hooks, WantsBody};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
+use weir_plugin::ConsumerIndex;
+use weir_plugin::engine::GroupIndex;
+use weir_plugin::{Hooks, WantsBody};
 
 /// One configured plugin and where it was put.
 pub(super) struct Placed {

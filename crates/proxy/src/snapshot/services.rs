@@ -3,7 +3,6 @@
 use super::compile::Compilation;
 use super::last::{Identities, same};
 use super::{CompiledService, Destination};
-use crate::plugin::Service;
 use foldhash::fast::RandomState;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::{HashMap, HashSet};
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{self, Certificates, CertifiedKey, Verify};
+use weir_plugin::Service;
 use weir_upstream::balance::{Balancer, Cursors, Rings};
 use weir_upstream::endpoint::{Endpoint, EndpointIds, UpstreamProtocol};
 use weir_upstream::health::TargetMonitors;

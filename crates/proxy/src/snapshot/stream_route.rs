@@ -2,11 +2,11 @@
 
 use super::chain::Chain;
 use super::{CompiledService, StreamRouter};
-use crate::plugin::Route;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::entity::Protocol;
+use weir_plugin::Route;
 
 /// The stream routes of a snapshot.
 #[derive(Default)]

@@ -4,9 +4,9 @@ use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
 use super::{StreamRoute, StreamRouter, Streams};
-use crate::plugin;
 use std::sync::Arc;
 use weir_model::entity::Route;
+use weir_plugin as plugin;
 
 impl Compilation<'_> {
     /// With what is unchanged of the last.

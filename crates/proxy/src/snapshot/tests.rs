@@ -4,8 +4,6 @@ mod precedence;
 
 use super::chain::Own;
 use super::*;
-use crate::plugin::{Hooks, Json};
-use crate::plugins::PLUGINS;
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -13,6 +11,8 @@ use std::sync::LazyLock;
 use weir_model::entity::Entity;
 use weir_model::{Document, Entities};
 use weir_net::tls::default_certificate;
+use weir_plugin::{Hooks, Json};
+use weir_plugins::PLUGINS;
 use weir_router::{Query, Scheme};
 
 fn compiler() -> Compiler {
@@ -166,7 +166,7 @@ fn described(snapshot: &Snapshot) -> String {
         Own::Group(own) => own.iter().map(|(group, it)| (group.0, it.id)).collect::<BTreeSet<_>>(),
     };
     let chain = |chain: &Chain| -> Vec<String> {
-        let of = |step: &crate::pipeline::chain::Step| {
+        let of = |step: &super::chain::Step| {
             let base = step.base.as_ref().map(|instance| instance.id);
             let here = step.here.as_ref().map(|instance| instance.id);
             let own: Vec<_> = step.own_here.iter().chain(&step.own_anywhere).map(of_each).collect();

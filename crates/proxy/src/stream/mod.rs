@@ -16,7 +16,6 @@ pub(crate) use udp::receive;
 
 use crate::downstream::proxy_protocol;
 use crate::listen::Accepted;
-use crate::plugin::Admission;
 use crate::snapshot::{Query, StreamRoute, Transport};
 use crate::worker::{ConnectionGuard, Load, Worker};
 use hello::NoHello;
@@ -29,6 +28,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_plugin::Admission;
 use weir_upstream::UpstreamError;
 
 /// Why a session came to nothing.

@@ -2,13 +2,13 @@
 
 use super::{StreamRoute, Transport};
 use crate::observe::access_log::SessionRecord;
-use crate::plugin;
-use crate::plugin::Source;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::SystemTime;
+use weir_plugin as plugin;
+use weir_plugin::Source;
 
 /// One session: what plugins see of it, and the rest.
 pub(crate) struct Session {

@@ -3,7 +3,6 @@
 use super::session::Session;
 use super::{Refusal, StreamRoute};
 use crate::downstream::proxy_protocol::{self, Addresses, Form};
-use crate::plugin::without_port;
 use crate::snapshot::{CompiledService, Destination};
 use crate::worker::Worker;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
+use weir_plugin::without_port;
 use weir_upstream::UpstreamError;
 use weir_upstream::balance::{Lease, Pick, PickContext};
 use weir_upstream::connect::{ConnectAttempt, secure};

@@ -1,12 +1,12 @@
 //! Requests that the node answers itself, on paths of its own, before any route is looked for.
 
 use crate::exchange::is_forwarded;
-use crate::plugin::{Answer, Exchange};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use weir_plugin::{Answer, Exchange};
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]

@@ -13,7 +13,6 @@ pub(crate) use pipes::{Pipe, Pipes};
 use crate::exchange::Held;
 use crate::observe::access_log::{AccessLog, WorkerLog};
 use crate::observe::costs::{Costs, Ledger};
-use crate::plugin::engine::{BodyMemory, Share};
 use crate::snapshot::Snapshot;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -27,10 +26,11 @@ use weir_http1::{RequestHead, ResponseHead, Version};
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
+use weir_plugin::engine::{BodyMemory, Share};
 use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.
-const HEADS_KEPT: usize = 64;
+const HEADS_KEPT: usize = 1024;
 
 /// What the node's workers share.
 pub(crate) struct Node {

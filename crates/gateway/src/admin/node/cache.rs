@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get};
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
-use weir_proxy::plugins::proxy_cache::{purge, purge_all, shown};
+use weir_plugins::proxy_cache::{purge, purge_all, shown};
 
 use crate::control::Control;
 

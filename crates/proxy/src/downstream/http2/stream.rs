@@ -3,7 +3,6 @@
 use crate::client::Client;
 use crate::downstream::multiplex::{LINGER, SendTurns};
 use crate::error::RequestError;
-use crate::plugin::Exchange;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -17,6 +16,7 @@ use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestH
 use weir_net::deadline::Deadline;
 use weir_net::http2::{Incoming, Outgoing, gone};
 use weir_net::multiplex::{Start, write_fields};
+use weir_plugin::Exchange;
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
 

@@ -6,7 +6,6 @@ use super::sending::{SendStream, Sending};
 use crate::client::Client;
 use crate::downstream::multiplex::{LINGER, SendTurns};
 use crate::error::RequestError;
-use crate::plugin::Exchange;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
@@ -20,6 +19,7 @@ use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
 use weir_net::deadline::Deadline;
 use weir_net::multiplex::{Start, write_fields};
+use weir_plugin::Exchange;
 
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;

@@ -3,9 +3,9 @@
 
 use crate::exchange::Exchange;
 use crate::pipeline::serve;
-use crate::plugin::without_port;
 use crate::snapshot::Snapshot;
 use std::rc::Rc;
+use weir_plugin::without_port;
 
 /// Whether the request belongs on a connection of its own: the host that it asks for has another certificate than the
 /// connection's server name, or a connection made for it would lead to a route that is bound to its name.

@@ -2,8 +2,8 @@
 
 use super::date::{Dates, since_epoch};
 use super::record::{Consumer, Entity, Record, SessionRecord, Tls, Upstream};
-use crate::plugin::json_text::{Object, array, integer, string};
 use std::io::Write;
+use weir_plugin::json_text::{Object, array, integer, string};
 
 /// How many query arguments a JSON record names one by one, as many as Kong does.
 const ARGUMENTS: usize = 100;

@@ -1,12 +1,12 @@
 //! The file that lines go to.
 
 use super::Target;
-use crate::plugin::append;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use weir_plugin::append;
 
 /// An open file, and whether it ends within a line.
 pub(super) struct Output {

@@ -1,12 +1,12 @@
 //! What one worker has written down of one plugin on one route.
 
 use super::Phase;
-use crate::plugin::Count;
-use crate::plugin::engine::Durations;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 use weir_model::Uuid;
+use weir_plugin::Count;
+use weir_plugin::engine::Durations;
 
 /// What is counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

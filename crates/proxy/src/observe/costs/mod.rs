@@ -10,8 +10,8 @@ mod report;
 mod server_timing;
 mod watch;
 
-pub use crate::plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 pub use server_timing::{ServerTiming, WhoIsTold};
+pub use weir_plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 
 pub(crate) use ledger::Ledger;
 pub(crate) use server_timing::append;

@@ -1,10 +1,10 @@
 //! What all workers have written down, added up.
 
 use super::account::{Account, Key};
-use crate::plugin::{Cost, Phase, PhaseCost, Spread};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use weir_plugin::{Cost, Phase, PhaseCost, Spread};
 
 /// Adds accounts up; `cpu` is the CPU time that all workers have used so far.
 pub(super) fn report(accounts: &[Arc<Account>], cpu: Duration) -> Vec<Cost> {

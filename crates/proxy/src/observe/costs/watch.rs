@@ -4,7 +4,6 @@ use super::Phase;
 use super::account::{Account, Key};
 use crate::exchange::Exchange;
 use crate::exchange::Held;
-use crate::plugin::{self, Answer, Flow, Hooks, Resume};
 use crate::snapshot::chain::Instance;
 use std::cell::Cell;
 use std::future::Future;
@@ -13,6 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use weir_model::Uuid;
+use weir_plugin::{self as plugin, Answer, Flow, Hooks, Resume};
 
 /// Whether the hooks of an exchange are measured, and for whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,13 +5,13 @@ mod tree;
 use crate::exchange::is_forwarded;
 use crate::exchange::{Exchange, Source, WORKSPACE};
 use crate::observe::costs::Phase;
-use crate::plugin::json_text::Object;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tree::Tree;
 use weir_http1::Known;
 use weir_model::Uuid;
+use weir_plugin::json_text::Object;
 use weir_upstream::connect::Resolved;
 
 /// An output from so many bytes on stays out of the response: servers in front may not take it.

@@ -1,7 +1,7 @@
 //! Times within times.
 
-use crate::plugin::json_text::Object;
 use std::time::Duration;
+use weir_plugin::json_text::Object;
 
 /// How long something took, and what it consists of.
 #[derive(Clone, Default)]

@@ -4,14 +4,14 @@ use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
-use crate::plugin::Answer;
-use crate::plugin::engine::grpc_status;
 use crate::snapshot::chain::Chain;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::Answer;
+use weir_plugin::engine::grpc_status;
 
 /// Sends a response of the gateway itself. The body of a request that nobody read is read away if it is short; otherwise
 /// the connection ends, so that it can't be taken for the next request.

@@ -12,8 +12,6 @@ use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
-use crate::plugin::Answer;
-use crate::plugin::engine::{self, grpc_status};
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
@@ -21,6 +19,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::Answer;
+use weir_plugin::engine::{self, grpc_status};
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
 

@@ -3,11 +3,11 @@
 use super::*;
 use crate::listen::Complaint;
 use crate::observe::access_log::{Format, Target};
-use crate::plugin::Retained;
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use weir_plugin::Retained;
 
 fn start(options: Options) -> Proxy {
     start_with(options, Gateway::new().snapshot())

@@ -1,7 +1,6 @@
 //! Which configuration of a plugin applies, against the order that Kong documents, looked up the slow and plain way.
 
 use crate::exchange::Exchange;
-use crate::plugin::ConsumerIndex;
 use crate::snapshot::chain::Chain;
 use crate::testing::{Gateway, entity, id};
 use proptest::prelude::*;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weir_model::Uuid;
 use weir_model::entity::Plugin;
+use weir_plugin::ConsumerIndex;
 
 /// Kong's order, the most specific first: what a configuration is for.
 const ORDER: [&[&str]; 12] = [

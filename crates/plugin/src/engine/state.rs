@@ -1,0 +1,277 @@
+//! What the engine knows and changes of an exchange, and of a session.
+
+use super::{Configuration, Connection, Room};
+use crate::Answer;
+use crate::body_memory::HeldBody;
+use crate::exchange::rare::Rare;
+use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
+use crate::views::Route;
+use std::any::Any;
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use weir_http1::{RequestHead, ResponseHead};
+use weir_model::{Uuid, entity};
+use weir_router::{Captures, push_encoded, upstream_path};
+
+/// The request's path in its one normal form, used for routing, by plugins and towards the upstream alike.
+pub enum NormalPath {
+    /// As sent.
+    AsSent,
+    /// Rewritten.
+    Rewritten(String),
+}
+
+/// What the engine knows and changes of an exchange.
+pub struct ExchangeState {
+    /// The client's connection.
+    pub connection: Rc<Connection>,
+    /// What the configuration has.
+    pub configuration: Rc<Configuration>,
+    /// What was collected of the request's body; the rest streams behind it.
+    pub body: Option<HeldBody>,
+    /// Whether that is all of it.
+    pub body_is_whole: bool,
+    /// The protocol that the client asks to change to.
+    pub upgrade: Option<Box<str>>,
+    /// The request's path.
+    pub path: NormalPath,
+    /// How much of it the route's path matched.
+    pub matched_path: u32,
+    /// What the groups of the path's regex captured.
+    pub captures: Option<Box<Captures>>,
+    /// What a plugin has put in the place of the query.
+    pub query: Option<String>,
+    /// Where the route stands in the configuration.
+    pub route: Option<u32>,
+    /// Who calls.
+    pub consumer: Option<ConsumerIndex>,
+    /// The priority of the plugin that named the consumer: plugins of a lower one know who calls.
+    pub named_at: i32,
+    /// The priority of the plugin whose access hook runs, or ran last.
+    pub running: i32,
+    /// The response says that something failed.
+    pub failed: bool,
+    /// The upstream's address that was asked last.
+    pub upstream_addr: Option<SocketAddr>,
+    /// The last hook belonged to another plugin: the one that was run has none of the kind.
+    pub absent: Cell<bool>,
+    pub(crate) credential: Option<Uuid>,
+    pub(crate) anonymous: bool,
+    pub(crate) kept: Vec<Box<dyn Any>>,
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// A request whose head has arrived, on its way from here.
+pub fn begin(
+    connection: &Rc<Connection>,
+    configuration: Rc<Configuration>,
+    (worker, id): (usize, [u8; 32]),
+    (request, response): (RequestHead, ResponseHead),
+) -> Exchange {
+    Exchange {
+        source: Source::Kong,
+        peer: connection.peer,
+        client_ip: connection.client_ip,
+        tls: connection.tls.is_some(),
+        sni: connection.tls.as_ref().and_then(|tls| tls.sni.clone()),
+        id,
+        worker,
+        timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
+        bytes_in: 0,
+        bytes_out: 0,
+        engine: ExchangeState {
+            connection: connection.clone(),
+            configuration,
+            body: None,
+            body_is_whole: false,
+            upgrade: None,
+            path: NormalPath::AsSent,
+            matched_path: 0,
+            captures: None,
+            query: None,
+            route: None,
+            consumer: None,
+            named_at: i32::MAX,
+            running: i32::MAX,
+            failed: false,
+            upstream_addr: None,
+            absent: Cell::new(false),
+            credential: None,
+            anonymous: false,
+            kept: Vec::new(),
+            rare: None,
+        },
+        request,
+        response,
+    }
+}
+
+impl ExchangeState {
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// There is no body to be collected.
+    pub fn has_empty_body(&mut self) {
+        self.body.get_or_insert_default();
+        self.body_is_whole = true;
+    }
+
+    /// Memory for a body, which a plugin can do without or not.
+    pub fn room(&self, is_spare: bool) -> Room {
+        Room::new(self.configuration.bodies.clone(), is_spare)
+    }
+
+    /// Says why the client got no response of the upstream's, or only the beginning of one.
+    pub fn set_error(&mut self, name: &'static str) {
+        self.rare().error = Some(name);
+    }
+
+    /// An attempt to get a response of the upstream failed.
+    pub fn try_failed(&mut self, failed: FailedTry) {
+        self.rare().failed_tries.push(failed);
+    }
+
+    // ---- who calls ----
+
+    /// The consumer that was known when it was the turn of the access hooks of this priority.
+    pub fn consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
+        if priority < self.named_at { self.consumer } else { self.earlier_consumer_at(priority) }
+    }
+
+    #[cold]
+    fn earlier_consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
+        let earlier = self.rare.as_ref()?.earlier_consumers.iter().rev();
+        earlier.copied().find(|(named_at, _)| priority < *named_at).map(|(_, consumer)| consumer)
+    }
+
+    /// The plugin that runs says who calls. Several may, one after another.
+    pub fn identify(&mut self, consumer: ConsumerIndex) {
+        if let Some(before) = self.consumer.replace(consumer) {
+            let named_at = self.named_at;
+            self.rare().earlier_consumers.push((named_at, before));
+        }
+        self.named_at = self.running;
+    }
+
+    /// All consumers that were named, in order, each with the priority of the plugin that did; none is known from now on.
+    pub fn take_consumers(&mut self) -> Vec<(i32, ConsumerIndex)> {
+        let earlier = self.rare.as_mut().map(|rare| std::mem::take(&mut rare.earlier_consumers));
+        let last = self.consumer.take().map(|consumer| (self.named_at, consumer));
+        earlier.into_iter().flatten().chain(last).collect()
+    }
+
+    // ---- bodies ----
+
+    /// Whether a plugin has asked for the response's body to be held, for the first time that this is asked.
+    pub fn take_hold_response(&mut self) -> bool {
+        self.rare.as_mut().is_some_and(|rare| std::mem::take(&mut rare.hold_response))
+    }
+
+    /// Whether the response's body is to be left out.
+    pub fn drop_response(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.drop_response)
+    }
+
+    /// Some of the upstream's response has come.
+    #[inline]
+    pub fn upstream_passes(&mut self, data: &[u8]) {
+        if let Some(rare) = &mut self.rare {
+            rare.upstream.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
+    /// The rest of the upstream's response stays with it: nobody has seen all of it.
+    pub fn upstream_is_cut(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.upstream.clear();
+        }
+    }
+
+    /// Some of the request's body is on its way. An error is what the client is answered.
+    #[inline]
+    pub fn request_passes(&mut self, data: &[u8]) -> Result<(), Box<Answer>> {
+        let Some(rare) = &mut self.rare else { return Ok(()) };
+        rare.show(0, data)
+    }
+
+    /// The request's body is collected, and was seen as it came.
+    pub fn is_collected(&mut self) {
+        if let Some(rare) = &mut self.rare {
+            rare.seen = rare.request.len();
+        }
+    }
+
+    /// What was collected of the request's body is on its way: those see it who came later.
+    pub fn collected_passes(&mut self) -> Result<(), Box<Answer>> {
+        let Some((rare, body)) = self.rare.as_mut().zip(self.body.as_deref()) else { return Ok(()) };
+        rare.show(rare.seen, body)
+    }
+
+    /// Some of the response's body is on its way.
+    #[inline]
+    pub fn response_passes(&mut self, data: &[u8]) {
+        if let Some(rare) = &mut self.rare {
+            rare.response.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
+    /// The response's body has passed, whole or not.
+    pub fn response_passed(&mut self, is_whole: bool) {
+        let Some(rare) = &mut self.rare else { return };
+        let (response, upstream) = (std::mem::take(&mut rare.response), std::mem::take(&mut rare.upstream));
+        if is_whole {
+            response.into_iter().chain(upstream).for_each(|observer| observer.end());
+        }
+    }
+}
+
+/// The head of the upstream's response has come.
+#[inline]
+pub fn upstream_answers(exchange: &mut Exchange) {
+    if exchange.engine.rare.is_some() {
+        let mut observers = std::mem::take(&mut exchange.engine.rare().upstream);
+        observers.retain_mut(|observer| observer.head(exchange));
+        exchange.engine.rare().upstream = observers;
+    }
+}
+
+/// Appends the target as the upstream gets it.
+pub fn write_target(
+    out: &mut Vec<u8>,
+    exchange: &Exchange,
+    route: &entity::Route,
+    service: &entity::Service,
+) {
+    let matched = exchange.engine.matched_path as usize;
+    match exchange.upstream_path() {
+        Some(path) => push_encoded(out, path),
+        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path()),
+    }
+    if let Some(query) = exchange.query() {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+}
+
+/// What the engine knows and changes of a session.
+pub struct SessionState {
+    /// The route that it took.
+    pub route: Option<Arc<Route>>,
+    pub(crate) started: (Instant, SystemTime),
+    pub(crate) duration: Option<Duration>,
+}
+
+impl SessionState {
+    pub(crate) fn new() -> Self {
+        Self { route: None, started: (Instant::now(), SystemTime::now()), duration: None }
+    }
+
+    /// It has come to its end.
+    pub fn finish(&mut self) {
+        self.duration = Some(self.started.0.elapsed());
+    }
+}

@@ -1,0 +1,179 @@
+//! What plugins ask of few exchanges. The others have a word for it and no more.
+
+use super::{ConsumerIndex, Exchange};
+use crate::Answer;
+use crate::body_memory::HeldBody;
+use std::net::SocketAddr;
+use std::time::Instant;
+use weir_http1::Framing;
+
+/// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
+pub trait Observer: 'static {
+    /// The upstream's head, where the upstream is observed: as it has come, but for what concerned that connection alone.
+    /// Whether the rest is to be seen too.
+    fn head(&mut self, _exchange: &Exchange) -> bool {
+        true
+    }
+    /// Some of the body, in order.
+    fn data(&mut self, data: &[u8]);
+    /// The body has passed whole.
+    fn end(self: Box<Self>);
+}
+
+/// Sees a request's body as it passes, and may refuse it.
+type RequestObserver = Box<dyn FnMut(&[u8]) -> Result<(), Answer>>;
+
+/// An attempt to get a response of the upstream that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct FailedTry {
+    /// The address, where one was found.
+    pub address: Option<SocketAddr>,
+    /// The upstream's port.
+    pub port: u16,
+    /// When it was begun.
+    pub start: Instant,
+    /// When it was given up.
+    pub end: Instant,
+    /// 504 where it took too long, and 502 otherwise.
+    pub code: u16,
+}
+
+/// What few exchanges have.
+#[derive(Default)]
+pub(crate) struct Rare {
+    path: Option<String>,
+    host: Option<String>,
+    pub(crate) request: Vec<RequestObserver>,
+    /// So many of them have seen what was collected, as it came.
+    pub(crate) seen: usize,
+    pub(crate) response: Vec<Box<dyn Observer>>,
+    pub(crate) upstream: Vec<Box<dyn Observer>>,
+    pub(crate) hold_response: bool,
+    pub(crate) drop_response: bool,
+    caller: Vec<u8>,
+    groups: Vec<String>,
+    /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
+    pub(crate) earlier_consumers: Vec<(i32, ConsumerIndex)>,
+    pub(crate) failed_tries: Vec<FailedTry>,
+    pub(crate) error: Option<&'static str>,
+}
+
+impl Rare {
+    /// Shows some of the body to the observers of the request behind the first `skipped`, until one refuses it.
+    pub(crate) fn show(&mut self, skipped: usize, data: &[u8]) -> Result<(), Box<Answer>> {
+        let mut observers = self.request.iter_mut().skip(skipped);
+        observers.find_map(|observer| observer(data).err()).map_or(Ok(()), |answer| Err(Box::new(answer)))
+    }
+}
+
+impl Exchange {
+    /// Why the client got no response of the upstream's, or only the beginning of one: `upstream_closed` or the like.
+    pub fn error(&self) -> Option<&'static str> {
+        self.engine.rare.as_ref()?.error
+    }
+
+    /// Replaces the method that the upstream is asked with. What is none changes nothing.
+    pub fn set_method(&mut self, method: &str) {
+        if !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            self.request.set_method(method);
+        }
+    }
+
+    /// Replaces the path that the upstream is asked for, whole: neither the service's path nor `strip_path` change it.
+    /// It is decoded; what cannot be sent as it is will be escaped.
+    pub fn set_upstream_path(&mut self, path: impl Into<String>) {
+        let mut path = path.into();
+        if !path.starts_with('/') {
+            path.insert(0, '/');
+        }
+        self.engine.rare().path = Some(path);
+    }
+
+    /// The path that the upstream is asked for, where a plugin has replaced it.
+    pub fn upstream_path(&self) -> Option<&str> {
+        self.engine.rare.as_ref()?.path.as_deref()
+    }
+
+    /// Replaces the host that the upstream is asked for, in its head and in its TLS handshake.
+    pub fn set_upstream_host(&mut self, host: &str) {
+        let sendable = |byte: u8| byte.is_ascii_graphic() && !b"/?#@".contains(&byte);
+        if !host.is_empty() && host.bytes().all(sendable) {
+            self.engine.rare().host = Some(host.to_owned());
+        }
+    }
+
+    /// The host that the upstream is asked for, where a plugin has replaced it.
+    pub fn upstream_host(&self) -> Option<&str> {
+        self.engine.rare.as_ref()?.host.as_deref()
+    }
+
+    /// Replaces the request's body, with its length; whether it could. One that is too long to be held, or that nobody
+    /// asked to be collected, cannot be replaced.
+    pub fn set_body(&mut self, body: Vec<u8>) -> bool {
+        let replaced = self.engine.body_is_whole || self.request.framing == Framing::None;
+        if replaced {
+            let mut held = HeldBody::within(self.engine.room(false));
+            held.replace(|_| body);
+            self.engine.body = Some(held);
+            self.engine.body_is_whole = true;
+        }
+        replaced
+    }
+
+    /// Has the request's body seen by the observer on its way to the upstream, whichever way it goes and however long
+    /// it is: as it comes from the client, or as it is where it was collected already. Once it is refused, the client is answered instead, if the upstream has not answered yet.
+    pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), Answer> + 'static) {
+        self.engine.rare().request.push(Box::new(observer));
+    }
+
+    /// Has the body of the upstream's response seen on its way to the client.
+    pub fn observe_response(&mut self, observer: impl Observer) {
+        self.engine.rare().response.push(Box::new(observer));
+    }
+
+    /// Has the upstream's response seen as it comes: before response hooks change its head, and others its body. Nothing
+    /// of the gateway's own responses is seen. For access hooks.
+    pub fn observe_upstream(&mut self, observer: impl Observer) {
+        self.engine.rare().upstream.push(Box::new(observer));
+    }
+
+    /// Leaves the body of the upstream's response out: the client gets none. For response hooks.
+    pub fn drop_response_body(&mut self) {
+        self.engine.rare().drop_response = true;
+    }
+
+    /// Says what the upstream is told of the caller, beyond the consumer: who answers several callers with one response
+    /// tells them apart by it.
+    pub fn describe_caller(&mut self, by: &[u8]) {
+        let caller = &mut self.engine.rare().caller;
+        caller.extend_from_slice(&by.len().to_le_bytes());
+        caller.extend_from_slice(by);
+    }
+
+    /// What the upstream is told of the caller, beyond the consumer.
+    pub fn caller(&self) -> &[u8] {
+        self.engine.rare.as_ref().map_or(&[], |rare| &rare.caller)
+    }
+
+    /// Has the response's body held until it is whole, so that it can be replaced by
+    /// [`Hooks::response_body`](crate::Hooks::response_body). For response hooks.
+    pub fn hold_response_body(&mut self) {
+        self.engine.rare().hold_response = true;
+    }
+
+    /// Groups that an authentication plugin has found the client to be in.
+    pub fn set_authenticated_groups(&mut self, groups: Vec<String>) {
+        self.engine.rare().groups = groups;
+    }
+
+    /// The groups that an authentication plugin has found the client to be in.
+    pub fn authenticated_groups(&self) -> &[String] {
+        self.engine.rare.as_ref().map_or(&[], |rare| &rare.groups)
+    }
+
+    /// The attempts to get a response of the upstream that failed, in order. One more than these was made if
+    /// [`Exchange::upstream_address`] is known, which is the one that decided.
+    pub fn failed_tries(&self) -> &[FailedTry] {
+        self.engine.rare.as_ref().map_or(&[], |rare| &rare.failed_tries)
+    }
+}

@@ -1,0 +1,216 @@
+//! The contract between the engine and its plugins: all that a plugin may see and do, and nothing of the engine.
+//!
+//! A plugin declares its name, priority, configuration and hooks by [`Define`]; schema, validation, documentation and order
+//! of execution derive from that. The engine makes one instance per configured plugin, which asks [`Build`] for what it
+//! needs: other servers, queues, what is [`Retained`]. Then it calls the instance's [`Hooks`] for each [`Exchange`] (or
+//! [`Session`] of a stream), and does what the returned [`Flow`] says: go on, send a response, or wait.
+//!
+//! Hooks are synchronous and run on the worker that owns the connection. One that must wait returns [`Flow::Wait`];
+//! only such a plugin pays for waiting.
+//!
+//! What the engine alone calls is in [`engine`]; a test refuses plugins that name it.
+
+mod authority;
+mod background;
+mod body_memory;
+mod build;
+mod cost;
+mod count;
+mod durations;
+pub mod engine;
+mod exchange;
+mod fingerprint;
+pub mod form;
+mod grpc_client;
+mod http_client;
+pub mod json_text;
+mod local_response;
+mod node_log;
+mod retained;
+mod session;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod views;
+mod whole_lines;
+
+/// A plugin's configuration: the trait, and what derives it.
+mod record {
+    pub use weir_model::schema::*;
+    pub use weir_model_derive::PluginRecord as Record;
+}
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use authority::{host_end, without_port};
+pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Undelivered};
+pub use body_memory::{HeldBodies, HeldBody, NoRoom};
+pub use build::Build;
+pub use bytes::Bytes;
+pub use cost::{Cost, Phase, PhaseCost};
+pub use count::Count;
+pub use durations::{BOUNDS, Spread};
+pub use exchange::{
+    ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, Timing, WORKSPACE,
+};
+pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
+pub use grpc_client::{CallError, GrpcClient};
+pub use http_client::{HttpClient, HttpError, host_and_port};
+pub use local_response::Answer;
+pub use node_log::{Listener, NodeLog, NodeMessage};
+pub use record::Record;
+pub use retained::{NodeId, Retained};
+pub use session::Session;
+pub use views::{Consumer, Route, Service};
+pub use weir_http1::{
+    FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
+};
+pub use weir_model::Streams;
+#[doc(hidden)]
+pub use weir_model::node;
+pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
+pub use weir_model::{Document, PluginSchema, Uuid, entity, rule, schema};
+pub use weir_net::dialer::Dialer;
+pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
+pub use weir_router::Captures;
+pub use whole_lines::append;
+
+/// What the exchange does after a hook.
+pub enum Flow {
+    /// Go on with the next plugin.
+    Continue,
+    /// Answer the client now; the upstream is not asked.
+    Respond(Answer),
+    /// Wait for the future, then go on with what the value it yields says. Dropped when the client leaves.
+    Wait(Pin<Box<dyn Future<Output = Resume>>>),
+}
+
+/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no room to hold it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WantsBody {
+    /// It reads none.
+    #[default]
+    No,
+    /// It can do without: the body passes.
+    IfRoom,
+    /// It cannot: the request is answered 503.
+    Yes,
+}
+
+/// What becomes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes on.
+    Admit,
+    /// It is closed, with the status 403 in the log.
+    Refuse,
+}
+
+/// What a [`Flow::Wait`] yields: the rest of the hook.
+pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
+
+/// The hooks of one configured plugin, in the order in which a request meets them.
+pub trait Hooks: Send + Sync + 'static {
+    /// Before the upstream is asked. Runs in order of priority until a plugin responds.
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        exchange.has_no_hook();
+        Flow::Continue
+    }
+    /// Before the response head goes to the client, whoever answered.
+    fn response(&self, exchange: &mut Exchange) {
+        exchange.has_no_hook();
+    }
+    /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
+    /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
+    /// passes as it is.
+    fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
+        exchange.has_no_hook();
+        body
+    }
+    /// After the last byte.
+    fn log(&self, exchange: &Exchange) {
+        exchange.has_no_hook();
+    }
+    /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
+    fn preread(&self, _session: &Session) -> Admission {
+        Admission::Admit
+    }
+    /// After the last byte of a session of a stream listener.
+    fn session(&self, _session: &Session) {}
+    /// Whether the access hook reads the request's body, which is then collected before it runs, and after those of higher
+    /// priority have let the request pass.
+    fn wants_body(&self) -> WantsBody {
+        WantsBody::No
+    }
+    /// Whether clients are to be asked for a certificate in their TLS handshake.
+    fn wants_client_certificate(&self) -> bool {
+        false
+    }
+}
+
+/// How a plugin is declared.
+pub trait Define: Hooks + Sized {
+    /// Kong's name of the plugin.
+    const NAME: &'static str;
+    /// Plugins run from the highest priority to the lowest.
+    const PRIORITY: i32;
+    /// Its configuration, one declaration for validation, defaults and documentation.
+    type Config: Record;
+    /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
+    const FOR_CONSUMERS: bool = true;
+    /// Whether it may be set for a consumer group.
+    const FOR_CONSUMER_GROUPS: bool = false;
+    /// Whether it runs for sessions of streams as well.
+    const STREAMS: Streams = Streams::Never;
+    /// Which fields of a valid configuration are accepted but without effect.
+    fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
+        Vec::new()
+    }
+    /// What of a valid configuration is probably a mistake all the same.
+    fn warnings(_config: &Json) -> Vec<FieldWarning> {
+        Vec::new()
+    }
+    /// One instance per plugin entity.
+    fn new(config: Self::Config, build: &Build<'_>) -> Result<Self, String>;
+}
+
+/// An instance of a plugin, or why there is none and how to mend it.
+pub type Built = Result<Arc<dyn Hooks>, String>;
+
+/// A plugin's declaration with its type erased: a row of the list of plugins.
+#[derive(Clone, Copy)]
+pub struct Definition {
+    /// Kong's name of the plugin.
+    pub name: &'static str,
+    /// Plugins run from the highest priority to the lowest.
+    pub priority: i32,
+    /// Its name and configuration, as the model checks it.
+    pub schema: PluginSchema,
+    /// Makes one instance from a checked configuration.
+    pub build: fn(&Json, &Build<'_>) -> Built,
+}
+
+/// The row of a plugin in the list of plugins.
+pub const fn define<P: Define>() -> Definition {
+    Definition {
+        name: P::NAME,
+        priority: P::PRIORITY,
+        schema: schema::<P>(),
+        build: |config, build| {
+            let config = P::Config::from_value(config).map_err(|violations| {
+                let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
+                lines.collect::<Vec<_>>().join("; ")
+            })?;
+            Ok(Arc::new(P::new(config, build)?))
+        },
+    }
+}
+
+const fn schema<P: Define>() -> PluginSchema {
+    let schema = PluginSchema::of::<P::Config>(P::NAME);
+    let schema =
+        schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
+    let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
+    if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
+}

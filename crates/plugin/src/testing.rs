@@ -1,0 +1,282 @@
+//! A gateway in memory, for the plugins' tests: one configuration, requests as text, no sockets.
+//!
+//! What is wrong in a test panics, as in tests it should.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::engine::{self, BodyMemory, Configuration, Connection, Routes, Share, Shared};
+use super::{
+    Build, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained, Route,
+    Service, Source, Uuid,
+};
+use serde_json::json;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_http1::{Limits, RequestHead, ResponseHead};
+use weir_model::Document;
+use weir_model::entity::Plugin;
+use weir_model::schema::Record;
+
+/// One configuration and what outlives it.
+pub struct Gateway {
+    /// The configuration, which a test may change.
+    pub document: Document,
+    /// What outlives it.
+    pub retained: Arc<Retained>,
+    plugins: &'static [Definition],
+    shared: Shared,
+}
+
+/// The response to a request, and what went to the upstream.
+pub struct Outcome {
+    /// The exchange, after the response hooks.
+    pub exchange: Exchange,
+    /// None if the request passed.
+    pub answer: Option<String>,
+}
+
+/// Reads an entity, whose defaults are filled in.
+pub fn entity<T: Record>(json: Json) -> Arc<T> {
+    Arc::new(T::from_value(&json).unwrap_or_else(|found| panic!("{found:?}")))
+}
+
+/// An id that ends in this number.
+pub fn id(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+impl Gateway {
+    /// Alice and Bob with a key and a password each, a guest without; one service with one route.
+    pub fn new(plugins: &'static [Definition]) -> Self {
+        let consumer = |number, username: &str| {
+            entity(
+                json!({ "id": id(number), "username": username, "custom_id": format!("{username}-custom") }),
+            )
+        };
+        let key = |number, owner, key: &str| {
+            entity(
+                json!({ "id": id(number), "consumer": id(owner), "key": key, "created_at": 1_700_000_000 }),
+            )
+        };
+        let password = |number, owner, username: &str, stored: &str| {
+            entity(
+                json!({ "id": id(number), "consumer": id(owner), "username": username, "password": stored }),
+            )
+        };
+        let document = Document {
+            services: vec![entity(json!({ "id": id(0x51), "name": "orders", "host": "orders.test" }))],
+            routes: vec![entity(
+                json!({ "id": id(0x61), "name": "all", "paths": ["/"], "service": id(0x51) }),
+            )],
+            consumers: vec![consumer(1, "alice"), consumer(2, "bob"), consumer(3, "guest")],
+            keyauth_credentials: vec![key(0xa1, 1, "alices-key"), key(0xa2, 2, "bobs-key")],
+            // sha1 of alice-secret and bob:secret, each followed by the consumer's id
+            basicauth_credentials: vec![
+                password(0xb1, 1, "alice", ALICE_STORED),
+                password(0xb2, 2, "bob", BOB_STORED),
+            ],
+            ..Document::default()
+        };
+        Self { document, retained: Arc::default(), plugins, shared: Shared::default() }
+    }
+
+    /// A global plugin, or what is wrong with its configuration.
+    pub fn plugin(&self, name: &str, config: Json) -> Result<Arc<dyn Hooks>, String> {
+        self.scoped_plugin(json!({ "name": name, "config": config }))
+    }
+
+    /// A plugin entity, or what is wrong with its configuration.
+    pub fn scoped_plugin(&self, plugin: Json) -> Result<Arc<dyn Hooks>, String> {
+        let mut plugin = plugin;
+        plugin["id"] = json!(id(0xf1));
+        let mut entity: Arc<Plugin> = entity(plugin);
+        let definition =
+            self.plugins.iter().find(|definition| definition.schema.name == entity.name).unwrap();
+        let messages = |found: Vec<weir_model::schema::FieldError>| {
+            found.iter().map(|v| format!("{}: {}", v.path, v.message)).collect::<Vec<_>>().join("; ")
+        };
+        Arc::make_mut(&mut entity).config = definition.schema.check(&entity.config).map_err(messages)?;
+        self.build_with(&entity, |build| (definition.build)(&entity.config, build))
+    }
+
+    /// What is made of a plugin entity.
+    pub fn build_with<T>(&self, entity: &Plugin, make: impl FnOnce(&Build<'_>) -> T) -> T {
+        let consumers =
+            self.document.consumers.iter().zip(0..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
+        make(&Build::new(&self.document, &self.retained, entity, &consumers, &self.shared))
+    }
+
+    /// A request that matched the first route: lines of a head, then, after an empty line, the body.
+    pub fn exchange(&self, request: &str) -> Exchange {
+        let service = |id: Uuid| self.document.services.iter().find(|service| service.id == id);
+        let view = |route: &Arc<weir_model::entity::Route>| {
+            let service =
+                route.service.and_then(service).map(|service| Arc::new(Service::new(service.clone())));
+            Route::new(route.clone(), service)
+        };
+        let groups = |id: Uuid| {
+            let acls = self.document.acls.iter().filter(move |acl| acl.consumer == id);
+            acls.map(|acl| (&*acl.group).into()).collect()
+        };
+        let consumers = self.document.consumers.iter();
+        let consumers =
+            consumers.map(|it| Consumer::new(it.clone(), groups(it.id), Box::default())).collect();
+        let routes = Arc::new(Views(self.document.routes.iter().map(view).collect()));
+        let bodies = Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0));
+        matched(Rc::new(Configuration::new(routes, consumers, bodies)), request)
+    }
+
+    /// Runs plugins in their order over a request, to an upstream that answers 200.
+    pub fn send(&self, plugins: &[&dyn Hooks], request: &str) -> Outcome {
+        run(plugins, self.exchange(request))
+    }
+}
+
+/// Runs plugins in their order, to an upstream that answers 200.
+pub fn run(plugins: &[&dyn Hooks], mut exchange: Exchange) -> Outcome {
+    let answer = plugins.iter().find_map(|plugin| match plugin.access(&mut exchange) {
+        Flow::Continue => None,
+        Flow::Respond(answer) => Some(String::from_utf8(answer.write(&mut exchange).into()).unwrap()),
+        Flow::Wait(_) => panic!("no plugin here waits"),
+    });
+    if answer.is_none() {
+        exchange.response.status = 200;
+    }
+    plugins.iter().for_each(|plugin| plugin.response(&mut exchange));
+    Outcome { exchange, answer }
+}
+
+impl Outcome {
+    /// The status that the client gets.
+    pub fn status(&self) -> u16 {
+        self.exchange.response.status
+    }
+
+    /// A header that the client gets.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.exchange.response.headers.get(name).map(|value| std::str::from_utf8(value).unwrap())
+    }
+
+    /// A header that the upstream gets.
+    pub fn upstream_header(&self, name: &str) -> Option<&str> {
+        self.exchange.request.headers.get(name).map(|value| std::str::from_utf8(value).unwrap())
+    }
+}
+
+struct Views(Vec<Route>);
+
+impl Routes for Views {
+    fn route(&self, index: u32) -> Option<&Route> {
+        self.0.get(index as usize)
+    }
+}
+
+/// A request that matched the first route of the configuration.
+fn matched(configuration: Rc<Configuration>, request: &str) -> Exchange {
+    let (heads, body) = heads(request);
+    let origin = (0, *b"0123456789abcdef0123456789abcdef");
+    let mut exchange = engine::begin(&Rc::new(connection()), configuration, origin, heads);
+    complete(&mut exchange, body);
+    exchange
+}
+
+/// Has an exchange match the first route, with this body.
+pub fn complete(exchange: &mut Exchange, body: &str) {
+    exchange.source = Source::Service;
+    exchange.engine.body_is_whole = true;
+    assert!(exchange.set_body(body.as_bytes().to_vec()));
+    exchange.engine.route = Some(0);
+}
+
+/// Has the exchange have asked an upstream at this address.
+pub fn upstream_asked(exchange: &mut Exchange, address: std::net::SocketAddr) {
+    exchange.engine.upstream_addr = Some(address);
+}
+
+/// Has an attempt of the exchange have failed.
+pub fn try_failed(exchange: &mut Exchange, failed: FailedTry) {
+    exchange.engine.try_failed(failed);
+}
+
+/// Has the exchange have matched no route.
+pub fn no_route(exchange: &mut Exchange) {
+    exchange.engine.route = None;
+}
+
+/// Has the exchange's response say that something failed.
+pub fn failed(exchange: &mut Exchange) {
+    exchange.engine.failed = true;
+}
+
+/// The head of a request, that of a response, and the request's body.
+pub fn heads(request: &str) -> ((RequestHead, ResponseHead), &str) {
+    let (head, body) = request.split_once("\n\n").unwrap_or((request, ""));
+    let mut request = RequestHead::default();
+    let mut text =
+        head.trim().replace('\n', "\r\n").replacen("\r\n", " HTTP/1.1\r\nHost: gateway.test:8000\r\n", 1);
+    if !text.contains("HTTP/1.1") {
+        text.push_str(" HTTP/1.1\r\nHost: gateway.test:8000");
+    }
+    request.parse((text + "\r\n\r\n").as_bytes(), &Limits::default()).unwrap().unwrap();
+    ((request, ResponseHead::default()), body)
+}
+
+/// A client's connection.
+pub fn connection() -> Connection {
+    let address = |text: &str| text.parse().unwrap();
+    let connection = Connection::new(address("192.0.2.1:50000"), address("127.0.0.1:8000"), 7, None, false);
+    connection.requests.set(3);
+    connection
+}
+
+const ALICE_STORED: &str = "df4037c76e9d01e8547077b385e60a68eaadd5c9";
+const BOB_STORED: &str = "cc52b8b839806255a884d82fb2d9bf0c528f8ff3";
+
+/// Runs the cases of a file: a configuration, a request, and what must come of it.
+///
+/// `config` is the plugin's, `request` a head and perhaps a body, `status` what the client gets (200 is the
+/// upstream's), `body` the answer's or a part of it, `response` and `upstream` headers to the client and to the
+/// upstream with null for one that must be absent, `query` and `sent` the query string and body for the upstream,
+/// `invalid` a part of what the configuration is refused with.
+pub fn check_cases(plugins: &'static [Definition], plugin: &str, file: &str) {
+    let cases: Vec<Json> = serde_json::from_str(file).unwrap();
+    assert!(!cases.is_empty());
+    for case in cases {
+        let name = case["case"].as_str().unwrap();
+        let gateway = Gateway::new(plugins);
+        match (gateway.plugin(plugin, case["config"].clone()), case["invalid"].as_str()) {
+            (Ok(hooks), None) => {
+                check_outcome(name, &case, &gateway.send(&[&*hooks], case["request"].as_str().unwrap()))
+            }
+            (Err(message), Some(part)) => assert!(message.contains(part), "{name}: {message}"),
+            (Ok(_), Some(_)) => panic!("{name}: the configuration was accepted"),
+            (Err(message), None) => panic!("{name}: {message}"),
+        }
+    }
+}
+
+fn check_outcome(name: &str, case: &Json, outcome: &Outcome) {
+    let known = ["case", "config", "request", "status", "body", "response", "upstream", "query", "sent"];
+    let members = case.as_object().unwrap();
+    assert!(members.keys().all(|key| known.contains(&key.as_str())), "{name}: unknown member");
+    assert_eq!(Some(u64::from(outcome.status())), case["status"].as_u64(), "{name}: {:?}", outcome.answer);
+    if let Some(part) = case["body"].as_str() {
+        assert!(
+            outcome.answer.as_ref().is_some_and(|body| body.contains(part)),
+            "{name}: {:?}",
+            outcome.answer
+        );
+    }
+    let expected = |of: &str| members.get(of).and_then(Json::as_object).cloned().unwrap_or_default();
+    for (header, value) in expected("response") {
+        assert_eq!(outcome.header(&header), value.as_str(), "{name}: response {header}");
+    }
+    for (header, value) in expected("upstream") {
+        assert_eq!(outcome.upstream_header(&header), value.as_str(), "{name}: upstream {header}");
+    }
+    if let Some(query) = members.get("query") {
+        assert_eq!(outcome.exchange.query(), query.as_str(), "{name}: query");
+    }
+    if let Some(body) = members.get("sent") {
+        assert_eq!(outcome.exchange.body(), body.as_str().map(str::as_bytes), "{name}: body");
+    }
+}

@@ -1,0 +1,75 @@
+//! What the authentication plugins share: whom a request without a valid credential passes as, and who is meant by a name.
+
+use std::collections::HashMap;
+use weir_plugin::{Answer, Build, ConsumerIndex, Exchange, Flow, Uuid};
+
+/// What becomes of requests that could not be authenticated.
+pub(super) enum Fallback {
+    /// They are refused.
+    Refuse,
+    /// They pass as this consumer.
+    Anonymous(ConsumerIndex),
+    /// They should pass as a consumer that does not exist.
+    Missing(String),
+}
+
+impl Fallback {
+    /// By the `anonymous` of a configuration.
+    pub(super) fn of(anonymous: Option<&str>, build: &Build<'_>) -> Self {
+        let Some(named) = anonymous else { return Fallback::Refuse };
+        build.consumer_named(named).map_or_else(|| Fallback::Missing(named.to_owned()), Fallback::Anonymous)
+    }
+
+    /// Whether another plugin's success is enough: those with `anonymous` are alternatives to each other.
+    pub(super) fn is_settled(&self, exchange: &Exchange) -> bool {
+        !matches!(self, Fallback::Refuse) && exchange.credential().is_some()
+    }
+
+    /// Refuses the request, or lets it pass as the anonymous consumer.
+    pub(super) fn unauthenticated(&self, exchange: &mut Exchange, refusal: impl FnOnce() -> Answer) -> Flow {
+        match self {
+            Fallback::Refuse => Flow::Respond(refusal()),
+            Fallback::Anonymous(consumer) => {
+                exchange.authenticate_anonymous(*consumer);
+                Flow::Continue
+            }
+            Fallback::Missing(named) => {
+                let message = format!("anonymous consumer {named} is configured but doesn't exist");
+                Flow::Respond(Answer::error(500, &message))
+            }
+        }
+    }
+}
+
+/// The consumers by the names that others have for them.
+pub(super) struct Consumers {
+    by_username: HashMap<String, (ConsumerIndex, Uuid)>,
+    by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
+}
+
+impl Consumers {
+    pub(super) fn new(build: &Build<'_>) -> Self {
+        let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
+        for consumer in &build.document().consumers {
+            let Some(index) = build.consumer(consumer.id) else { continue };
+            let add = |names: &mut HashMap<_, _>, name: &Option<String>| {
+                if let Some(name) = name {
+                    names.insert(name.clone(), (index, consumer.id));
+                }
+            };
+            add(&mut by_username, &consumer.username);
+            add(&mut by_custom_id, &consumer.custom_id);
+        }
+        Self { by_username, by_custom_id }
+    }
+
+    /// The consumer whose username, or custom id, is this; `by` says in which order they are compared.
+    pub(super) fn find(&self, by: &[impl AsRef<str>], name: &str) -> Option<(ConsumerIndex, Uuid)> {
+        by.iter()
+            .find_map(|by| match by.as_ref() {
+                "username" => self.by_username.get(name),
+                _ => self.by_custom_id.get(name),
+            })
+            .copied()
+    }
+}

@@ -1,0 +1,274 @@
+//! The counters of a plugin, found by a keyed hash of what they count, shared by all workers and kept across reloads.
+
+use indexmap::IndexMap;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
+use weir_plugin::{Fingerprint, FingerprintState, Fingerprinter};
+
+/// What a table counts with.
+pub(super) trait Counter: Default + Send + Sync + 'static {
+    /// What a moment means to it, found once for many counters.
+    type Moment;
+    /// The moment so many seconds since 1970.
+    fn moment(seconds: u64) -> Self::Moment;
+    /// Whether nothing is used any more at a moment.
+    fn is_over(&self, moment: &Self::Moment) -> bool;
+    /// Where each worker keeps those that it used last.
+    fn recent() -> &'static LocalKey<RefCell<Recent<Self>>>;
+}
+
+/// The counters of one kind.
+pub(super) struct Table<C> {
+    /// Hashes scopes and identifiers under this process's key.
+    pub(super) key: Fingerprinter,
+    shards: Box<[Mutex<Shard<C>>]>,
+}
+
+const SHARDS: usize = 64;
+/// Counters to a shard. Beyond that, the one whose turn it is gives way, whether or not it is over, so that clients
+/// under ever new addresses cannot fill the memory.
+const MOST: usize = 16 * 1024;
+/// Counters looked at when one is added: more than one, so that the dead leave faster than the living come.
+const SWEPT_PER_INSERT: usize = 4;
+/// Counters that are asked to give way when one is added to a full shard.
+const EVICTED_PER_INSERT: usize = 64;
+/// Counters looked at in one shard, each second and on each worker.
+const SWEPT_PER_SECOND: usize = 256;
+/// Counters that each worker keeps at hand.
+const RECENT: usize = 512;
+
+impl<C: Counter> Default for Table<C> {
+    fn default() -> Self {
+        Self { key: Fingerprinter::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+/// A worker's own way to the counters it used last, past the locks.
+pub(super) struct Recent<C> {
+    slots: Vec<Option<(Fingerprint, Arc<C>)>>,
+    swept: u64,
+}
+
+impl<C> Recent<C> {
+    /// None yet.
+    pub(super) const fn new() -> Self {
+        Self { slots: Vec::new(), swept: 0 }
+    }
+}
+
+impl<C: Counter> Table<C> {
+    /// Counts by the counter of what this is the fingerprint of. `count` returns the second it counted in, too.
+    pub(super) fn with<T>(
+        &self,
+        whose: Fingerprint,
+        clock: impl Fn() -> u64,
+        count: impl FnOnce(&Arc<C>) -> (u64, T),
+    ) -> T {
+        C::recent().with_borrow_mut(|own| {
+            let (now, counted) = count(own.find(whose, self, &clock));
+            if own.swept != now {
+                own.swept = now;
+                self.sweep_one_shard(now);
+            }
+            counted
+        })
+    }
+
+    /// Shares the counter with this fingerprint, and removes some that are over.
+    fn find(&self, whose: Fingerprint, now: u64) -> Arc<C> {
+        let mut shard = lock(&self.shards[(whose >> 64) as usize % SHARDS]);
+        if let Some(counter) = shard.counters.get(&whose) {
+            return counter.clone();
+        }
+        shard.sweep(SWEPT_PER_INSERT, now);
+        // Where those whose turn it is are in use, there is one more until they are not.
+        for _ in 0..EVICTED_PER_INSERT {
+            if shard.counters.len() < MOST {
+                break;
+            }
+            shard.evict();
+        }
+        shard.counters.entry(whose).or_default().clone()
+    }
+
+    fn sweep_one_shard(&self, now: u64) {
+        if let Ok(mut shard) = self.shards[now as usize % SHARDS].try_lock() {
+            shard.sweep(SWEPT_PER_SECOND, now);
+        }
+    }
+
+    /// How many counters there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).counters.len()).sum()
+    }
+}
+
+fn lock<C>(shard: &Mutex<Shard<C>>) -> MutexGuard<'_, Shard<C>> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<C: Counter> Recent<C> {
+    fn find(&mut self, whose: Fingerprint, table: &Table<C>, clock: impl Fn() -> u64) -> &Arc<C> {
+        if self.slots.is_empty() {
+            self.slots.resize_with(RECENT, || None);
+        }
+        let slot = &mut self.slots[whose as usize % RECENT];
+        if slot.as_ref().is_none_or(|(fingerprint, _)| *fingerprint != whose) {
+            *slot = None;
+        }
+        &slot.get_or_insert_with(|| (whose, table.find(whose, clock()))).1
+    }
+}
+
+struct Shard<C> {
+    counters: IndexMap<Fingerprint, Arc<C>, FingerprintState>,
+    /// Where sweeping goes on.
+    hand: usize,
+}
+
+impl<C> Default for Shard<C> {
+    fn default() -> Self {
+        Self { counters: IndexMap::default(), hand: 0 }
+    }
+}
+
+impl<C: Counter> Shard<C> {
+    /// Looks at the next counters and removes those that are over.
+    fn sweep(&mut self, count: usize, now: u64) {
+        let moment = C::moment(now);
+        for _ in 0..count.min(self.counters.len()) {
+            if !self.remove_at_hand(|counter| counter.is_over(&moment)) {
+                self.hand += 1;
+            }
+        }
+        if self.counters.capacity() > 64 && self.counters.len() < self.counters.capacity() / 8 {
+            self.counters.shrink_to(self.counters.len() * 2);
+        }
+    }
+
+    fn evict(&mut self) {
+        if !self.remove_at_hand(|_| true) {
+            self.hand += 1;
+        }
+    }
+
+    /// Counters that a worker keeps at hand stay: another worker must not begin to count them anew.
+    fn remove_at_hand(&mut self, condition: impl Fn(&C) -> bool) -> bool {
+        self.hand = if self.hand < self.counters.len() { self.hand } else { 0 };
+        let Some((_, counter)) = self.counters.get_index(self.hand) else { return false };
+        let removable = Arc::strong_count(counter) == 1 && condition(counter);
+        if removable {
+            self.counters.swap_remove_index(self.hand);
+        }
+        removable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    const NOON: u64 = 1_706_702_400;
+
+    /// The minute it counts in above, the count below.
+    #[derive(Default)]
+    struct PerMinute(AtomicU64);
+
+    thread_local! {
+        static OWN: RefCell<Recent<PerMinute>> = const { RefCell::new(Recent::new()) };
+    }
+
+    impl Counter for PerMinute {
+        type Moment = u64;
+        fn moment(seconds: u64) -> u64 {
+            seconds / 60
+        }
+        fn is_over(&self, minute: &u64) -> bool {
+            self.0.load(Relaxed) >> 16 < *minute
+        }
+        fn recent() -> &'static LocalKey<RefCell<Recent<Self>>> {
+            &OWN
+        }
+    }
+
+    /// Whether there is one left of so many per minute.
+    fn reserve(table: &Table<PerMinute>, whose: u128, limit: u64, now: u64) -> bool {
+        table.with(
+            whose,
+            || now,
+            |counter| {
+                let window = (now / 60) << 16;
+                let more = |value: u64| {
+                    let used = value.max(window);
+                    (used < window + limit).then_some(used + 1)
+                };
+                (now, counter.0.fetch_update(Relaxed, Relaxed, more).is_ok())
+            },
+        )
+    }
+
+    #[test]
+    fn workers_share_their_counters() {
+        let table = Table::default();
+        let admitted: usize = std::thread::scope(|scope| {
+            let count = || (0..1_000).filter(|i| reserve(&table, i % 3, 10, NOON)).count();
+            let workers: Vec<_> = (0..8).map(|_| scope.spawn(count)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+        });
+        assert_eq!(admitted, 30);
+    }
+
+    #[test]
+    fn counters_that_a_worker_keeps_at_hand_are_not_swept() {
+        let table = Table::default();
+        assert!(reserve(&table, 1, 1, NOON));
+        for later in 0..200 {
+            table.sweep_one_shard(NOON + 3_600 + later);
+        }
+        assert_eq!(table.len(), 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(reserve(&table, 1, 1, NOON + 3_600))).join().unwrap()
+        });
+        assert!(!reserve(&table, 1, 1, NOON + 3_600));
+    }
+
+    #[test]
+    fn ever_new_clients_do_not_fill_the_memory() {
+        let table = Table::default();
+        let spread = |i: u64| table.key.of(&i.to_le_bytes());
+        for i in 0..40_000 {
+            reserve(&table, spread(i), 5, NOON + i / 100);
+        }
+        assert!(table.len() < 20_000, "{}", table.len());
+        for i in 0..400 {
+            reserve(&table, 7, 5, NOON + 3_600 + i);
+        }
+        assert!(table.len() <= RECENT + 1, "{}", table.len());
+    }
+
+    #[test]
+    fn a_full_shard_of_counters_in_use_has_room_for_another() {
+        let table = Table::<PerMinute>::default();
+        let of_one_shard = |i: usize| (1 << 64) | i as Fingerprint;
+        let in_use: Vec<_> = (0..MOST).map(|i| table.find(of_one_shard(i), NOON)).collect();
+        table.find(of_one_shard(MOST), NOON);
+        assert_eq!(table.len(), MOST + 1);
+        drop(in_use);
+        table.find(of_one_shard(MOST + 1), NOON);
+        assert!(table.len() <= MOST, "{}", table.len());
+    }
+
+    #[test]
+    fn a_full_shard_makes_room_and_spares_what_is_in_use() {
+        let mut shard = Shard::default();
+        let in_use = Arc::new(PerMinute::default());
+        shard.counters.insert(0, in_use.clone());
+        (1..100).for_each(|i| drop(shard.counters.insert(i, Arc::default())));
+        (0..150).for_each(|_| shard.evict());
+        assert_eq!(shard.counters.keys().copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(Arc::strong_count(&in_use), 2);
+    }
+}

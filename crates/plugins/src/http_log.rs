@@ -1,0 +1,220 @@
+//! Sends a JSON object about each request to an HTTP server.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: http-log
+//!     config:
+//!       http_endpoint: https://logs.example.com/weir
+//!       headers: {X-Token: "${LOG_TOKEN}"}
+//!       queue: {max_batch_size: 100, max_coalescing_delay: 2}
+//! ```
+//!
+//! [file-log](file-log.md#the-record) tells what is in the object. Where `queue.max_batch_size` is above 1, a list of
+//! objects is sent, even if there is but one. User name and password in the URL are sent as `Authorization`. The
+//! certificate of a server of `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`.
+//!
+//! A status of 400 or more, like a server that cannot be reached, is a failure: the batch is sent again, with growing
+//! delays, for `queue.max_retry_time` seconds. Requests never wait. What finds no room in the queue, or cannot be
+//! delivered, is dropped: `weir_plugin_dropped_total` in `/metrics` counts it.
+
+use super::log_record::{LogRecord, constant};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Scheme;
+use http::{Method, Request, Uri};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_plugin::{
+    Build, Bytes, Define, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Queue, QueueConfig,
+    Record, Session, Streams, host_and_port,
+};
+
+/// The server, and how it is told.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(super) struct Config {
+    /// The URL that records are sent to.
+    #[field(matches = url)]
+    pub http_endpoint: String,
+    /// The method.
+    #[field(default = "POST", one_of = ["POST", "PUT", "PATCH"])]
+    pub method: String,
+    /// The content type.
+    #[field(default = "application/json", one_of = ["application/json", "application/json; charset=utf-8"])]
+    pub content_type: String,
+    /// Milliseconds that the server may take.
+    #[field(default = 10_000)]
+    pub timeout: f64,
+    /// Milliseconds that an idle connection is kept.
+    #[field(default = 60_000)]
+    pub keepalive: f64,
+    /// Nothing: `queue.max_retry_time` says how long it is tried.
+    pub retry_count: Option<i64>,
+    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    pub queue_size: Option<i64>,
+    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    pub flush_timeout: Option<f64>,
+    /// Headers to send.
+    #[field(secret, key_check = header)]
+    pub headers: Option<BTreeMap<String, String>>,
+    /// How records wait, and how failures are mended.
+    #[field(default = {})]
+    pub queue: QueueConfig,
+    /// Fields to add to the record, to change or to remove: constants.
+    #[field(check = constant)]
+    pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        let (size, delay) = (self.queue_size, self.flush_timeout);
+        self.queue.clone().overridden(size.filter(|size| *size != 1), delay.filter(|delay| *delay != 2.0))
+    }
+}
+
+fn header(name: &str) -> Result<(), String> {
+    match ["Host", "Content-Length", "Content-Type"].iter().find(|own| own.eq_ignore_ascii_case(name)) {
+        Some(own) => Err(format!("cannot contain '{own}' header")),
+        None => weir_plugin::rule::header_name(name),
+    }
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let names = || config.headers.iter().flatten().map(|(name, _)| name);
+    let mut found = Vec::new();
+    if userinfo(&config.http_endpoint).is_some()
+        && names().any(|name| name.eq_ignore_ascii_case("authorization"))
+    {
+        let message =
+            "specifying both an 'Authorization' header and user info in 'http_endpoint' is not allowed";
+        found.push(FieldError::new("headers", message));
+    }
+    found
+}
+
+/// What stands before the host of a URL.
+fn userinfo(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    authority.rsplit_once('@').map(|(userinfo, _)| userinfo)
+}
+
+/// One configured instance.
+pub(super) struct HttpLog {
+    record: LogRecord,
+    queue: Queue<Vec<u8>>,
+}
+
+impl Define for HttpLog {
+    const NAME: &'static str = "http-log";
+    const PRIORITY: i32 = 12;
+    const STREAMS: Streams = Streams::IfNamed;
+    type Config = Config;
+
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        QueueConfig::unheeded(config)
+    }
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        let record = LogRecord::new(&config.custom_fields_by_lua);
+        let endpoint = Arc::new(Endpoint::new(&config, build)?);
+        let deliver = move |batch: Arc<[Vec<u8>]>| {
+            let endpoint = endpoint.clone();
+            async move { endpoint.send(&batch).await }
+        };
+        Ok(Self { record, queue: build.queue(config.queue(), deliver) })
+    }
+}
+
+impl Hooks for HttpLog {
+    fn log(&self, exchange: &Exchange) {
+        self.push(self.record.of(exchange));
+    }
+
+    fn session(&self, session: &Session) {
+        self.push(self.record.of_session(session));
+    }
+}
+
+impl HttpLog {
+    fn push(&self, record: Vec<u8>) {
+        let bytes = record.len();
+        self.queue.push(record, bytes);
+    }
+}
+
+/// Where records go.
+struct Endpoint {
+    client: HttpClient,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    timeout: Duration,
+    /// Whether each is sent for itself.
+    alone: bool,
+}
+
+impl Endpoint {
+    fn new(config: &Config, build: &Build<'_>) -> Result<Self, String> {
+        let unusable =
+            |_| "config.http_endpoint is no URL that can be asked; write it percent-encoded".to_owned();
+        let user = userinfo(&config.http_endpoint);
+        let url = user.map_or(config.http_endpoint.clone(), |user| {
+            config.http_endpoint.replacen(&format!("{user}@"), "", 1)
+        });
+        let uri: Uri = url.parse().map_err(unusable)?;
+        let dialer = build.log_dialer(uri.scheme() == Some(&Scheme::HTTPS));
+        Ok(Self {
+            client: HttpClient::keeping(dialer, milliseconds(config.keepalive)),
+            method: Method::from_bytes(config.method.as_bytes()).unwrap_or(Method::POST),
+            uri,
+            headers: headers(config, user)?,
+            timeout: milliseconds(config.timeout),
+            alone: config.queue().max_batch_size == 1,
+        })
+    }
+
+    async fn send(&self, batch: &[Vec<u8>]) -> Result<(), String> {
+        let body = match batch {
+            [record] if self.alone => record.clone(),
+            records => [&b"["[..], &records.join(&b','), b"]"].concat(),
+        };
+        let mut request = Request::new(Bytes::from(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        let asked = self.client.send(request, self.timeout).await;
+        let response =
+            asked.map_err(|error| format!("failed request to {}: {error}", host_and_port(&self.uri)))?;
+        match response.status().as_u16() {
+            ..400 => Ok(()),
+            status => Err(format!("request to {} returned status code {status}", host_and_port(&self.uri))),
+        }
+    }
+}
+
+fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
+    let value = |name: &str, value: &str| {
+        HeaderValue::from_str(value)
+            .map_err(|_| format!("config.headers: the value of {name} is no header's"))
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, value("Content-Type", &config.content_type)?);
+    if let Some(user) = user {
+        let credentials = format!("Basic {}", BASE64_STANDARD.encode(user));
+        headers.insert(AUTHORIZATION, value("Authorization", &credentials)?);
+    }
+    for (name, text) in config.headers.iter().flatten() {
+        let known = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| format!("config.headers: {name} is no name"))?;
+        headers.insert(known, value(name, text)?);
+    }
+    Ok(headers)
+}
+
+/// At most a day: clocks cannot tell of times that are too far away.
+fn milliseconds(milliseconds: f64) -> Duration {
+    Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
+}

@@ -1,0 +1,85 @@
+//! The bundled plugins, each a file or a folder. To add one: its file, `mod` and a row in [`PLUGINS`].
+//!
+//! A plugin depends on `weir_plugin` and, of it, not on `weir_plugin::engine`. [`PLUGINS`] goes to the engine, which builds
+//! an instance for each plugin entity of a configuration and calls its hooks. Of some plugins the gateway wants more than
+//! hooks: [`prometheus`] renders the metrics, [`proxy_cache`] can be purged, and [`limits`] take the counters that the nodes
+//! of one database share.
+
+use weir_plugin::{Definition, define};
+
+mod acl;
+mod authentication;
+mod basic_auth;
+mod bot_detection;
+mod correlation_id;
+mod cors;
+mod counters;
+mod datagrams;
+#[cfg(test)]
+mod docs;
+mod file_log;
+mod forward_auth;
+mod hmac_auth;
+mod http_log;
+mod ip_restriction;
+mod jwt;
+mod key_auth;
+mod limit_count;
+pub mod limits;
+mod log_record;
+mod members;
+mod mtls_auth;
+mod multipart;
+mod opentelemetry;
+pub mod prometheus;
+pub mod proxy_cache;
+mod random_id;
+mod rate_limiting;
+mod redirect;
+mod request_id;
+mod request_size_limiting;
+mod request_termination;
+mod request_transformer;
+mod response_ratelimiting;
+mod response_transformer;
+mod statsd;
+mod syslog;
+mod tcp_log;
+mod trace_context;
+mod transformer;
+mod udp_log;
+mod zipkin;
+
+/// Every plugin this gateway has, the one list of them.
+pub static PLUGINS: &[Definition] = &[
+    define::<correlation_id::CorrelationId>(),
+    define::<zipkin::Zipkin>(),
+    define::<request_id::RequestId>(),
+    define::<bot_detection::BotDetection>(),
+    define::<cors::Cors>(),
+    define::<mtls_auth::MtlsAuth>(),
+    define::<jwt::Jwt>(),
+    define::<key_auth::KeyAuth>(),
+    define::<basic_auth::BasicAuth>(),
+    define::<hmac_auth::HmacAuth>(),
+    define::<forward_auth::ForwardAuth>(),
+    define::<limit_count::LimitCount>(),
+    define::<ip_restriction::IpRestriction>(),
+    define::<request_size_limiting::RequestSizeLimiting>(),
+    define::<acl::Acl>(),
+    define::<rate_limiting::RateLimiting>(),
+    define::<response_ratelimiting::ResponseRateLimiting>(),
+    define::<request_transformer::RequestTransformer>(),
+    define::<response_transformer::ResponseTransformer>(),
+    define::<redirect::Redirect>(),
+    define::<proxy_cache::ProxyCache>(),
+    define::<opentelemetry::OpenTelemetry>(),
+    define::<prometheus::Prometheus>(),
+    define::<http_log::HttpLog>(),
+    define::<statsd::Statsd>(),
+    define::<file_log::FileLog>(),
+    define::<udp_log::UdpLog>(),
+    define::<tcp_log::TcpLog>(),
+    define::<syslog::Syslog>(),
+    define::<request_termination::RequestTermination>(),
+];

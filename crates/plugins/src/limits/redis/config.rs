@@ -1,0 +1,167 @@
+//! How Redis is reached, as Kong's plugins have it; sentinels and clusters as those of Kong Enterprise have them.
+
+use weir_plugin::{FieldError, Record, Secret};
+
+/// A Redis or Valkey server, or several that are one.
+#[derive(Debug, Clone, PartialEq, Record)]
+#[record(check = violations)]
+#[record(hint("cluster_addresses", "write `cluster_nodes`, a list of `ip` and `port`"))]
+#[record(hint("sentinel_addresses", "write `sentinel_nodes`, a list of `host` and `port`"))]
+#[record(hint(
+    "connect_timeout",
+    "read_timeout",
+    "send_timeout",
+    "write `timeout`, which is for each of them"
+))]
+#[record(hint("db", "write `database`"))]
+pub(crate) struct Redis {
+    /// The host name or address.
+    #[field(matches = host)]
+    pub host: Option<String>,
+    /// The port.
+    #[field(default = 6379)]
+    pub port: u16,
+    /// Milliseconds to connect, send and receive.
+    #[field(default = 2000, between = [0, 2147483646])]
+    pub timeout: u32,
+    /// The user; without one, or with an empty one, the password alone is sent.
+    #[field(len_min = 0)]
+    pub username: Option<String>,
+    /// The password; an empty one is none.
+    #[field(secret, len_min = 0)]
+    pub password: Option<Secret>,
+    /// The number of the database.
+    #[field(default = 0)]
+    pub database: u32,
+    /// Whether to connect over TLS.
+    #[field(default = false)]
+    pub ssl: bool,
+    /// Whether to verify the server's certificate, against the node's `lua_ssl_trusted_certificate`.
+    #[field(default = false)]
+    pub ssl_verify: bool,
+    /// The name to ask for in the TLS handshake, and to look for in the certificate; otherwise the host.
+    #[field(matches = hostname)]
+    pub server_name: Option<String>,
+    /// The name of the master that sentinels watch.
+    #[field(len_min = 1)]
+    pub sentinel_master: Option<String>,
+    /// The sentinels, asked one after another which server is the master.
+    #[field(len_min = 1)]
+    pub sentinel_nodes: Option<Vec<SentinelNode>>,
+    /// Which of a master's servers are asked: counts can be changed on the master alone.
+    #[field(one_of = ["master"])]
+    pub sentinel_role: Option<String>,
+    /// The user at the sentinels; an empty one is none.
+    #[field(len_min = 0)]
+    pub sentinel_username: Option<String>,
+    /// The password at the sentinels; an empty one is none.
+    #[field(secret, len_min = 0)]
+    pub sentinel_password: Option<Secret>,
+    /// Servers of a cluster; one of them is asked which there are.
+    #[field(len_min = 1)]
+    pub cluster_nodes: Option<Vec<ClusterNode>>,
+    /// How often a question is asked again where a cluster's slots have moved.
+    #[field(default = 5, between = [1, 100])]
+    pub cluster_max_redirections: u32,
+}
+
+/// Where a sentinel is.
+#[derive(Debug, Clone, PartialEq, Record)]
+pub(crate) struct SentinelNode {
+    /// The host name or address.
+    #[field(default = "127.0.0.1", matches = host)]
+    pub host: String,
+    /// The port.
+    #[field(default = 6379)]
+    pub port: u16,
+}
+
+/// Where a server of a cluster is.
+#[derive(Debug, Clone, PartialEq, Record)]
+pub(crate) struct ClusterNode {
+    /// The host name or address.
+    #[field(default = "127.0.0.1", matches = host)]
+    pub ip: String,
+    /// The port.
+    #[field(default = 6379)]
+    pub port: u16,
+}
+
+/// An address before it is resolved.
+pub(super) type HostAndPort = (String, u16);
+
+/// Which servers are to be asked.
+pub(super) enum Servers {
+    One(HostAndPort),
+    Sentinels { master: String, sentinels: Vec<HostAndPort> },
+    Cluster(Vec<HostAndPort>),
+}
+
+impl Redis {
+    /// The fields by the names they had beside the plugin's own.
+    pub(crate) const OLD_NAMES: &[(&str, &str)] = &[
+        ("redis_host", "redis.host"),
+        ("redis_port", "redis.port"),
+        ("redis_timeout", "redis.timeout"),
+        ("redis_username", "redis.username"),
+        ("redis_password", "redis.password"),
+        ("redis_database", "redis.database"),
+        ("redis_ssl", "redis.ssl"),
+        ("redis_ssl_verify", "redis.ssl_verify"),
+        ("redis_server_name", "redis.server_name"),
+    ];
+
+    /// What policy `redis` needs and is not there.
+    pub(crate) fn missing(&self) -> Vec<FieldError> {
+        let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
+        let mut found = Vec::new();
+        if !named {
+            let message = "required with `policy: redis`, unless there are sentinels or a cluster";
+            found.push(FieldError::new("redis.host", message));
+        }
+        if self.timeout == 0 {
+            let message = "within 0 ms nothing is answered: set more, as in `timeout: 2000`";
+            found.push(FieldError::new("redis.timeout", message));
+        }
+        found
+    }
+
+    pub(super) fn servers(&self) -> Servers {
+        if let Some(nodes) = &self.cluster_nodes {
+            return Servers::Cluster(nodes.iter().map(|node| (node.ip.clone(), node.port)).collect());
+        }
+        if let (Some(master), Some(nodes)) = (&self.sentinel_master, &self.sentinel_nodes) {
+            let sentinels = nodes.iter().map(|node| (node.host.clone(), node.port)).collect();
+            return Servers::Sentinels { master: master.clone(), sentinels };
+        }
+        Servers::One((self.host.clone().unwrap_or_default(), self.port))
+    }
+
+    /// How messages call it.
+    pub(super) fn place(&self) -> String {
+        match self.servers() {
+            Servers::One((host, port)) => format!("Redis at {host}:{port}"),
+            Servers::Sentinels { master, .. } => format!("Redis, the master {master} of sentinels"),
+            Servers::Cluster(nodes) => {
+                let (host, port) = nodes.first().cloned().unwrap_or_default();
+                format!("the Redis cluster of {host}:{port}")
+            }
+        }
+    }
+}
+
+fn violations(redis: &Redis) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    if redis.sentinel_master.is_some() != redis.sentinel_nodes.is_some() {
+        let field = if redis.sentinel_master.is_some() { "sentinel_nodes" } else { "sentinel_master" };
+        let message = "sentinels need both `sentinel_master` and `sentinel_nodes`";
+        found.push(FieldError::new(field, message));
+    }
+    if redis.cluster_nodes.is_some() && redis.sentinel_nodes.is_some() {
+        found.push(FieldError::new("cluster_nodes", "leave out these or `sentinel_nodes`"));
+    }
+    if redis.cluster_nodes.is_some() && redis.database != 0 {
+        found.push(FieldError::new("database", "a cluster has the database 0 alone: leave this out"));
+    }
+    found
+}

@@ -1,0 +1,173 @@
+//! One connection to one server, which the crate `redis` speaks over.
+
+use super::super::store::Unavailable;
+use super::config::{HostAndPort, Redis};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, RedisError, Role, cmd};
+use socket2::{SockRef, TcpKeepalive};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use weir_plugin::{Dialer, Secret};
+
+/// Makes connections.
+pub(super) struct Connector {
+    dialer: Dialer,
+    pub(super) config: Redis,
+    /// How often one of several servers was looked for.
+    searches: AtomicUsize,
+}
+
+/// A connection on which the scripts are known. Clones share it.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    /// The names of the scripts there.
+    pub(super) take: Arc<str>,
+    pub(super) quota: Arc<str>,
+}
+
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const TAKE: &str = include_str!("take.lua");
+const QUOTA: &str = include_str!("quota.lua");
+
+/// As many characters of what a server says are repeated.
+const SAID: usize = 300;
+
+const MEND_LOGIN: &str = ": mend redis.username and redis.password, or those of the sentinels";
+
+/// What the server or the crate says, and what to do about it. Neither quotes what was sent.
+pub(super) fn unavailable(error: &RedisError) -> Unavailable {
+    let mend = match error.code().unwrap_or_default() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
+        "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
+        "NOPERM" => {
+            ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY, EXPIRE and PTTL on the keys ratelimit:*, \
+             response-ratelimit:* and limit-count:*"
+        }
+        "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
+        _ => "",
+    };
+    let said: String = error.to_string().chars().take(SAID).collect();
+    Unavailable(format!("{said}{mend}"))
+}
+
+impl Connector {
+    pub(super) fn new(dialer: Dialer, config: Redis) -> Self {
+        Self { dialer, config, searches: AtomicUsize::new(0) }
+    }
+
+    /// The servers to be asked one after another, each time beginning with the next one: the one that was begun with may
+    /// have taken all the time there was.
+    pub(super) fn in_turn<'s>(
+        &self,
+        servers: &'s [HostAndPort],
+    ) -> impl Iterator<Item = &'s HostAndPort> + use<'s> {
+        let first = self.searches.fetch_add(1, Relaxed);
+        servers.iter().cycle().skip(first % servers.len().max(1)).take(servers.len())
+    }
+
+    /// Connects as what the configuration says of servers.
+    pub(super) async fn link(&self, server: &HostAndPort) -> Result<Link, Unavailable> {
+        let mut info = login(self.config.username.as_deref(), self.config.password.as_ref());
+        info = info.set_db(self.config.database.into());
+        let mut connection = self.connect(server, &info).await?;
+        let load = |script| cmd("SCRIPT").arg("LOAD").arg(script).to_owned();
+        let take: String = ask(&mut connection, &load(TAKE)).await?;
+        let quota: String = ask(&mut connection, &load(QUOTA)).await?;
+        Ok(Link { connection, take: take.into(), quota: quota.into() })
+    }
+
+    /// Asks the sentinels for the master, and connects to it.
+    pub(super) async fn link_to_master(
+        &self,
+        master: &str,
+        sentinels: &[HostAndPort],
+    ) -> Result<Link, Unavailable> {
+        let mut last = Unavailable("there are no sentinels".to_owned());
+        for sentinel in self.in_turn(sentinels) {
+            match self.link_by(sentinel, master).await {
+                Ok(link) => return Ok(link),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn link_by(&self, sentinel: &HostAndPort, master: &str) -> Result<Link, Unavailable> {
+        let config = &self.config;
+        let info = login(config.sentinel_username.as_deref(), config.sentinel_password.as_ref());
+        let mut asked = self.connect(sentinel, &info).await?;
+        let question = cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).to_owned();
+        let server: Option<HostAndPort> = ask(&mut asked, &question).await?;
+        let server = server.ok_or_else(|| {
+            Unavailable(format!("the sentinels know no master {master}: mend redis.sentinel_master"))
+        })?;
+        let mut link = self.link(&server).await?;
+        match ask(&mut link.connection, &cmd("ROLE")).await? {
+            Role::Primary { .. } => Ok(link),
+            _ => Err(Unavailable(format!("{}:{} is no master yet", server.0, server.1))),
+        }
+    }
+
+    async fn connect(
+        &self,
+        (host, port): &HostAndPort,
+        info: &RedisConnectionInfo,
+    ) -> Result<MultiplexedConnection, Unavailable> {
+        let failed = |error: &dyn std::fmt::Display| Unavailable(format!("{host}:{port}: {error}"));
+        let tcp = self.dialer.tcp(host, *port).await.map_err(|error| failed(&error))?;
+        // What lies between forgets connections that are silent.
+        let alive = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
+        alive.map_err(|error| failed(&error))?;
+        if !self.config.ssl {
+            return login_over(tcp, info).await;
+        }
+        let name = self.config.server_name.as_deref().unwrap_or(host);
+        let tls = self.dialer.tls(name, tcp).await;
+        login_over(tls.map_err(|error| failed(&error))?, info).await
+    }
+}
+
+fn login(username: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(password) = password.filter(|password| !password.expose().is_empty()) {
+        info = info.set_password(password.expose());
+        if let Some(username) = username.filter(|username| !username.is_empty()) {
+            info = info.set_username(username);
+        }
+    }
+    info
+}
+
+async fn login_over(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    info: &RedisConnectionInfo,
+) -> Result<MultiplexedConnection, Unavailable> {
+    // Who asks has an eye on the time.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let (connection, task) = MultiplexedConnection::new_with_config(info, stream, config)
+        .await
+        .map_err(|error| unavailable(&error))?;
+    tokio::spawn(task);
+    Ok(connection)
+}
+
+pub(super) async fn ask<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    question: &Cmd,
+) -> Result<T, Unavailable> {
+    question.query_async(connection).await.map_err(|error| unavailable(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_much_is_repeated_in_part() {
+        let error = RedisError::from((ErrorKind::Parse, "no", "x".repeat(100_000)));
+        let Unavailable(said) = unavailable(&error);
+        assert!(said.contains("xxx") && said.len() <= SAID, "{} characters", said.len());
+    }
+}

@@ -1,0 +1,148 @@
+//! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`, of which constants
+//! alone are understood.
+
+use std::collections::BTreeMap;
+use weir_plugin::Json;
+use weir_plugin::json_text;
+
+/// The members of a record. Others can be added without a look at it.
+const OWN: [&str; 16] = [
+    "request",
+    "response",
+    "session",
+    "upstream",
+    "upstream_uri",
+    "upstream_status",
+    "latencies",
+    "tries",
+    "route",
+    "service",
+    "consumer",
+    "authenticated_entity",
+    "client_ip",
+    "started_at",
+    "source",
+    "error",
+];
+
+/// What a configuration makes of records.
+#[derive(Default)]
+pub(crate) struct CustomFields {
+    /// Members to add, each behind a comma.
+    added: Vec<u8>,
+    /// Paths into the record and what is to be there; nothing where it is to be removed.
+    edits: Vec<(Vec<String>, Option<Json>)>,
+}
+
+impl CustomFields {
+    pub(super) fn new(fields: &Option<BTreeMap<String, String>>) -> Self {
+        let mut custom = Self::default();
+        let constants = fields.iter().flatten().filter_map(|(path, code)| Some((path, parse(code)?)));
+        for (path, value) in constants {
+            match value {
+                Some(value) if is_new(path) => {
+                    custom.added.push(b',');
+                    json_text::string(&mut custom.added, path.as_bytes());
+                    custom.added.extend_from_slice(format!(":{value}").as_bytes());
+                }
+                value => custom.edits.push((path.split('.').map(str::to_owned).collect(), value)),
+            }
+        }
+        custom
+    }
+
+    /// Has a record written, and makes it what the configuration wants.
+    pub(super) fn apply(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        write(out);
+        if !self.added.is_empty() {
+            out.pop();
+            out.extend_from_slice(&self.added);
+            out.push(b'}');
+        }
+        if !self.edits.is_empty() {
+            self.edit(out, start);
+        }
+    }
+
+    fn edit(&self, out: &mut Vec<u8>, start: usize) {
+        let Ok(mut record) = serde_json::from_slice::<Json>(&out[start..]) else { return };
+        self.edits.iter().for_each(|(path, value)| edit(&mut record, path, value.as_ref()));
+        out.truncate(start);
+        out.extend_from_slice(record.to_string().as_bytes());
+    }
+}
+
+/// Whether a field is none of a record's own, nor within one.
+fn is_new(path: &str) -> bool {
+    !path.contains('.') && !OWN.contains(&path) && !path.starts_with("workspace")
+}
+
+/// Makes the objects on the way. What lies within something that is no object stays as it is.
+fn edit(record: &mut Json, path: &[String], value: Option<&Json>) {
+    let Some(members) = record.as_object_mut() else { return };
+    match (path, value) {
+        ([last], Some(value)) => drop(members.insert(last.clone(), value.clone())),
+        ([last], None) => drop(members.remove(last)),
+        ([first, rest @ ..], _) => {
+            let inner = members.entry(first.clone()).or_insert_with(|| Json::Object(Default::default()));
+            edit(inner, rest, value);
+        }
+        ([], _) => {}
+    }
+}
+
+/// Whether code is a constant, for configurations.
+pub(crate) fn constant(code: &str) -> Result<(), String> {
+    match parse(code) {
+        Some(_) => Ok(()),
+        None => {
+            Err("Lua is not run; write a constant: return \"text\", return 1, return true, or return nil to \
+                     remove the field"
+                .to_owned())
+        }
+    }
+}
+
+/// The constant that Lua code returns: `Some(None)` for nil.
+fn parse(code: &str) -> Option<Option<Json>> {
+    let expression = code.trim().strip_prefix("return")?;
+    let is_apart = expression.starts_with(|first: char| first.is_whitespace() || matches!(first, '"' | '\''));
+    let expression = expression.trim().trim_end_matches(';').trim_end();
+    match expression {
+        _ if !is_apart => None,
+        "nil" => Some(None),
+        "true" => Some(Some(true.into())),
+        "false" => Some(Some(false.into())),
+        text if text.starts_with(['"', '\'']) => string(text).map(|text| Some(text.into())),
+        number => number.parse::<i64>().map(Json::from).ok().or_else(|| float(number)).map(Some),
+    }
+}
+
+fn float(text: &str) -> Option<Json> {
+    let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    let value = text.bytes().all(is_number).then(|| text.parse().ok())??;
+    serde_json::Number::from_f64(value).map(Json::Number)
+}
+
+/// A text between quotes of one kind, with the escapes that Lua shares with most languages.
+fn string(literal: &str) -> Option<String> {
+    let quote = literal.chars().next()?;
+    let inner = literal.strip_prefix(quote)?.strip_suffix(quote).filter(|_| literal.len() > 1)?;
+    let (mut text, mut characters) = (String::new(), inner.chars());
+    while let Some(character) = characters.next() {
+        text.push(match character {
+            '\\' => match characters.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                escaped @ ('\\' | '"' | '\'') => escaped,
+                _ => return None,
+            },
+            '\n' => return None,
+            character if character == quote => return None,
+            character => character,
+        });
+    }
+    Some(text)
+}

@@ -1,0 +1,357 @@
+//! What log plugins tell of a request: Kong's record, written straight as JSON text.
+
+mod custom;
+mod headers;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub(super) use custom::{CustomFields, constant};
+
+use headers::headers;
+use std::io::Write;
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+use weir_plugin::form;
+use weir_plugin::json_text::{self, Object, integer, raw};
+use weir_plugin::{Exchange, FailedTry, Known, Latencies, Session, Source, WORKSPACE, host_end};
+
+/// Those of a millisecond.
+const NANOSECONDS: u64 = 1_000_000;
+
+/// How many headers and query arguments are told, as many as Kong tells.
+const MOST: usize = 100;
+
+/// Writes records of requests and sessions, with a plugin's own fields.
+pub(super) struct LogRecord {
+    custom: CustomFields,
+}
+
+impl LogRecord {
+    pub(super) fn new(custom: &Option<std::collections::BTreeMap<String, String>>) -> Self {
+        Self { custom: CustomFields::new(custom) }
+    }
+
+    /// Appends the record of a request.
+    pub(super) fn write(&self, out: &mut Vec<u8>, exchange: &Exchange) {
+        self.custom.apply(out, |out| write(out, exchange));
+    }
+
+    /// Appends the record of a session of a stream listener.
+    pub(super) fn write_session(&self, out: &mut Vec<u8>, session: &Session) {
+        self.custom.apply(out, |out| session::write(out, session));
+    }
+
+    /// The record of a request.
+    pub(super) fn of(&self, exchange: &Exchange) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2048);
+        self.write(&mut out, exchange);
+        out
+    }
+
+    /// The record of a session.
+    pub(super) fn of_session(&self, session: &Session) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024);
+        self.write_session(&mut out, session);
+        out
+    }
+}
+
+/// The id of the request's trace in each format that the upstream is told it in, kept by plugins that trace.
+#[derive(Default)]
+pub(super) struct TraceIds(Vec<(&'static str, String)>);
+
+impl TraceIds {
+    pub(super) fn add(&mut self, format: &'static str, id: String) {
+        self.0.push((format, id));
+    }
+}
+
+/// What stands between the values is written out: so it is put there in a few moves.
+fn write(out: &mut Vec<u8>, exchange: &Exchange) {
+    let latencies = exchange.latencies();
+    let started = nanoseconds(latencies.began_before(exchange.ended_at()));
+    request(out, exchange);
+    raw(out, r#","upstream_uri":"#);
+    upstream_uri(out, exchange);
+    raw(out, r#","upstream_status":""#);
+    exchange.upstream_status().into_iter().for_each(|status| integer(out, status.into()));
+    raw(out, r#"","response":{"status":"#);
+    integer(out, exchange.response.status.into());
+    raw(out, r#","headers""#);
+    let fields = &exchange.response.headers;
+    headers(out, fields, json_text::are_plain(fields.lines()));
+    raw(out, r#","size":"#);
+    integer(out, exchange.bytes_out);
+    raw(out, r#"},"latencies":"#);
+    self::latencies(out, &latencies);
+    entities(out, exchange, started, &latencies);
+    raw(out, r#","client_ip":""#);
+    match exchange.client_ip_text() {
+        Some(text) => out.extend_from_slice(text.as_bytes()),
+        None => address(out, exchange.client_ip),
+    }
+    raw(out, r#"","started_at":"#);
+    integer(out, started / NANOSECONDS);
+    source(out, exchange);
+    error(out, exchange);
+    workspace(out);
+    let mut object = Object::resume(out);
+    if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
+        let mut inner = Object::open(object.key("trace_id"));
+        ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
+        inner.close();
+    }
+    object.close();
+}
+
+fn workspace(out: &mut Vec<u8>) {
+    raw(out, r#","workspace":""#);
+    raw(out, WORKSPACE);
+    raw(out, r#"","workspace_name":"default""#);
+}
+
+/// Makes letters small: a few bytes at a time, the last with some before them.
+fn lower(text: &mut [u8]) {
+    text.as_chunks_mut::<8>().0.iter_mut().for_each(|few| few.make_ascii_lowercase());
+    match text.last_chunk_mut::<8>() {
+        Some(last) => last.make_ascii_lowercase(),
+        None => text.make_ascii_lowercase(),
+    }
+}
+
+/// Paths are sent with all escaped that needed escapes here; what is in a query may not be.
+fn upstream_uri(out: &mut Vec<u8>, exchange: &Exchange) {
+    if exchange.query().is_some() {
+        return json_text::string_with(out, |out| exchange.write_upstream_uri(out));
+    }
+    out.push(b'"');
+    exchange.write_upstream_uri(out);
+    out.push(b'"');
+}
+
+fn request(out: &mut Vec<u8>, exchange: &Exchange) {
+    let (request, target) = (&exchange.request, exchange.request.target().as_bytes());
+    raw(out, r#"{"request":{"id":""#);
+    out.extend_from_slice(&exchange.id);
+    raw(out, r#"","uri":""#);
+    let start = out.len();
+    json_text::text(out, target);
+    let uri = start..out.len();
+    if exchange.tls {
+        raw(out, r#"","url":"https://"#)
+    } else {
+        raw(out, r#"","url":"http://"#)
+    }
+    let plain = json_text::are_plain(request.headers.lines());
+    let authority = exchange.header(Known::Host).unwrap_or_default();
+    let (host, start) = (&authority[..host_end(authority)], out.len());
+    if plain {
+        out.extend_from_slice(host)
+    } else {
+        json_text::text(out, host)
+    }
+    lower(&mut out[start..]);
+    out.push(b':');
+    integer(out, exchange.local().port().into());
+    out.extend_from_within(uri);
+    raw(out, r#"","querystring":"#);
+    querystring(out, exchange.query().unwrap_or_default());
+    // A method is a token, which needs no escapes.
+    raw(out, r#","method":""#);
+    out.extend_from_slice(request.method_str().as_bytes());
+    raw(out, r#"","headers""#);
+    headers(out, &request.headers, plain);
+    raw(out, r#","size":"#);
+    integer(out, exchange.bytes_in);
+    let mut object = Object::resume(out);
+    if let Some((version, cipher)) = exchange.tls_session() {
+        let mut tls = Object::open(object.key("tls"));
+        tls.text("version", version.as_bytes());
+        tls.text("cipher", cipher.as_bytes());
+        if exchange.client_certificate().is_none() {
+            tls.text("client_verify", b"NONE");
+        }
+        tls.close();
+    }
+    object.close();
+}
+
+/// The arguments by name, decoded: `true` for one without a value, a list for several of one name.
+fn querystring(out: &mut Vec<u8>, query: &str) {
+    let mut object = Object::open(out);
+    if !query.is_empty() {
+        let arguments: Vec<_> = form::pairs(query).take(MOST).collect();
+        for (at, first) in arguments.iter().enumerate() {
+            let same = |other: &&form::Pair<'_>| other.name == first.name;
+            if arguments[..at].iter().any(|other| same(&other)) {
+                continue;
+            }
+            let values = arguments[at..].iter().filter(same).map(|pair| pair.value.as_deref());
+            one_or_list(object.name(&first.name), values, |out, value| match value {
+                Some(value) => json_text::string(out, value),
+                None => out.extend_from_slice(b"true"),
+            });
+        }
+    }
+    object.close();
+}
+
+/// A value, or a list of them where there are several.
+fn one_or_list<T>(
+    out: &mut Vec<u8>,
+    values: impl Iterator<Item = T> + Clone,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
+    let mut few = values.clone().take(2);
+    match (few.next(), few.next()) {
+        (Some(only), None) => write(out, only),
+        _ => json_text::array(out, values, write),
+    }
+}
+
+/// Whole milliseconds. What did not happen is -1, or 0 for what was not received.
+fn latencies(out: &mut Vec<u8>, latencies: &Latencies) {
+    raw(out, r#"{"kong":"#);
+    integer(out, whole(latencies.kong));
+    raw(out, r#","proxy":"#);
+    match latencies.proxy {
+        Some(proxy) => integer(out, whole(proxy)),
+        None => raw(out, "-1"),
+    }
+    raw(out, r#","request":"#);
+    integer(out, whole(latencies.request));
+    raw(out, r#","receive":"#);
+    integer(out, whole(latencies.receive.unwrap_or_default()));
+    out.push(b'}');
+}
+
+fn whole(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1000).saturating_add(duration.subsec_millis().into())
+}
+
+fn whole_nanoseconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1000 * NANOSECONDS).saturating_add(duration.subsec_nanos().into())
+}
+
+fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &Latencies) {
+    if let Some(route) = exchange.route() {
+        if let Some(service) = &route.service {
+            raw(out, r#","tries":"#);
+            tries(out, exchange, started, latencies);
+            raw(out, r#","service":"#);
+            out.extend_from_slice(service.json().as_bytes());
+        }
+        raw(out, r#","route":"#);
+        out.extend_from_slice(route.json().as_bytes());
+    }
+    let mut object = Object::resume(out);
+    if let Some(id) = exchange.credential() {
+        let mut entity = Object::open(object.key("authenticated_entity"));
+        let mut text = uuid::Uuid::encode_buffer();
+        entity.text("id", id.hyphenated().encode_lower(&mut text).as_bytes());
+        entity.some("consumer_id", exchange.consumer().map(|consumer| &*consumer.id_text));
+        entity.close();
+    }
+    if let Some(consumer) = exchange.consumer() {
+        object.raw("consumer", consumer.json());
+    }
+}
+
+/// The attempts to reach the upstream: those that failed, then the one that did not.
+fn tries(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &Latencies) {
+    let failed = exchange.failed_tries();
+    let after = |duration: Duration| started.saturating_add(whole_nanoseconds(duration));
+    let at = |moment: Instant| after(moment.saturating_duration_since(exchange.timing.start));
+    out.push(b'[');
+    for (place, failed) in failed.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        failed_try(out, failed, at(failed.start));
+    }
+    let start = match failed.last() {
+        Some(last) => Some(at(last.end)),
+        None => exchange.timing.upstream_start.map(|_| after(latencies.kong)),
+    };
+    if let Some((address, start)) = exchange.upstream_address().zip(start) {
+        if !failed.is_empty() {
+            out.push(b',');
+        }
+        begin_try(out, Some(address.ip()), address.port(), start);
+        raw(out, r#","balancer_latency":0,"balancer_latency_ns":0}"#);
+    }
+    out.push(b']');
+}
+
+fn failed_try(out: &mut Vec<u8>, failed: &FailedTry, began: u64) {
+    let latency = failed.end.saturating_duration_since(failed.start);
+    begin_try(out, failed.address.map(|address| address.ip()), failed.port, began);
+    let mut object = Object::resume(out);
+    object.number("balancer_latency", whole(latency));
+    object.number("balancer_latency_ns", whole_nanoseconds(latency));
+    object.text("state", b"failed");
+    object.number("code", failed.code.into());
+    object.close();
+}
+
+fn begin_try(out: &mut Vec<u8>, ip: Option<IpAddr>, port: u16, began: u64) {
+    let mut text = itoa::Buffer::new();
+    let nanoseconds = text.format(began).as_bytes();
+    // Without the last six digits it is milliseconds.
+    let milliseconds = nanoseconds.len().checked_sub(6).filter(|length| *length > 0);
+    raw(out, r#"{"balancer_start":"#);
+    out.extend_from_slice(milliseconds.map_or(b"0", |length| &nanoseconds[..length]));
+    raw(out, r#","balancer_start_ns":"#);
+    out.extend_from_slice(nanoseconds);
+    if let Some(ip) = ip {
+        raw(out, r#","ip":""#);
+        address(out, ip);
+        raw(out, r#"","port":"#);
+    } else {
+        raw(out, r#","port":"#);
+    }
+    integer(out, port.into());
+}
+
+/// Who answered.
+fn source(out: &mut Vec<u8>, exchange: &Exchange) {
+    match exchange.source {
+        Source::Service => raw(out, r#","source":"upstream""#),
+        Source::Kong if exchange.is_failure() => raw(out, r#","source":"error""#),
+        Source::Kong => raw(out, r#","source":"exit""#),
+    }
+}
+
+/// Why there is no response, or not all of it.
+fn error(out: &mut Vec<u8>, exchange: &Exchange) {
+    if let Some(error) = exchange.error() {
+        raw(out, r#","error":""#);
+        raw(out, error);
+        out.push(b'"');
+    }
+}
+
+fn address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (at, byte) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b'.');
+                }
+                integer(out, byte.into());
+            }
+        }
+        // Writing to a Vec cannot fail.
+        IpAddr::V6(address) => drop(write!(out, "{address}")),
+    }
+}
+
+/// Since 1970.
+fn milliseconds(moment: SystemTime) -> u64 {
+    whole(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn nanoseconds(moment: SystemTime) -> u64 {
+    whole_nanoseconds(moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}

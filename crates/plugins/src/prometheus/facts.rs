@@ -1,0 +1,102 @@
+//! What is told beside what requests have left behind: the node, its connections, its targets.
+
+use super::process;
+use std::time::Duration;
+use weir_plugin::{Cost, Document, HeldBodies};
+
+/// What the text says of the node itself.
+pub struct NodeFacts<'a> {
+    /// The node's id.
+    pub node_id: &'a str,
+    /// The version that it reports.
+    pub version: &'a str,
+    /// What the system knows of the process.
+    pub process: process::Process,
+    /// The clients' connections.
+    pub connections: Connections,
+    /// The same of streams, where there are listeners for any.
+    pub streams: Option<Connections>,
+    /// Requests since the start.
+    pub total_requests: u64,
+    /// Those of them that came over HTTP/2.
+    pub http2_requests: u64,
+    /// Of them, those over HTTP/3.
+    pub http3_requests: u64,
+    /// Whether the configuration's store can be reached.
+    pub datastore_reachable: bool,
+    /// The configuration in force.
+    pub document: &'a Document,
+    /// What plugins have cost.
+    pub costs: &'a [Cost],
+    /// Requests that were sent again, by upstream.
+    pub retries: &'a [UpstreamRetries],
+    /// The CPU time of all workers.
+    pub worker_cpu: Duration,
+    /// What is held of bodies that plugins read.
+    pub held_bodies: HeldBodies,
+    /// How many lines each access log lost, by the setting that names it.
+    pub lost_log_lines: [(&'static str, u64); 2],
+    /// The targets of all upstreams.
+    pub targets: &'a [TargetHealth],
+}
+
+/// Connections of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Accepted since the start.
+    pub accepted: u64,
+    /// Of those, the ones that were served.
+    pub handled: u64,
+    /// Open now.
+    pub active: u64,
+    /// Of the open ones, those whose request is being read.
+    pub reading: u64,
+    /// Of the open ones, those whose response is being made.
+    pub writing: u64,
+    /// Of the open ones, those that wait for their next request.
+    pub waiting: u64,
+}
+
+impl Connections {
+    /// So many accepted since the start, and so many open now.
+    pub fn of(accepted: u64, active: usize) -> Self {
+        Self { accepted, handled: accepted, active: active as u64, ..Self::default() }
+    }
+}
+
+/// One address of an upstream's target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetHealth {
+    /// The upstream's name.
+    pub upstream: String,
+    /// The target as configured, `host:port`.
+    pub target: String,
+    /// The resolved `ip:port`; empty if the name could not be resolved.
+    pub address: String,
+    /// How it is.
+    pub state: TargetState,
+}
+
+/// How a target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetState {
+    /// Nobody checks.
+    HealthchecksOff,
+    /// Requests are sent there.
+    Healthy,
+    /// No requests are sent there.
+    Unhealthy,
+    /// Its name could not be resolved.
+    DnsError,
+}
+
+/// What became of an upstream's retries since the start.
+#[derive(Debug, Clone)]
+pub struct UpstreamRetries {
+    /// The upstream's name, or the host and port of a service.
+    pub upstream: Box<str>,
+    /// How many were made, by why.
+    pub retries: Vec<(&'static str, u64)>,
+    /// Those that the budget did not allow.
+    pub exhausted: u64,
+}

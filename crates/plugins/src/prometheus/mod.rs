@@ -1,0 +1,188 @@
+//! Counts requests, bytes and durations for Prometheus, under Kong's names, and finer durations under our own.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: prometheus
+//!     config:
+//!       status_code_metrics: true
+//!       latency_metrics: true
+//! ```
+//!
+//! `curl http://localhost:8001/metrics` (Admin API), or port 8007 (status).
+//!
+//! ## Always
+//!
+//! | metric | labels |
+//! |---|---|
+//! | `kong_node_info` | `node_id`, `version` |
+//! | `kong_nginx_connections_total` | `node_id`, `subsystem`, `state` |
+//! | `kong_nginx_requests_total` | `node_id`, `subsystem` |
+//! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1, 2 or 3) |
+//! | `kong_datastore_reachable` | |
+//! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
+//! | `kong_memory_workers_lua_vms_bytes`: what the one process of all workers holds | `node_id`, `pid`, `kong_subsystem` |
+//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: what proxy-cache keeps, and may keep | `node_id`, `shared_dict`, `kong_subsystem` |
+//! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: memory that bodies which plugins read take, and may take (`mem_bodies_size`) | |
+//! | `weir_held_body_shortages_total`: bodies that there was no memory for: their requests were answered 503 (`refused`), or passed the plugin by (`passed`) | `effect` |
+//! | `weir_upstream_retries_total`: how often requests were [sent again](../decisions/retries.md), by why: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
+//! | `weir_upstream_retry_budget_exhausted_total`: how often the retry budget did not allow it | `upstream` |
+//! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
+//! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
+//! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
+//! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
+//! | `weir_access_log_dropped_total`: lines that `proxy_access_log` or `proxy_stream_access_log` lost, because the disk was full or too slow | `log` |
+//!
+//! ## By flag
+//!
+//! | flag | metric | labels |
+//! |---|---|---|
+//! | `status_code_metrics` | `kong_http_requests_total` | `service`, `route`, `code`, `source`, `workspace`, `consumer` |
+//! | `bandwidth_metrics` | `kong_bandwidth_bytes` | `service`, `route`, `direction`, `workspace`, `consumer` |
+//! | `latency_metrics` | `kong_kong_latency_ms`, `kong_upstream_latency_ms`, `kong_request_latency_ms` | `service`, `route`, `workspace` |
+//! | `latency_metrics` | `weir_request_duration_microseconds` | `service`, `route`, `phase` |
+//! | `status_code_metrics` | `kong_stream_sessions_total` | `service`, `route`, `code`, `source`, `workspace` |
+//! | `latency_metrics` | `kong_session_duration_ms` | `service`, `route`, `workspace` |
+//! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
+//!
+//! `consumer` is empty unless `per_consumer` is set. `source` is `service` for responses of the upstream, `kong` for
+//! those of the gateway. Sessions of stream listeners are counted where `protocols` names one of tcp, tls,
+//! tls_passthrough and udp, with nginx's status for `code`; their bytes are in `kong_bandwidth_bytes`. Requests that
+//! matched no route are in `kong_nginx_requests_total` alone.
+//!
+//! The phases are `gateway` (from the request's head to the moment the upstream is asked, or to the end if it is not),
+//! `upstream` (from then to the head of its response) and `total` (to the last byte). Their buckets end at 10, 25, 50,
+//! 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
+//!
+//! Counts are kept across reloads. Those of a route that is gone disappear. `ai_metrics` and `wasm_metrics` are
+//! accepted and have no effect.
+
+mod apisix;
+mod costs;
+mod exposition;
+mod facts;
+mod process;
+mod retries;
+mod series;
+mod sessions;
+
+pub use apisix::apisix_exposition;
+pub use exposition::exposition;
+pub use facts::{Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries};
+pub use process::Process;
+
+use series::{Key, Latencies, Registry, Sessions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};
+
+/// What is counted.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// Counts requests and bytes of each consumer apart.
+    #[field(default = false)]
+    pub per_consumer: bool,
+    /// Counts requests by status.
+    #[field(default = false)]
+    pub status_code_metrics: bool,
+    /// Nothing yet.
+    #[field(default = false)]
+    pub ai_metrics: bool,
+    /// Measures durations.
+    #[field(default = false)]
+    pub latency_metrics: bool,
+    /// Counts bytes.
+    #[field(default = false)]
+    pub bandwidth_metrics: bool,
+    /// Tells the health of upstreams' targets.
+    #[field(default = false)]
+    pub upstream_health_metrics: bool,
+    /// Nothing yet.
+    #[field(default = false)]
+    pub wasm_metrics: bool,
+}
+
+/// One configured instance.
+pub(super) struct Prometheus {
+    config: Config,
+    registry: Arc<Registry>,
+    sessions: Arc<Sessions>,
+}
+
+impl Define for Prometheus {
+    const NAME: &'static str = "prometheus";
+    const PRIORITY: i32 = 13;
+    const FOR_CONSUMERS: bool = false;
+    const STREAMS: Streams = Streams::IfNamed;
+    type Config = Config;
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        Ok(Self { config, registry: build.retained.get(), sessions: build.retained.get() })
+    }
+}
+
+impl Hooks for Prometheus {
+    fn log(&self, exchange: &Exchange) {
+        let Some(route) = exchange.route() else { return };
+        let consumer =
+            exchange.consumer().filter(|_| self.config.per_consumer).map(|consumer| consumer.entity.id);
+        let service = route.service.as_ref().map(|service| service.entity.id);
+        let key = Key { service, route: route.entity.id, consumer };
+        if self.config.status_code_metrics || self.config.bandwidth_metrics {
+            self.registry.with(key, |series| {
+                if self.config.status_code_metrics {
+                    series.requests.add(exchange.response.status, exchange.source);
+                }
+                if self.config.bandwidth_metrics {
+                    series.ingress.add(exchange.bytes_in);
+                    series.egress.add(exchange.bytes_out);
+                }
+            });
+        }
+        if self.config.latency_metrics {
+            self.registry.with(Key { consumer: None, ..key }, |series| observe(series.latencies(), exchange));
+        }
+    }
+
+    fn session(&self, session: &Session) {
+        let Some(route) = session.route() else { return };
+        let service = route.service.as_ref().map(|service| service.entity.id);
+        let route = route.entity.id;
+        self.sessions.0.with(Key { service, route, consumer: None }, |series| {
+            if self.config.status_code_metrics {
+                series.requests.add(session.status, session.source);
+            }
+            if self.config.bandwidth_metrics {
+                series.ingress.add(session.received);
+                series.egress.add(session.sent);
+            }
+            if self.config.latency_metrics {
+                let duration = microseconds(session.duration());
+                series.latencies().request.observe(&exposition::UPSTREAM_BOUNDS, duration);
+            }
+        });
+    }
+}
+
+fn observe(latencies: &Latencies, exchange: &Exchange) {
+    let timing = &exchange.timing;
+    let Some(end) = timing.end else { return };
+    let since = |from: Instant, to: Instant| microseconds(to.saturating_duration_since(from));
+    let total = since(timing.start, end);
+    let gateway = since(timing.start, timing.upstream_start.unwrap_or(end));
+    latencies.request.observe(&exposition::UPSTREAM_BOUNDS, total);
+    latencies.kong.observe(&exposition::KONG_BOUNDS, gateway);
+    latencies.fine_total.observe(&exposition::FINE_BOUNDS, total);
+    latencies.fine_gateway.observe(&exposition::FINE_BOUNDS, gateway);
+    if let (Some(asked), Some(head)) = (timing.upstream_start, timing.upstream_head) {
+        let upstream = since(asked, head);
+        latencies.upstream.observe(&exposition::UPSTREAM_BOUNDS, upstream);
+        latencies.fine_upstream.observe(&exposition::FINE_BOUNDS, upstream);
+    }
+}
+
+fn microseconds(duration: Duration) -> u64 {
+    duration.as_micros().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The numbers behind the metrics: each worker counts in series of its own, and a scrape adds them up.
+//!
+//! A series has one writer, the worker that made it, which loads and stores without locking anything. It hands a
+//! share of each new series to the collector through a channel; from then on only the collector's side is locked.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use weir_plugin::{Count, Document, Source, Uuid};
+
+/// What is counted together. Names are looked up when a scrape asks, so that renaming resets nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) service: Option<Uuid>,
+    pub(super) route: Uuid,
+    pub(super) consumer: Option<Uuid>,
+}
+
+/// What one worker has counted under one key.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) key: Key,
+    pub(super) requests: Statuses,
+    pub(super) ingress: Count,
+    pub(super) egress: Count,
+    latencies: OnceLock<Box<Latencies>>,
+    /// The collector has given the series up; the worker is to make another.
+    retired: AtomicBool,
+}
+
+impl Series {
+    fn new(key: Key) -> Self {
+        Self {
+            key,
+            requests: Statuses::default(),
+            ingress: Count::default(),
+            egress: Count::default(),
+            latencies: OnceLock::new(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn latencies(&self) -> &Latencies {
+        self.latencies.get_or_init(Box::default)
+    }
+
+    pub(super) fn recorded_latencies(&self) -> Option<&Latencies> {
+        self.latencies.get().map(|latencies| &**latencies)
+    }
+}
+
+/// Requests by status and by who answered: few to a series, found by looking through them.
+#[derive(Debug, Default)]
+pub(super) struct Statuses {
+    slots: [Status; 4],
+    more: OnceLock<Box<Statuses>>,
+}
+
+#[derive(Debug, Default)]
+struct Status {
+    /// Twice the status, and one more if the gateway answered; 0 as long as the slot is free.
+    tag: AtomicU64,
+    count: Count,
+}
+
+impl Statuses {
+    pub(super) fn add(&self, status: u16, source: Source) {
+        let tag = u64::from(status) << 1 | u64::from(source == Source::Kong);
+        match self
+            .slots
+            .iter()
+            .find(|slot| matches!(slot.tag.load(Relaxed), 0) || slot.tag.load(Relaxed) == tag)
+        {
+            None => self.more.get_or_init(Box::default).add(status, source),
+            Some(slot) => {
+                slot.count.add(1);
+                slot.tag.store(tag, Relaxed);
+            }
+        }
+    }
+
+    /// Each status with who answered and how often.
+    pub(super) fn for_each(&self, mut each: impl FnMut(u16, Source, u64)) {
+        let mut statuses = Some(self);
+        while let Some(current) = statuses {
+            for slot in current.slots.iter().filter(|slot| slot.tag.load(Relaxed) > 0) {
+                let source = if slot.tag.load(Relaxed) & 1 == 1 { Source::Kong } else { Source::Service };
+                each((slot.tag.load(Relaxed) >> 1) as u16, source, slot.count.get());
+            }
+            statuses = current.more.get().map(|more| &**more);
+        }
+    }
+}
+
+/// The histograms of a series, in microseconds.
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    pub(super) kong: Histogram,
+    pub(super) upstream: Histogram,
+    pub(super) request: Histogram,
+    pub(super) fine_gateway: Histogram,
+    pub(super) fine_upstream: Histogram,
+    pub(super) fine_total: Histogram,
+}
+
+/// How many observations lie up to each bound and above the one before it; the last, above all.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    buckets: [Count; MOST_BOUNDS + 1],
+    sum: Count,
+}
+
+/// As many bounds as any histogram has.
+pub(super) const MOST_BOUNDS: usize = 17;
+
+impl Histogram {
+    pub(super) fn observe(&self, bounds: &[u64], microseconds: u64) {
+        let bucket = bounds.partition_point(|bound| *bound < microseconds);
+        self.buckets[bucket].add(1);
+        self.sum.add(microseconds);
+    }
+
+    pub(super) fn add_to(&self, total: &mut Summed) {
+        for (sum, bucket) in total.buckets.iter_mut().zip(&self.buckets) {
+            *sum += bucket.get();
+        }
+        total.sum += self.sum.get();
+    }
+}
+
+/// A histogram over all workers.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Summed {
+    pub(super) buckets: [u64; MOST_BOUNDS + 1],
+    pub(super) sum: u64,
+}
+
+/// All series of this node.
+pub(super) struct Registry {
+    /// Tells registries of one process apart.
+    number: u64,
+    announce: Sender<Arc<Series>>,
+    collector: Mutex<Collector>,
+}
+
+struct Collector {
+    announced: Receiver<Arc<Series>>,
+    known: Vec<Known>,
+}
+
+struct Known {
+    series: Arc<Series>,
+    /// The last scrape found its route, service or consumer gone.
+    was_missing: bool,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        static REGISTRIES: AtomicU64 = AtomicU64::new(0);
+        let (announce, announced) = channel();
+        let collector = Mutex::new(Collector { announced, known: Vec::new() });
+        Self { number: REGISTRIES.fetch_add(1, Relaxed), announce, collector }
+    }
+}
+
+/// The series of sessions, which are counted as requests are and shown by other names.
+#[derive(Default)]
+pub(super) struct Sessions(pub(super) Registry);
+
+type OwnSeries = HashMap<(u64, Key), Arc<Series>, foldhash::fast::RandomState>;
+
+thread_local! {
+    static OWN: RefCell<OwnSeries> = RefCell::default();
+}
+
+impl Registry {
+    /// This worker's series of that key.
+    pub(super) fn with<T>(&self, key: Key, use_it: impl FnOnce(&Series) -> T) -> T {
+        OWN.with_borrow_mut(|own| {
+            if let Some(series) = own.get(&(self.number, key)).filter(|series| !series.retired.load(Relaxed))
+            {
+                return use_it(series);
+            }
+            own.retain(|_, series| !series.retired.load(Relaxed));
+            let series = Arc::new(Series::new(key));
+            // The collector is dropped together with this end of the channel: it cannot be gone.
+            let _ = self.announce.send(series.clone());
+            let result = use_it(&series);
+            own.insert((self.number, key), series);
+            result
+        })
+    }
+
+    /// The series of what there still is. Those of what was gone at the last scrape too are given up.
+    pub(super) fn collect(&self, document: &Document) -> Vec<Arc<Series>> {
+        let live = Live::of(document);
+        let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced: Vec<_> = collector.announced.try_iter().collect();
+        collector.known.extend(announced.into_iter().map(|series| Known { series, was_missing: false }));
+        collector.known.retain_mut(|known| {
+            let missing = !live.has(&known.series.key);
+            let given_up = missing && std::mem::replace(&mut known.was_missing, missing);
+            known.was_missing = missing;
+            known.series.retired.store(given_up, Relaxed);
+            !given_up
+        });
+        let present = collector.known.iter().filter(|known| !known.was_missing);
+        present.map(|known| known.series.clone()).collect()
+    }
+}
+
+/// What a document has of what keys name.
+struct Live {
+    routes: HashSet<(Option<Uuid>, Uuid)>,
+    consumers: HashSet<Uuid>,
+}
+
+impl Live {
+    fn of(document: &Document) -> Self {
+        Self {
+            routes: document.routes.iter().map(|route| (route.service, route.id)).collect(),
+            consumers: document.consumers.iter().map(|consumer| consumer.id).collect(),
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.routes.contains(&(key.service, key.route))
+            && key.consumer.is_none_or(|consumer| self.consumers.contains(&consumer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn statuses_are_counted_apart_however_many_there_are() {
+        let statuses = Statuses::default();
+        for round in 0..3 {
+            for status in 200..230 {
+                statuses.add(status, Source::Service);
+                if round == 0 {
+                    statuses.add(status, Source::Kong);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        statuses.for_each(|status, source, count| found.push((status, source == Source::Kong, count)));
+        found.sort_unstable();
+        let expected: Vec<_> =
+            (200..230).flat_map(|status| [(status, false, 3), (status, true, 1)]).collect();
+        assert_eq!(found, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn observations_lie_in_the_first_bucket_that_holds_them(values in prop::collection::vec(0u64..50, 0..20)) {
+            let bounds = [5, 10, 20];
+            let (histogram, mut summed) = (Histogram::default(), Summed::default());
+            values.iter().for_each(|value| histogram.observe(&bounds, *value));
+            histogram.add_to(&mut summed);
+            let within = |low, high| values.iter().filter(|value| (low..=high).contains(*value)).count() as u64;
+            prop_assert_eq!(&summed.buckets[..4], &[within(0, 5), within(6, 10), within(11, 20), within(21, 50)]);
+            prop_assert_eq!(summed.sum, values.iter().sum::<u64>());
+        }
+    }
+}

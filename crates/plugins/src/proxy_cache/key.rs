@@ -1,0 +1,105 @@
+//! What requests must have in common to be answered alike.
+
+use super::Config;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::sync::Arc;
+use weir_plugin::form;
+use weir_plugin::{Exchange, Known, Uuid};
+
+/// Headers that the upstream knows its callers by, and the address that they asked for.
+const TELLING: [Known; 7] = [
+    Known::Authorization,
+    Known::XForwardedHost,
+    Known::XForwardedProto,
+    Known::XClientCertDn,
+    Known::XClientCertSan,
+    Known::ClientCert,
+    Known::XAnonymousConsumer,
+];
+
+/// Parts one after another, each with its length, so that neighbours cannot run into each other.
+struct Parts(Vec<u8>);
+
+impl Parts {
+    fn add(&mut self, part: &[u8]) {
+        self.0.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(part);
+    }
+
+    /// As many as come, and how many there were.
+    fn add_all<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
+        let at = self.0.len();
+        self.0.extend_from_slice(&[0; 4]);
+        let mut count = 0u32;
+        for part in parts {
+            count += 1;
+            self.add(part);
+        }
+        self.0[at..at + 4].copy_from_slice(&count.to_le_bytes());
+    }
+}
+
+/// All that the key is made of.
+pub(super) fn parts(config: &Config, exchange: &Exchange) -> Vec<u8> {
+    let mut parts = Parts(Vec::with_capacity(256));
+    let id = |id: Option<Uuid>| id.map(Uuid::into_bytes).unwrap_or_default();
+    parts.add(config.memory.dictionary_name.as_bytes());
+    parts.add(&id(exchange.consumer().map(|consumer| consumer.entity.id)));
+    parts.add(&id(exchange.route().map(|route| route.entity.id)));
+    parts.add(exchange.request.method_str().as_bytes());
+    parts.add(exchange.scheme().as_bytes());
+    parts.add(exchange.request.host().unwrap_or_default().to_ascii_lowercase().as_bytes());
+    add_path(&mut parts, config, exchange);
+    add_query(&mut parts, config, exchange.query());
+    let headers = &exchange.request.headers;
+    for name in config.vary_headers.iter().flatten() {
+        parts.add_all(headers.get_all(name));
+    }
+    for known in TELLING {
+        parts.add_all(headers.get_all_known(known));
+    }
+    parts.add(exchange.caller());
+    parts.add_all(exchange.authenticated_groups().iter().map(String::as_bytes));
+    if exchange.has_body() {
+        parts.add_all(headers.get_all_known(Known::ContentType));
+        parts.add(exchange.body().unwrap_or_default());
+    }
+    parts.0
+}
+
+fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {
+    match config.ignore_uri_case {
+        true => parts.add(exchange.path().to_lowercase().as_bytes()),
+        false => parts.add(exchange.path().as_bytes()),
+    }
+    // The upstream is told the path as it was sent, too.
+    let sent = Some(exchange.request.path()).filter(|sent| *sent != exchange.path());
+    parts.add_all(sent.into_iter().map(str::as_bytes));
+    parts.add_all(exchange.upstream_path().into_iter().chain(exchange.upstream_host()).map(str::as_bytes));
+}
+
+/// The parameters by their names, those of one name in the order that they came in.
+fn add_query(parts: &mut Parts, config: &Config, query: Option<&str>) {
+    let mut pairs: Vec<_> = form::pairs(query.unwrap_or_default()).collect();
+    if let Some(names) = config.vary_query_params.as_ref().filter(|names| !names.is_empty()) {
+        pairs.retain(|pair| names.iter().any(|wanted| *wanted.as_bytes() == *pair.name));
+    }
+    pairs.sort_by(|one, other| one.name.cmp(&other.name));
+    for pair in &pairs {
+        parts.add(&pair.name);
+        parts.add_all(pair.value.as_deref().into_iter());
+    }
+    // How many there were ends them.
+    parts.add(&(pairs.len() as u32).to_le_bytes());
+}
+
+/// The key as clients and the Admin API see it.
+pub(super) fn text(parts: &[u8]) -> Arc<str> {
+    let mut text = String::with_capacity(64);
+    for byte in Sha256::digest(parts) {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}

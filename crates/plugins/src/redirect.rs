@@ -1,0 +1,64 @@
+//! Sends clients to another URL.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: redirect
+//!     route: old-shop
+//!     config:
+//!       status_code: 308
+//!       location: https://shop.example.com
+//!       keep_incoming_path: true
+//! ```
+//!
+//! ## Responses
+//!
+//! Every request is answered with `status_code`, `Location` and the body `redirecting`. With `keep_incoming_path`, path
+//! and query of the `location` give way to those of the request.
+
+use weir_plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Record};
+
+/// Where clients are sent.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// The status.
+    #[field(default = 301, between = [200, 599])]
+    pub status_code: u16,
+    /// The URL to go to.
+    #[field(matches = url)]
+    pub location: String,
+    /// Puts the request's path and query in the place of those of the URL.
+    #[field(default = false)]
+    pub keep_incoming_path: bool,
+}
+
+/// One configured instance.
+pub(super) struct Redirect {
+    config: Config,
+    /// The URL up to its path.
+    origin: String,
+}
+
+impl Define for Redirect {
+    const NAME: &'static str = "redirect";
+    const PRIORITY: i32 = 779;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+        let (scheme, rest) = config.location.split_once("://").ok_or("config.location has no scheme")?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        Ok(Self { origin: format!("{scheme}://{authority}"), config })
+    }
+}
+
+impl Hooks for Redirect {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let answer = Answer::raw(self.config.status_code, None, "redirecting");
+        Flow::Respond(if self.config.keep_incoming_path {
+            let query = exchange.request.query().map(|query| format!("?{query}")).unwrap_or_default();
+            answer.header("Location", format!("{}{}{query}", self.origin, exchange.request.path()))
+        } else {
+            answer.header("Location", &self.config.location)
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! Refuses requests whose bodies are too large.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: request-size-limiting
+//!     config:
+//!       allowed_payload_size: 8
+//!       size_unit: megabytes
+//! ```
+//!
+//! A body of a length that the request tells is refused before any of it is read. Another one is counted on its way: once
+//! it is too long the client is answered, and the upstream's request breaks off. A megabyte is 1,048,576 bytes, a kilobyte
+//! 1024.
+//!
+//! ## Responses
+//!
+//! | status | message | when |
+//! |---|---|---|
+//! | 413 | `Request size limit exceeded` | the body is too large |
+//! | 417 | `Request size limit exceeded` | so it is, and the client asks first, by `Expect: 100-continue` |
+//! | 411 | `A valid Content-Length header is required` | with `require_content_length`, where there is neither one nor `Transfer-Encoding: chunked` |
+
+use weir_plugin::{Answer, Build, Define, Exchange, Flow, Framing, Hooks, Known, Record, Version};
+
+/// How large bodies may be.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// The most that a body may have, in units of `size_unit`.
+    #[field(default = 128, hint = size_and_unit)]
+    pub allowed_payload_size: i64,
+    /// The unit.
+    #[field(default = "megabytes", one_of = ["megabytes", "kilobytes", "bytes"])]
+    pub size_unit: String,
+    /// Refuses requests that do not tell their length.
+    #[field(default = false)]
+    pub require_content_length: bool,
+}
+
+/// How a size with its unit, such as `10MB`, is written here.
+fn size_and_unit(text: &str) -> Option<String> {
+    let (size, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (times, unit) = match unit.trim().to_ascii_lowercase().as_str() {
+        "g" | "gb" | "gib" | "gigabytes" => (1024, "megabytes"),
+        "m" | "mb" | "mib" | "megabytes" => (1, "megabytes"),
+        "k" | "kb" | "kib" | "kilobytes" => (1, "kilobytes"),
+        "b" | "bytes" => (1, "bytes"),
+        _ => return None,
+    };
+    let size = size.parse::<i64>().ok()?.checked_mul(times)?;
+    Some(format!("write `allowed_payload_size: {size}` and `size_unit: {unit}`"))
+}
+
+/// One configured instance.
+pub(super) struct RequestSizeLimiting {
+    /// In bytes.
+    most: u64,
+    require_content_length: bool,
+}
+
+impl Define for RequestSizeLimiting {
+    const NAME: &'static str = "request-size-limiting";
+    const PRIORITY: i32 = 951;
+    type Config = Config;
+
+    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+        let unit: u64 = match config.size_unit.as_str() {
+            "megabytes" => 1024 * 1024,
+            "kilobytes" => 1024,
+            _ => 1,
+        };
+        let most = u64::try_from(config.allowed_payload_size).unwrap_or(0).saturating_mul(unit);
+        Ok(Self { most, require_content_length: config.require_content_length })
+    }
+}
+
+impl Hooks for RequestSizeLimiting {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let refuse = |asks_first: bool| {
+            Answer::error(if asks_first { 417 } else { 413 }, "Request size limit exceeded")
+        };
+        let expected = exchange.header(Known::Expect);
+        let asks_first = expected.is_some_and(|it| it.trim_ascii().eq_ignore_ascii_case(b"100-continue"));
+        let length = match (exchange.request.framing, exchange.body()) {
+            (Framing::Length(length), _) => Some(length),
+            (_, Some(body)) => Some(body.len() as u64),
+            (_, None) => None,
+        };
+        if length.is_some_and(|length| length > self.most) {
+            return Flow::Respond(refuse(asks_first));
+        }
+        if self.require_content_length && !tells_length(exchange) {
+            return Flow::Respond(Answer::error(411, "A valid Content-Length header is required"));
+        }
+        if length.is_none() && exchange.request.framing != Framing::None {
+            let (most, mut passed) = (self.most, 0);
+            exchange.observe_request(move |data| {
+                passed += data.len() as u64;
+                if passed > most { Err(refuse(asks_first)) } else { Ok(()) }
+            });
+        }
+        Flow::Continue
+    }
+}
+
+/// Whether the request tells its length, or that it comes in chunks, as HTTP/1.1 alone can.
+fn tells_length(exchange: &Exchange) -> bool {
+    let chunked = exchange.request.framing == Framing::Chunked && exchange.request.version != Version::Http2;
+    chunked || exchange.header(Known::ContentLength).is_some()
+}

@@ -1,0 +1,138 @@
+//! Answers requests itself, with a status and message of choice: for maintenance, retired paths, or to see a request
+//! as the gateway sees it.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: request-termination
+//!     route: orders-v1
+//!     config:
+//!       status_code: 410
+//!       message: use /v2/orders
+//! ```
+//!
+//! ## Responses
+//!
+//! The body is `{"message":"…"}`, or `body` as it is with `content_type`
+//! (`application/json; charset=utf-8` if none is given). Without either, statuses 401, 404, 405, 500, 502 and 503
+//! have a message of their own; others have no body.
+//!
+//! With `trigger`, only requests that have a header or a query argument of that name are answered; the others pass.
+//!
+//! With `echo`, the answer tells beside `message`:
+//!
+//! | member | what it holds |
+//! |---|---|
+//! | `request` | `scheme`, `host`, `port`, `method`, `path`, `query`, `headers`; the body as `raw_body`, and read as `body` if it is JSON or a form by its `Content-Type`. A body above 1 MiB is left out |
+//! | `matched_route`, `matched_service` | as the Admin API shows them, without what is unset |
+//! | `kong` | the node: `node_id`, `worker_pid`, `hostname` |
+
+mod echo;
+
+use echo::Node;
+use weir_plugin::form;
+use weir_plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, WantsBody};
+
+/// The answer.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations)]
+pub(super) struct Config {
+    /// The status.
+    #[field(default = 503, between = [200, 599])]
+    pub status_code: u16,
+    /// The message, wrapped in JSON.
+    pub message: Option<String>,
+    /// The content type of `body`.
+    pub content_type: Option<String>,
+    /// The body, as it is.
+    pub body: Option<String>,
+    /// Answers with what was received.
+    #[field(default = false)]
+    pub echo: bool,
+    /// Answers only requests with a header or a query argument of this name.
+    #[field(matches = header_name)]
+    pub trigger: Option<String>,
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let mut found = Vec::new();
+    let has_body = config.content_type.is_some() || config.body.is_some();
+    if config.message.is_some() && has_body {
+        found.push(FieldError::new("message", "cannot be used with `content_type` or `body`; leave one out"));
+    }
+    if config.content_type.is_some() && config.body.is_none() {
+        found.push(FieldError::new("content_type", "requires a `body`"));
+    }
+    if config.echo && has_body {
+        found.push(FieldError::new("echo", "cannot be used with `content_type` and `body`; leave one out"));
+    }
+    found
+}
+
+/// One configured instance.
+pub(super) struct RequestTermination {
+    config: Config,
+    node: Node,
+}
+
+impl Define for RequestTermination {
+    const NAME: &'static str = "request-termination";
+    const PRIORITY: i32 = 2;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    type Config = Config;
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        Ok(Self { config, node: Node::new(build.retained) })
+    }
+}
+
+impl Hooks for RequestTermination {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let config = &self.config;
+        if config.trigger.as_ref().is_some_and(|trigger| !is_triggered(exchange, trigger)) {
+            return Flow::Continue;
+        }
+        Flow::Respond(match (config.echo, &config.body) {
+            (true, _) => {
+                let echo = echo::body(exchange, self.message(), &self.node);
+                Answer::raw(config.status_code, Some(JSON), echo)
+            }
+            (false, Some(body)) => {
+                let content_type = config.content_type.as_deref().unwrap_or(JSON);
+                Answer::raw(config.status_code, Some(content_type), body.clone())
+            }
+            (false, None) => match self.message() {
+                Some(message) => Answer::message(config.status_code, message),
+                None => Answer::raw(config.status_code, None, ""),
+            },
+        })
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        if self.config.echo { WantsBody::Yes } else { WantsBody::No }
+    }
+}
+
+const JSON: &str = "application/json; charset=utf-8";
+
+impl RequestTermination {
+    fn message(&self) -> Option<&str> {
+        self.config.message.as_deref().or(match self.config.status_code {
+            401 => Some("Unauthorized"),
+            404 => Some("Not found"),
+            405 => Some("Method not allowed"),
+            500 => Some("An unexpected error occurred"),
+            502 => Some("Bad Gateway"),
+            503 => Some("Service unavailable"),
+            _ => None,
+        })
+    }
+}
+
+fn is_triggered(exchange: &Exchange, trigger: &str) -> bool {
+    let in_query =
+        || form::pairs(exchange.query().unwrap_or_default()).any(|pair| *pair.name == *trigger.as_bytes());
+    exchange.request.headers.get(trigger).is_some() || in_query()
+}
+
+#[cfg(test)]
+mod tests;

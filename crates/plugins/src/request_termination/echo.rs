@@ -1,0 +1,108 @@
+//! What was received, as JSON.
+
+use super::super::multipart;
+use serde_json::{Map, json};
+use std::borrow::Cow;
+use weir_plugin::form;
+use weir_plugin::{Exchange, Json, Known, NodeId, Retained, without_port};
+
+/// What a node tells of itself.
+pub(super) struct Node {
+    id: String,
+    hostname: String,
+}
+
+impl Node {
+    pub(super) fn new(retained: &Retained) -> Self {
+        let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self { id: retained.get::<NodeId>().0.to_string(), hostname: hostname.trim().to_owned() }
+    }
+
+    fn to_json(&self) -> Json {
+        json!({ "node_id": self.id, "worker_pid": std::process::id(), "hostname": self.hostname })
+    }
+}
+
+/// The answer's body. As in Kong, what there is not is left out.
+pub(super) fn body(exchange: &Exchange, message: Option<&str>, node: &Node) -> String {
+    let route = exchange.route();
+    let service = route.and_then(|route| route.service.as_ref());
+    let entity = |text: &str| serde_json::from_str::<Json>(text).ok();
+    let echo = json!({
+        "message": message,
+        "kong": node.to_json(),
+        "request": present(request(exchange)),
+        "matched_route": route.and_then(|route| entity(route.json())),
+        "matched_service": service.and_then(|service| entity(service.json())),
+    });
+    present(echo).to_string()
+}
+
+fn request(exchange: &Exchange) -> Json {
+    let headers = exchange
+        .request
+        .headers
+        .iter()
+        .map(|field| (lossy(field.name).to_ascii_lowercase(), Some(Cow::Borrowed(field.value))));
+    json!({
+        "scheme": exchange.scheme(),
+        "host": exchange.header(Known::Host).map(host),
+        "port": exchange.local().port(),
+        "method": exchange.request.method_str(),
+        "path": exchange.path(),
+        "query": arguments(exchange.query().unwrap_or_default()),
+        "headers": gathered(headers),
+        "body": parsed(exchange),
+        "raw_body": exchange.body().map(lossy),
+    })
+}
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// The same without members that are null.
+fn present(mut json: Json) -> Json {
+    if let Json::Object(members) = &mut json {
+        members.retain(|_, value| !value.is_null());
+    }
+    json
+}
+
+/// The host of a Host header, without its port.
+fn host(value: &[u8]) -> String {
+    without_port(&lossy(value)).to_ascii_lowercase()
+}
+
+/// The body by its type: a form's fields by name, or JSON.
+fn parsed(exchange: &Exchange) -> Option<Json> {
+    let (body, content_type) = (exchange.body()?, lossy(exchange.header(Known::ContentType)?));
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match &*media_type {
+        "application/x-www-form-urlencoded" => Some(arguments(&form::text(body))),
+        "application/json" => serde_json::from_slice(body).ok(),
+        "multipart/form-data" => {
+            let parts = multipart::read(body, multipart::boundary(&content_type)?)?.parts;
+            Some(gathered(parts.into_iter().filter_map(|part| Some((part.name?, Some(part.value.into()))))))
+        }
+        _ => None,
+    }
+}
+
+fn arguments(text: &str) -> Json {
+    gathered(form::pairs(text).map(|pair| (lossy(&pair.name).into_owned(), pair.value)))
+}
+
+/// Values by name as Kong shows them: true where there is none, a list where there are several.
+fn gathered<'v>(fields: impl Iterator<Item = (String, Option<Cow<'v, [u8]>>)>) -> Json {
+    let mut gathered = Map::new();
+    for (name, value) in fields {
+        let value = value.map_or(Json::Bool(true), |value| Json::String(lossy(&value).into_owned()));
+        match gathered.get_mut(&name) {
+            None => drop(gathered.insert(name, value)),
+            Some(Json::Array(values)) => values.push(value),
+            Some(one) => *one = Json::Array(vec![one.take(), value]),
+        }
+    }
+    Json::Object(gathered)
+}

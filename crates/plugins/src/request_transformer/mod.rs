@@ -1,0 +1,255 @@
+//! Changes requests before they go to the upstream: headers, query, body, method and path.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: request-transformer
+//!     service: orders
+//!     config:
+//!       remove:
+//!         headers: [x-internal]
+//!       rename:
+//!         querystring: ["q:search"]
+//!       replace:
+//!         uri: /v2/orders/$(uri_captures.id)
+//!       add:
+//!         headers: ["x-caller:$(consumer.username or 'nobody')"]
+//!         body: ["source:gateway"]
+//! ```
+//!
+//! For each of headers, body and query string, what is in `remove` goes first, then `rename`, `replace`, `add` and
+//! `append`. `replace` changes what is there, `add` adds what is not, `append` adds one more value. The path and the method
+//! come before all of them. `replace.headers` with `host` changes the host that the upstream is asked for. Names are told
+//! from values by the first colon.
+//!
+//! ## Bodies
+//!
+//! JSON objects, urlencoded forms and multipart forms, by `Content-Type`, up to 1 MiB; others pass as they are: where what
+//! is removed must not get through, refuse longer ones with [request-size-limiting](request-size-limiting.md). Slips that
+//! servers overlook, such as `NaN` or a form without its end, are overlooked here as well. What is
+//! not named stays as it was written. A new value in JSON is a text; `append` makes a list. In multipart forms `rename`
+//! comes before `remove`, and nothing is appended. A form of a request whose method becomes GET, HEAD or TRACE goes into
+//! the query string too.
+//!
+//! ## Templates
+//!
+//! Values, the new names in `rename.body` and `rename.querystring`, and `replace.uri` may have `$(…)` in them. It sees the
+//! request as it was before this plugin:
+//!
+//! | | |
+//! |---|---|
+//! | `headers.name`, `headers["na-me"]` | a header; underscores may stand for hyphens |
+//! | `query_params.name`, `query_params["na-me"]` | an argument, decoded; `true` where it has no value |
+//! | `uri_captures.name`, `uri_captures[1]` | what a group of the route's path captured |
+//! | `consumer.id`, `consumer.custom_id`, `consumer.username` | who calls |
+//! | `'text'`, `"text"`, `nil`, `true`, `false` | themselves |
+//! | `or`, `and`, `not`, `==`, `~=`, `..`, `( )` | as in Lua |
+//! | `:sub(i, j)`, `:lower()`, `:upper()` | as in Lua; nil where there is no text |
+//!
+//! What is nil or false is rendered as nothing. In `replace.uri` values stand as they are: one that a client chooses may have
+//! `..` in it. Of several headers or arguments of one name the first counts. Anything
+//! else of Lua is refused with the configuration.
+
+mod arguments;
+mod body;
+mod expression;
+mod headers;
+mod operations;
+mod parser;
+mod template;
+
+use super::transformer::{ignored_fields, named_header, renamed_header, split, valued, valued_header};
+use arguments::Arguments;
+use body::Form;
+use headers::HeaderOperations;
+use operations::{Operations, Value, Values, apply};
+use weir_plugin::form;
+use weir_plugin::{Build, Define, Exchange, FieldWarning, Flow, Hooks, Json, Known, Record, WantsBody};
+
+/// What is changed.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// The method that the upstream is asked with.
+    #[field(check = method)]
+    pub http_method: Option<String>,
+    /// What is taken away.
+    #[field(default = {})]
+    pub remove: Remove,
+    /// What gets another name: `old:new`.
+    #[field(default = {})]
+    pub rename: Rename,
+    /// What gets another value where it is there: `name:value`.
+    #[field(default = {})]
+    pub replace: Replace,
+    /// What is added where it is not there: `name:value`.
+    #[field(default = {})]
+    pub add: Set,
+    /// What is added to what is there: `name:value`.
+    #[field(default = {})]
+    pub append: Set,
+}
+
+/// Names.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Remove {
+    /// Fields of the body.
+    #[field(default = [])]
+    pub body: Vec<String>,
+    /// Headers.
+    #[field(default = [], check = named_header)]
+    pub headers: Vec<String>,
+    /// Arguments.
+    #[field(default = [])]
+    pub querystring: Vec<String>,
+}
+
+/// Old names and new ones.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Rename {
+    /// Fields of the body: `old:new`.
+    #[field(default = [], check = templated)]
+    pub body: Vec<String>,
+    /// Headers: `old:new`.
+    #[field(default = [], check = renamed_header)]
+    pub headers: Vec<String>,
+    /// Arguments: `old:new`.
+    #[field(default = [], check = templated)]
+    pub querystring: Vec<String>,
+}
+
+/// Names and values, and a path.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Replace {
+    /// Names and values.
+    #[field(flatten)]
+    pub values: Set,
+    /// The path that the upstream is asked for, whole.
+    #[field(check = template)]
+    pub uri: Option<String>,
+}
+
+/// Names and values.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Set {
+    /// Fields of the body: `name:value`.
+    #[field(default = [], check = templated)]
+    pub body: Vec<String>,
+    /// Headers: `name:value`.
+    #[field(default = [], check = templated_header)]
+    pub headers: Vec<String>,
+    /// Arguments: `name:value`.
+    #[field(default = [], check = templated)]
+    pub querystring: Vec<String>,
+}
+
+fn method(text: &str) -> Result<(), String> {
+    match text {
+        "CONNECT" => Err("CONNECT opens tunnels, which upstreams are not asked for".to_owned()),
+        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(()),
+        _ => Err(format!("expected a method in capital letters, such as POST, got {text:?}")),
+    }
+}
+
+fn template(text: &str) -> Result<(), String> {
+    template::Template::parse(text).map(|_| ())
+}
+
+fn templated(entry: &str) -> Result<(), String> {
+    valued(entry)?;
+    template(split(entry).1)
+}
+
+fn templated_header(entry: &str) -> Result<(), String> {
+    valued_header(entry)?;
+    template(split(entry).1)
+}
+
+/// One configured instance.
+pub(super) struct RequestTransformer {
+    http_method: Option<String>,
+    uri: Option<Value>,
+    headers: HeaderOperations,
+    body: Operations,
+    query: Operations,
+    values: Values,
+    /// Whether a form goes into the query string.
+    moves_form: bool,
+}
+
+impl Define for RequestTransformer {
+    const NAME: &'static str = "request-transformer";
+    const PRIORITY: i32 = 801;
+    const FOR_CONSUMER_GROUPS: bool = true;
+    type Config = Config;
+
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        ignored_fields(config)
+    }
+
+    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+        let mut values = Values::default();
+        let Config { http_method, remove, rename, replace, add, append } = config;
+        let Replace { values: replace, uri } = replace;
+        let uri = uri.as_deref().filter(|uri| !uri.is_empty());
+        let uri = uri.map(|uri| values.prepare(uri)).transpose()?;
+        let headers = [&rename.headers, &replace.headers, &add.headers, &append.headers];
+        let headers = HeaderOperations::new(&remove.headers, headers, &mut values)?;
+        let body = [&rename.body, &replace.body, &add.body, &append.body];
+        let query = [&rename.querystring, &replace.querystring, &add.querystring, &append.querystring];
+        Ok(Self {
+            uri,
+            headers,
+            body: Operations::new(&remove.body, body, &mut values)?,
+            query: Operations::new(&remove.querystring, query, &mut values)?,
+            values,
+            moves_form: matches!(http_method.as_deref(), Some("GET" | "HEAD" | "TRACE")),
+            http_method,
+        })
+    }
+}
+
+impl Hooks for RequestTransformer {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let values = self.values.render(exchange);
+        if let Some(uri) = &self.uri {
+            exchange.set_upstream_path(values.text(uri));
+        }
+        if let Some(method) = &self.http_method {
+            exchange.set_method(method);
+        }
+        if self.moves_form {
+            form_into_query(exchange);
+        }
+        self.headers.apply(exchange, &values);
+        if !self.body.is_empty() {
+            body::transform(exchange, &self.body, &values);
+        }
+        if !self.query.is_empty() {
+            let mut arguments = Arguments::of(exchange.query().unwrap_or_default());
+            apply(&self.query, &mut arguments, &values, true);
+            let query = arguments.written();
+            exchange.set_query(query);
+        }
+        Flow::Continue
+    }
+
+    fn wants_body(&self) -> WantsBody {
+        if self.moves_form || !self.body.is_empty() { WantsBody::Yes } else { WantsBody::No }
+    }
+}
+
+/// Puts the fields of an urlencoded body behind the arguments.
+fn form_into_query(exchange: &mut Exchange) {
+    let content_type = exchange.header(Known::ContentType);
+    if content_type.and_then(Form::of) != Some(Form::Urlencoded) {
+        return;
+    }
+    let form = form::text(exchange.body().unwrap_or_default());
+    if form.is_empty() {
+        return;
+    }
+    let joined = exchange.query().map_or_else(|| form.to_string(), |query| format!("{query}&{form}"));
+    exchange.set_query(joined);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! What a configuration says to do, prepared.
+
+use super::template::Template;
+use crate::transformer::split;
+use std::borrow::Cow;
+use weir_plugin::Exchange;
+
+/// A value of the configuration.
+#[derive(Debug)]
+pub(super) enum Value {
+    Text(Box<str>),
+    /// The number of its template.
+    Rendered(usize),
+}
+
+/// The templates of a configuration, each once.
+#[derive(Default)]
+pub(super) struct Values(Vec<Template>);
+
+impl Values {
+    pub(super) fn prepare(&mut self, text: &str) -> Result<Value, String> {
+        let Some(template) = Template::parse(text)? else { return Ok(Value::Text(text.into())) };
+        let known = self.0.iter().position(|known| *known == template);
+        Ok(Value::Rendered(known.unwrap_or_else(|| {
+            self.0.push(template);
+            self.0.len() - 1
+        })))
+    }
+
+    /// The values for a request, before anything of it is changed.
+    pub(super) fn render(&self, exchange: &Exchange) -> Rendered {
+        let mut rendered = Rendered { bytes: Vec::new(), ends: Vec::with_capacity(self.0.len()) };
+        for template in &self.0 {
+            template.render(exchange, &mut rendered.bytes);
+            rendered.ends.push(rendered.bytes.len());
+        }
+        rendered
+    }
+}
+
+/// The values for one request.
+pub(super) struct Rendered {
+    bytes: Vec<u8>,
+    /// Where each template's value ends.
+    ends: Vec<usize>,
+}
+
+impl Rendered {
+    pub(super) fn get<'v>(&'v self, value: &'v Value) -> &'v [u8] {
+        match value {
+            Value::Text(text) => text.as_bytes(),
+            Value::Rendered(index) => {
+                let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+                &self.bytes[start..self.ends[*index]]
+            }
+        }
+    }
+
+    pub(super) fn text<'v>(&'v self, value: &'v Value) -> Cow<'v, str> {
+        String::from_utf8_lossy(self.get(value))
+    }
+}
+
+/// A name and what becomes of it.
+pub(super) struct Entry {
+    pub(super) name: Box<str>,
+    pub(super) value: Value,
+}
+
+/// Reads a list of entries. Those without a value do nothing.
+pub(super) fn entries(list: &[String], values: &mut Values) -> Result<Vec<Entry>, String> {
+    let valued = list.iter().map(|entry| split(entry)).filter(|(_, value)| !value.is_empty());
+    valued.map(|(name, value)| Ok(Entry { name: name.into(), value: values.prepare(value)? })).collect()
+}
+
+/// What is done to a body or a query string.
+pub(super) struct Operations {
+    remove: Vec<Box<str>>,
+    rename: Vec<Entry>,
+    replace: Vec<Entry>,
+    add: Vec<Entry>,
+    append: Vec<Entry>,
+}
+
+impl Operations {
+    pub(super) fn new(
+        remove: &[String],
+        [rename, replace, add, append]: [&Vec<String>; 4],
+        values: &mut Values,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            remove: remove.iter().map(|entry| split(entry).0.into()).collect(),
+            rename: entries(rename, values)?,
+            replace: entries(replace, values)?,
+            add: entries(add, values)?,
+            append: entries(append, values)?,
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { remove, rename, replace, add, append } = self;
+        remove.is_empty() && [rename, replace, add, append].iter().all(|entries| entries.is_empty())
+    }
+}
+
+/// Named values that operations are done to.
+pub(super) trait Fields {
+    /// Whether names are changed before fields are removed.
+    const RENAMES_FIRST: bool = false;
+    /// Whether there is one of this name, as Lua sees it: false is none.
+    fn holds(&self, name: &str) -> bool;
+    fn remove(&mut self, name: &str);
+    /// Gives the fields of a name another one, in the place of those that had it.
+    fn rename(&mut self, old: &str, new: &str);
+    /// Gives a name one value.
+    fn set(&mut self, name: &str, value: &[u8]);
+    fn append(&mut self, name: &str, value: &[u8]);
+}
+
+/// Does the operations; where there was nothing before, those alone that add something.
+pub(super) fn apply<F: Fields>(operations: &Operations, fields: &mut F, values: &Rendered, any: bool) {
+    let rename = |fields: &mut F| {
+        for Entry { name, value } in &operations.rename {
+            let new = values.text(value);
+            if **name != *new && fields.holds(name) {
+                fields.rename(name, &new);
+            }
+        }
+    };
+    if any {
+        if F::RENAMES_FIRST {
+            rename(fields);
+        }
+        operations.remove.iter().for_each(|name| fields.remove(name));
+        if !F::RENAMES_FIRST {
+            rename(fields);
+        }
+        for Entry { name, value } in &operations.replace {
+            if fields.holds(name) {
+                fields.set(name, values.get(value));
+            }
+        }
+    }
+    for Entry { name, value } in &operations.add {
+        if !fields.holds(name) {
+            fields.set(name, values.get(value));
+        }
+    }
+    for Entry { name, value } in &operations.append {
+        fields.append(name, values.get(value));
+    }
+}

@@ -1,0 +1,300 @@
+//! Limits what clients use, by what the upstream says that a request has used.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: response-ratelimiting
+//!     service: media
+//!     config:
+//!       limits:
+//!         video: { minute: 10 }
+//!         image: { minute: 100, hour: 1000 }
+//! ```
+//!
+//! The upstream answers with `X-Kong-Limit: video=1, image=3`, or another header by `header_name`, which clients do not
+//! see. So much is counted, and once a limit is used up, a response that uses more of it becomes a 429 without a body.
+//! `block_on_first_violation` asks the upstream no more as soon as any limit is used up.
+//!
+//! Windows follow the calendar in UTC. Counts are kept across reloads, and belong to the scope of the
+//! plugin: one on a service counts all its routes together. `limit_by` says who is counted; a client that lacks it is
+//! counted by its address. Numbers below 0 and names that are no limits are ignored; fractions count as the next whole
+//! number.
+//!
+//! `policy`, `window_type`, `redis` and `fault_tolerant` are those of [rate-limiting](rate-limiting.md#policies), with
+//! Kong's keys `response-ratelimit:…` and Kong's table `response_ratelimiting_metrics`. With `redis` and `cluster` a
+//! request waits until the store has said what is used; what the upstream then says is counted behind the response, so
+//! that requests at once may use more than is left, as with Kong.
+//!
+//! ## Responses
+//!
+//! | header | to | value |
+//! |---|---|---|
+//! | `X-RateLimit-Limit-video-minute` and so on | clients | the limit |
+//! | `X-RateLimit-Remaining-video-minute` and so on | clients | what is left after this response |
+//! | `X-RateLimit-Remaining-video` and so on | the upstream | what is left, of the period with the least |
+//!
+//! `hide_client_headers` leaves out those to clients.
+
+use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, written};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use weir_plugin::{
+    Answer, Build, Define, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record,
+    Resume, Source, Uuid,
+};
+
+/// What is limited, and who is counted.
+#[derive(Debug, Clone, Record)]
+#[record(check = violations, old_names = Redis::OLD_NAMES)]
+pub(super) struct Config {
+    /// The header by which the upstream says what was used.
+    #[field(default = "x-kong-limit", matches = header_name)]
+    pub header_name: String,
+    /// What usage is counted by.
+    #[field(default = "consumer", one_of = ["consumer", "credential", "ip"])]
+    pub limit_by: String,
+    /// Where counts are kept.
+    #[field(default = "local", one_of = ["local", "cluster", "redis"])]
+    pub policy: String,
+    /// Goes by what this node knows while the store is away; otherwise requests are answered 500.
+    #[field(default = true)]
+    pub fault_tolerant: bool,
+    /// How to reach Redis, for policy `redis`.
+    #[field(default = {})]
+    pub redis: Redis,
+    /// Answers 429 before the upstream is asked, once any limit is used up.
+    #[field(default = false)]
+    pub block_on_first_violation: bool,
+    /// Tells clients nothing of limits.
+    #[field(default = false)]
+    pub hide_client_headers: bool,
+    /// The limits by their names.
+    #[field(len_min = 1)]
+    pub limits: BTreeMap<String, Periods>,
+    /// How a window ends: at once, or bit by bit.
+    #[field(default = "fixed", one_of = ["fixed", "sliding"])]
+    pub window_type: String,
+}
+
+impl Config {
+    fn policy(&self) -> Policy<'_> {
+        let Self { policy, redis, window_type, .. } = self;
+        Policy { name: policy, redis, sync_rate: -1.0, window_type }
+    }
+}
+
+fn violations(config: &Config) -> Vec<FieldError> {
+    let mut found = config.policy().violations();
+    if config.limits.is_empty() {
+        found.push(FieldError::new(
+            "limits",
+            "set at least one limit, as in `limits: { video: { minute: 10 } }`",
+        ));
+    }
+    found
+}
+
+/// A limit of some name, and the headers that tell of it.
+struct Named {
+    name: String,
+    whose: Fingerprinter,
+    limits: Arc<[Limit]>,
+    /// By limit: the headers of what is allowed, and of what is left.
+    to_client: Vec<(String, String)>,
+    to_upstream: String,
+}
+
+impl Named {
+    fn new(name: &str, periods: &Periods, scope: &Fingerprinter) -> Self {
+        let limits = periods.limits();
+        let told = |limit: &Limit| {
+            let of = |what: &str| format!("X-RateLimit-{what}-{name}-{}", limit.period.name());
+            (of("Limit"), of("Remaining"))
+        };
+        Self {
+            name: name.to_owned(),
+            whose: scope.clone().with(name.as_bytes()),
+            to_client: limits.iter().map(told).collect(),
+            limits: limits.into(),
+            to_upstream: format!("X-RateLimit-Remaining-{name}"),
+        }
+    }
+
+    fn fingerprint(&self, whose: Whose) -> Fingerprint {
+        let kind: &[u8] = if matches!(whose, Whose::Id(_)) { b"id" } else { b"ip" };
+        whose.identifier().fingerprint(&self.whose.clone().with(kind))
+    }
+}
+
+/// Whose usage is counted.
+#[derive(Clone, Copy)]
+enum Whose {
+    Id(Uuid),
+    Address(IpAddr),
+}
+
+impl Whose {
+    fn identifier(self) -> Identifier<'static> {
+        match self {
+            Whose::Id(id) => Identifier::Id(id),
+            Whose::Address(address) => Identifier::Address(address),
+        }
+    }
+}
+
+/// One configured instance.
+pub(super) struct ResponseRateLimiting(Arc<Rules>);
+
+struct Rules {
+    config: Config,
+    limits: Vec<Named>,
+    limiter: Limiter,
+}
+
+impl Define for ResponseRateLimiting {
+    const NAME: &'static str = "response-ratelimiting";
+    const PRIORITY: i32 = 900;
+    type Config = Config;
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        let limiter = Limiter::new(config.policy(), build)?;
+        let scope = limiter.key.clone().with(Self::NAME.as_bytes());
+        let limits = config.limits.iter().map(|(name, limits)| Named::new(name, limits, &scope)).collect();
+        Ok(Self(Arc::new(Rules { limits, limiter, config })))
+    }
+}
+
+impl Hooks for ResponseRateLimiting {
+    fn access(&self, exchange: &mut Exchange) -> Flow {
+        let rules = &self.0;
+        let whose = rules.identify(exchange);
+        let asked: Vec<_> = rules.limits.iter().filter_map(|named| rules.ask(named, whose)).collect();
+        if asked.is_empty() { rules.admit(exchange, whose) } else { rules.clone().admit_later(whose, asked) }
+    }
+
+    fn response(&self, exchange: &mut Exchange) {
+        let rules = &self.0;
+        let of_upstream = exchange.source == Source::Service;
+        let headers = &mut exchange.response.headers;
+        let used = if of_upstream { rules.used(headers) } else { vec![0; rules.limits.len()] };
+        headers.remove(&rules.config.header_name);
+        let Some(whose) = exchange.kept::<Whose>().copied() else { return };
+        let left: Vec<_> = rules.limits.iter().map(|named| rules.left(named, whose)).collect();
+        let is_over = |(left, used): (&Vec<f64>, &u64)| *used > 0 && left.iter().any(|left| *left <= 0.0);
+        if left.iter().zip(&used).any(is_over) {
+            refuse(exchange);
+        } else {
+            rules.count(whose, &used);
+        }
+        if !rules.config.hide_client_headers {
+            rules.tell(&mut exchange.response.headers, &left, &used);
+        }
+    }
+}
+
+impl Rules {
+    fn identify(&self, exchange: &Exchange) -> Whose {
+        let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
+        let id = match self.config.limit_by.as_str() {
+            "consumer" => consumer().or_else(|| exchange.credential()),
+            "credential" => exchange.credential(),
+            _ => None,
+        };
+        id.map_or(Whose::Address(exchange.client_ip), Whose::Id)
+    }
+
+    /// Has the store asked for what is used, where it is asked for each request.
+    fn ask(&self, named: &Named, whose: Whose) -> Option<Asked> {
+        self.limiter.refresh(named.fingerprint(whose), whose.identifier(), &named.name, &named.limits)
+    }
+
+    /// Tells the upstream what is left, unless it is not to be asked.
+    fn admit(&self, exchange: &mut Exchange, whose: Whose) -> Flow {
+        for named in &self.limits {
+            let left = self.left(named, whose);
+            if self.config.block_on_first_violation && left.iter().any(|left| *left <= 0.0) {
+                let message = format!("API rate limit exceeded for '{}'", named.name);
+                return Flow::Respond(Answer::error(429, &message));
+            }
+            let least = left.into_iter().fold(f64::INFINITY, f64::min);
+            written(least, |least| exchange.request.headers.set(&named.to_upstream, least.as_bytes()));
+        }
+        exchange.keep(whose);
+        Flow::Continue
+    }
+
+    /// When the store has answered, or else as the configuration says.
+    fn admit_later(self: Arc<Self>, whose: Whose, mut asked: Vec<Asked>) -> Flow {
+        let fault_tolerant = self.config.fault_tolerant;
+        Flow::Wait(Box::pin(async move {
+            let mut answered = true;
+            for asked in &mut asked {
+                answered &= asked.answered().await.is_some();
+            }
+            let resume: Resume = Box::new(move |exchange| match answered || fault_tolerant {
+                true => self.admit(exchange, whose),
+                false => Flow::Respond(Answer::error(500, "An unexpected error occurred")),
+            });
+            resume
+        }))
+    }
+
+    /// What is left of each period's limit, as far as this node knows.
+    fn left(&self, named: &Named, whose: Whose) -> Vec<f64> {
+        let usage = self.limiter.usage(named.fingerprint(whose), &named.limits);
+        named.limits.iter().map(|limit| limit.value - usage.used[limit.period as usize] as f64).collect()
+    }
+
+    /// What the upstream says that was used, in the order of the limits.
+    fn used(&self, headers: &Headers) -> Vec<u64> {
+        let mut used = vec![0; self.limits.len()];
+        let fields =
+            headers.get_all(&self.config.header_name).filter_map(|field| std::str::from_utf8(field).ok());
+        for (name, value) in fields.flat_map(|field| field.split(',')).filter_map(|part| part.split_once('='))
+        {
+            let value = value.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+            let place = self.limits.iter().position(|named| named.name == name.trim());
+            if let (Some(value), Some(place)) = (value, place) {
+                used[place] = value.ceil() as u64;
+            }
+        }
+        used
+    }
+
+    fn count(&self, whose: Whose, used: &[u64]) {
+        for (named, used) in self.limits.iter().zip(used).filter(|(_, used)| **used > 0) {
+            let (key, identifier) = (named.fingerprint(whose), whose.identifier());
+            self.limiter.add(key, identifier, &named.name, &named.limits, *used);
+        }
+    }
+
+    fn tell(&self, headers: &mut Headers, left: &[Vec<f64>], used: &[u64]) {
+        for ((named, left), used) in self.limits.iter().zip(left).zip(used) {
+            for ((limit, (limit_header, left_header)), left) in
+                named.limits.iter().zip(&named.to_client).zip(left)
+            {
+                let left = (left - *used as f64).max(0.0);
+                written(limit.value, |value| headers.set(limit_header, value.as_bytes()));
+                written(left, |value| headers.set(left_header, value.as_bytes()));
+            }
+        }
+    }
+}
+
+/// Answers in the place of the upstream. What it has said of its body holds no more.
+fn refuse(exchange: &mut Exchange) {
+    exchange.response.status = 429;
+    exchange.drop_response_body();
+    const OF_BODY: [&str; 7] = [
+        "Content-Type",
+        "Content-Encoding",
+        "Content-Length",
+        "Cache-Control",
+        "Expires",
+        "ETag",
+        "Last-Modified",
+    ];
+    for name in OF_BODY {
+        exchange.response.headers.remove(name);
+    }
+}

@@ -1,0 +1,264 @@
+//! Sends metrics of each request to a StatsD server.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: statsd
+//!     config:
+//!       host: statsd.example.com
+//!       metrics:
+//!         - {name: request_count, stat_type: counter, sample_rate: 1}
+//!         - {name: latency, stat_type: timer}
+//! ```
+//!
+//! | metric | name, behind `prefix` | value |
+//! |---|---|---|
+//! | `request_count` | `service.SERVICE.request.count` | 1 |
+//! | `request_size`, `response_size` | `service.SERVICE.request.size`, `….response.size` | bytes |
+//! | `latency`, `kong_latency`, `upstream_latency` | `service.SERVICE.latency`, `….kong_latency`, `….upstream_latency` | milliseconds: in all, until the upstream was asked, until it answered |
+//! | `status_count` | `service.SERVICE.status.STATUS` | 1 |
+//! | `unique_users` | `service.SERVICE.user.uniques` | the consumer |
+//! | `request_per_user` | `service.SERVICE.user.CONSUMER.request.count` | 1 |
+//! | `status_count_per_user` | `service.SERVICE.user.CONSUMER.status.STATUS` | 1 |
+//! | `status_count_per_workspace` | `service.SERVICE.workspace.WORKSPACE.status.STATUS` | 1 |
+//! | `status_count_per_user_per_route` | `route.ROUTE_ID.user.CONSUMER.status.STATUS` | 1 |
+//! | `shdict_usage` | never sent: there are no shared dictionaries | |
+//!
+//! Without `metrics`, all of these are sent. Where a request has no service, `global.unmatched` stands in its place;
+//! where it has no consumer, the metrics of users are left out. Dots in names of services become underscores.
+//! `sample_rate` is told to the server, as by Kong; all requests are counted.
+//!
+//! With `tag_style`, the first three rows alone are sent, without the service in their names and with tags: `service`,
+//! `route`, `workspace`, `consumer`, `node` and `status`.
+//!
+//! Metrics wait in a queue and are sent off the threads that serve requests; what is dropped is counted by
+//! `weir_plugin_dropped_total` in `/metrics`.
+
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use super::datagrams::Peer;
+use metrics::Scope;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+use weir_plugin::{
+    Build, Define, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Queue, QueueConfig, Record,
+    Streams,
+};
+
+/// The server, and what it is told.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// The server's name or address.
+    #[field(default = "localhost", matches = host)]
+    pub host: String,
+    /// Its port.
+    #[field(default = 8125)]
+    pub port: u16,
+    /// What all names begin with.
+    #[field(default = "kong")]
+    pub prefix: String,
+    /// What is sent; by default, all that there is.
+    #[field(default = [
+        { name = "request_count"; stat_type = "counter"; sample_rate = 1 },
+        { name = "latency"; stat_type = "timer" },
+        { name = "request_size"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count"; stat_type = "counter"; sample_rate = 1 },
+        { name = "response_size"; stat_type = "counter"; sample_rate = 1 },
+        { name = "unique_users"; stat_type = "set" },
+        { name = "request_per_user"; stat_type = "counter"; sample_rate = 1 },
+        { name = "upstream_latency"; stat_type = "timer" },
+        { name = "kong_latency"; stat_type = "timer" },
+        { name = "status_count_per_user"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count_per_workspace"; stat_type = "counter"; sample_rate = 1 },
+        { name = "status_count_per_user_per_route"; stat_type = "counter"; sample_rate = 1 },
+        { name = "shdict_usage"; stat_type = "gauge"; sample_rate = 1 }
+    ])]
+    pub metrics: Vec<Metric>,
+    /// The ranges of statuses, such as 200-299, whose requests are told of; all if there are none.
+    #[field(check = status_range)]
+    pub allow_status_codes: Option<Vec<String>>,
+    /// The bytes up to which metrics share a datagram; each has its own if that is 0.
+    #[field(default = 0, between = [0, 65507])]
+    pub udp_packet_size: f64,
+    /// Speaks TCP.
+    #[field(default = false)]
+    pub use_tcp: bool,
+    /// Puts `node.HOSTNAME` behind the prefix.
+    #[field(default = false)]
+    pub hostname_in_prefix: bool,
+    /// What names a consumer, where the metric does not say.
+    #[field(default = "custom_id", one_of = ["consumer_id", "custom_id", "username"])]
+    pub consumer_identifier_default: String,
+    /// What names a service, where the metric does not say.
+    #[field(default = "service_name_or_host", one_of = ["service_id", "service_name", "service_host", "service_name_or_host"])]
+    pub service_identifier_default: String,
+    /// What names the workspace, where the metric does not say.
+    #[field(default = "workspace_id", one_of = ["workspace_id", "workspace_name"])]
+    pub workspace_identifier_default: String,
+    /// Nothing: `queue.max_retry_time` says how long it is tried.
+    pub retry_count: Option<i64>,
+    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    pub queue_size: Option<i64>,
+    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    pub flush_timeout: Option<f64>,
+    /// How tags are written; without it there are none.
+    #[field(one_of = ["dogstatsd", "influxdb", "librato", "signalfx"])]
+    pub tag_style: Option<String>,
+    /// How metrics wait, and how failures are mended.
+    #[field(default = {})]
+    pub queue: QueueConfig,
+}
+
+impl Config {
+    fn queue(&self) -> QueueConfig {
+        let (size, delay) = (self.queue_size, self.flush_timeout);
+        self.queue.clone().overridden(size.filter(|size| *size != 1), delay.filter(|delay| *delay != 2.0))
+    }
+}
+
+/// One metric.
+#[derive(Debug, Clone, Record)]
+#[record(check = rate)]
+pub(super) struct Metric {
+    /// What is measured.
+    #[field(one_of = [
+        "kong_latency", "latency", "request_count", "request_per_user", "request_size", "response_size",
+        "status_count", "status_count_per_user", "unique_users", "upstream_latency", "status_count_per_workspace",
+        "status_count_per_user_per_route", "shdict_usage"
+    ])]
+    pub name: String,
+    /// What the server makes of it.
+    #[field(one_of = ["counter", "gauge", "histogram", "meter", "set", "timer"])]
+    pub stat_type: String,
+    /// How many of all requests the server is told that there are; needed by counters and gauges.
+    #[field(gt = 0)]
+    pub sample_rate: Option<f64>,
+    /// What names the consumer.
+    #[field(one_of = ["consumer_id", "custom_id", "username"])]
+    pub consumer_identifier: Option<String>,
+    /// What names the service.
+    #[field(one_of = ["service_id", "service_name", "service_host", "service_name_or_host"])]
+    pub service_identifier: Option<String>,
+    /// What names the workspace.
+    #[field(one_of = ["workspace_id", "workspace_name"])]
+    pub workspace_identifier: Option<String>,
+}
+
+fn rate(metric: &Metric) -> Vec<FieldError> {
+    let is_needed = ["counter", "gauge"].contains(&&*metric.stat_type) && metric.sample_rate.is_none();
+    let missing =
+        || FieldError::new("sample_rate", "is required with a stat_type of counter or gauge; set it to 1");
+    is_needed.then(missing).into_iter().collect()
+}
+
+fn status_range(text: &str) -> Result<(), String> {
+    match range(text) {
+        Some(_) => Ok(()),
+        None => Err(format!("expected a range of statuses such as 200-299, got {text:?}")),
+    }
+}
+
+fn range(text: &str) -> Option<(u32, u32)> {
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    let (first, last) = text.split_once('-')?;
+    Some((number(first)?, number(last)?))
+}
+
+/// One configured instance.
+pub(super) struct Statsd {
+    scope: Scope,
+    allowed: Option<Vec<(u32, u32)>>,
+    queue: Queue<Vec<u8>>,
+}
+
+impl Define for Statsd {
+    const NAME: &'static str = "statsd";
+    const PRIORITY: i32 = 11;
+    const STREAMS: Streams = Streams::Accepted;
+    type Config = Config;
+
+    fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+        QueueConfig::unheeded(config)
+    }
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        let ranges = config.allow_status_codes.as_ref();
+        let allowed = ranges.map(|ranges| ranges.iter().filter_map(|text| range(text)).collect());
+        let server = Arc::new(Server::new(&config, build.dialer()));
+        let queue = build.queue(config.queue(), move |batch: Arc<[Vec<u8>]>| {
+            let server = server.clone();
+            async move { server.send(&batch).await.map_err(|error| format!("{}: {error}", server.name)) }
+        });
+        Ok(Self { scope: Scope::new(config), allowed, queue })
+    }
+}
+
+impl Hooks for Statsd {
+    fn log(&self, exchange: &Exchange) {
+        let status = u32::from(exchange.response.status);
+        let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&status);
+        if self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(is_in)) {
+            let lines = self.scope.lines(exchange);
+            let bytes = lines.len();
+            self.queue.push(lines, bytes);
+        }
+    }
+}
+
+/// How long sending over TCP may take.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+struct Server {
+    name: String,
+    peer: Peer,
+    dialer: Dialer,
+    tcp: Option<(String, u16)>,
+    packet: usize,
+}
+
+impl Server {
+    fn new(config: &Config, dialer: Dialer) -> Self {
+        let host = config.host.trim_matches(['[', ']']).to_owned();
+        Self {
+            name: format!("{}:{}", config.host, config.port),
+            peer: Peer::new(&config.host, config.port, 1000.0, dialer.clone()),
+            dialer,
+            tcp: config.use_tcp.then_some((host, config.port)),
+            packet: config.udp_packet_size as usize,
+        }
+    }
+
+    async fn send(&self, batch: &[Vec<u8>]) -> io::Result<()> {
+        let Some((host, port)) = &self.tcp else { return self.send_datagrams(batch).await };
+        let sending = async {
+            let mut stream = self.dialer.tcp(host, *port).await?;
+            stream.write_all(&batch.concat()).await?;
+            stream.shutdown().await
+        };
+        timeout(TIMEOUT, sending).await.map_err(io::Error::from)?
+    }
+
+    async fn send_datagrams(&self, batch: &[Vec<u8>]) -> io::Result<()> {
+        let socket = self.peer.socket().await?;
+        for datagram in batch.iter().flat_map(|lines| datagrams(lines, self.packet)) {
+            socket.send(datagram).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whole lines, as many as have room in so many bytes, but one at least.
+fn datagrams(mut lines: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let first = memchr::memchr(b'\n', lines)?;
+        let fitting = memchr::memchr_iter(b'\n', lines).take_while(|end| *end <= most).last();
+        let end = fitting.unwrap_or(first);
+        let datagram = &lines[..end];
+        lines = &lines[end + 1..];
+        Some(datagram)
+    })
+}

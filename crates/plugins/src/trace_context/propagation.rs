@@ -1,0 +1,87 @@
+//! Which formats are understood and told: Kong's `propagation`.
+
+use super::{Context, EVERY, Format, Onward, extract};
+use crate::log_record::TraceIds;
+use weir_plugin::{Exchange, Headers, Record};
+
+/// How traces are passed on.
+#[derive(Debug, Clone, Record)]
+pub(crate) struct Propagation {
+    /// The formats that are understood, the first that is found before the others.
+    #[field(one_of = ["w3c", "b3", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    pub extract: Option<Vec<String>>,
+    /// Headers that the upstream does not get.
+    #[field(check = weir_plugin::rule::header_name)]
+    pub clear: Option<Vec<String>>,
+    /// The formats that the upstream is told in.
+    #[field(one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    pub inject: Option<Vec<String>>,
+    /// The format where the client's is to be preserved and there is none.
+    #[field(one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
+    pub default_format: String,
+}
+
+impl Propagation {
+    fn is_set(&self) -> bool {
+        self.extract.is_some() || self.clear.is_some() || self.inject.is_some()
+    }
+}
+
+/// How headers are read and written.
+pub(crate) struct Traces {
+    extract: Vec<Format>,
+    clear: Vec<String>,
+    /// None is the client's.
+    inject: Vec<Option<Format>>,
+    default: Format,
+}
+
+impl Traces {
+    /// As `propagation` says, or else `header_type`; `default_header_type` is that of plugins which have one.
+    pub(crate) fn new(
+        propagation: &Propagation,
+        header_type: &str,
+        default_header_type: Option<&str>,
+    ) -> Self {
+        let default = default_header_type.filter(|_| !propagation.is_set());
+        let default = Format::of(default.unwrap_or(&propagation.default_format)).unwrap_or(Format::W3c);
+        if propagation.is_set() {
+            let formats = |names: &Option<Vec<String>>| {
+                names.iter().flatten().map(|name| Format::of(name)).collect::<Vec<_>>()
+            };
+            return Self {
+                extract: formats(&propagation.extract).into_iter().flatten().collect(),
+                clear: propagation.clear.clone().unwrap_or_default(),
+                inject: formats(&propagation.inject),
+                default,
+            };
+        }
+        let (extract, inject) = match header_type {
+            "preserve" => (EVERY.to_vec(), vec![None]),
+            "ignore" => (Vec::new(), vec![Some(default)]),
+            format => (EVERY.to_vec(), vec![None, Format::of(format)]),
+        };
+        Self { extract, clear: Vec::new(), inject, default }
+    }
+
+    /// What a client tells.
+    pub(crate) fn extract(&self, headers: &Headers) -> Option<Context> {
+        let spoken = extract::spoken(headers);
+        let mut formats = self.extract.iter().filter(|format| spoken & format.bit() != 0);
+        formats.find_map(|format| extract::extract(*format, headers))
+    }
+
+    /// Tells the upstream, and log plugins what it was told.
+    pub(crate) fn inject(&self, exchange: &mut Exchange, found: Option<&Context>, onward: &Onward) {
+        let headers = &mut exchange.request.headers;
+        for name in &self.clear {
+            headers.remove(name);
+        }
+        let own = found.map_or(self.default, |found| found.format);
+        let mut told = TraceIds::default();
+        for format in self.inject.iter().map(|format| format.unwrap_or(own)) {
+            told.add(format.name(), onward.inject(headers, format, found));
+        }
+        exchange.keep(told);
+    }
+}

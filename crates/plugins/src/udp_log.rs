@@ -1,0 +1,70 @@
+//! Sends a datagram of JSON about each request to a UDP server.
+//!
+//! ```yaml
+//! plugins:
+//!   - name: udp-log
+//!     config:
+//!       host: logs.example.com
+//!       port: 9999
+//! ```
+//!
+//! [file-log](file-log.md#the-record) tells what is in the object. Datagrams are sent within a twentieth of a second.
+//! A record that no datagram holds, of 65,507 bytes at most, or that finds no way to the server is dropped:
+//! `weir_plugin_dropped_total` in `/metrics` counts it. What the network loses is lost.
+
+use super::datagrams::{Peer, send_lines};
+use super::log_record::{LogRecord, constant};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weir_plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
+
+/// The server.
+#[derive(Debug, Clone, Record)]
+pub(super) struct Config {
+    /// Its name or address.
+    #[field(matches = host)]
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Milliseconds that finding the server's address may take.
+    #[field(default = 10_000)]
+    pub timeout: f64,
+    /// Fields to add to the record, to change or to remove: constants.
+    #[field(check = constant)]
+    pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
+}
+
+/// One configured instance.
+pub(super) struct UdpLog {
+    record: LogRecord,
+    lines: Lines,
+}
+
+impl Define for UdpLog {
+    const NAME: &'static str = "udp-log";
+    const PRIORITY: i32 = 8;
+    const STREAMS: Streams = Streams::IfNamed;
+    type Config = Config;
+
+    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+        let peer = Arc::new(Peer::new(&config.host, config.port, config.timeout, build.dialer()));
+        let lines = build.lines(move |text: Vec<u8>| {
+            let peer = peer.clone();
+            async move {
+                let sent = send_lines(&text, peer.socket().await).await;
+                (text, sent)
+            }
+        });
+        Ok(Self { record: LogRecord::new(&config.custom_fields_by_lua), lines })
+    }
+}
+
+impl Hooks for UdpLog {
+    fn log(&self, exchange: &Exchange) {
+        self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
+    }
+
+    fn session(&self, session: &Session) {
+        self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
+    }
+}
