@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
 use weir_plugin::Answer;
 use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
-use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
 
 /// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.
 pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
