@@ -51,7 +51,11 @@ fn plugins_name_nothing_that_is_the_engines() {
         });
         found.extend(named.map(|(line, number)| format!("{}:{number}: {line}", file.display())));
     }
-    assert!(found.is_empty(), "what is in weir_plugin::engine is for the engine alone:\n{}", found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "what is in weir_plugin::engine is for the engine alone:\n{}",
+        found.join("\n")
+    );
 }
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
