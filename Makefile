@@ -52,7 +52,7 @@ $(H2SPEC): crates/gateway/tests/h2spec/go.mod crates/gateway/tests/h2spec/go.sum
 
 # The client of HTTP/3, as the versions in requirements.txt make it.
 AIOQUIC := $(abspath $(TARGET)/tools/aioquic)
-$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
+$(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt | $(H2SPEC)
 	$(call need,ensurepip)
 	/usr/bin/python3 -m venv --clear $(AIOQUIC)
 	$(AIOQUIC)/bin/pip install --quiet --disable-pip-version-check --requirement $<
@@ -62,7 +62,7 @@ $(AIOQUIC)/installed: crates/gateway/tests/http3/requirements.txt
 VALKEY := $(abspath $(TARGET)/tools/valkey)
 VALKEY_APT = apt-get --quiet -o Dir::Etc::sourcelist=$(VALKEY)/sources.list -o Dir::Etc::sourceparts=- \
   -o Dir::State::lists=$(VALKEY)/lists -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
-$(VALKEY)/usr/bin/valkey-server:
+$(VALKEY)/usr/bin/valkey-server: | $(AIOQUIC)/installed
 	mkdir -p $(VALKEY)/lists/partial
 	apt-get indextargets --format '$$(REPO_URI)' 'Created-By: Packages' "Release: $$(. /etc/os-release; echo $$VERSION_CODENAME)" | \
 	  sed -n "1s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $$(. /etc/os-release; echo $$VERSION_CODENAME)-backports main|p" \
@@ -95,14 +95,21 @@ build: tools-rust ## Build weir and weirlab as they are released, into target/re
 	$(CARGO) build --release --locked --package weir-gateway --package weirlab
 
 .PHONY: test
-test: tools-rust $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Check formatting, lints, documentation and licences, and run every test
+test: tools-rust ## Check formatting, lints, documentation and licences, and run every test
 	$(call need,$(BUILD_TOOLS) $(TEST_TOOLS) $(TEST_MODULES))
-	$(MAKE) --no-print-directory lint
+	@mkdir -p "$(TARGET)/tools"; log="$(TARGET)/tools/log"; \
+	$(MAKE) --no-print-directory test-tools > "$$log" 2>&1 & tools=$$!; trap 'kill $$tools 2> /dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory lint; \
+	wait $$tools || { cat "$$log" >&2; exit 1; }
 	$(call step,Tests)
 	@$(heartbeat) $(CARGO) test --workspace --locked --no-run
 	H2SPEC=$(H2SPEC) AIOQUIC=$(AIOQUIC)/bin/python VALKEY=$(VALKEY)/usr/bin/valkey-server \
 	  $(CARGO) test --workspace --locked --config "target.'cfg(unix)'.runner = '$(CURDIR)/.ci/test-runner'"
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; else echo "cargo-deny is not installed: licences and advisories are not checked"; fi
+
+# One after the other, because each may call the package manager. `make test` fetches them while the lints run.
+.PHONY: test-tools
+test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Fetch what only the tests use: h2spec, aioquic, Valkey
 
 .PHONY: lint
 lint: tools-rust ## Check formatting, lints and documentation; part of make test

@@ -32,8 +32,7 @@ through the plugins, to an upstream that answers 1 KiB, and back. A gateway with
 turns of {requests} requests, {rounds} of each; the same requests go to both. What is added is the median of the differences
 of neighbours, with its 95 % interval. Instructions are those of the thread that serves, counted by valgrind,
 whose processor lacks the widest instructions: signatures take fewer on a real one. Beside it stands what other threads
-spend on delivering the entries of log plugins, to servers on the same machine that throw them away; nobody need be there to
-hear syslog.
+spend on delivering the entries of log plugins, to servers on the same machine that throw them away; syslog needs no receiver.
 
 `nothing` compares a gateway with itself. Plugins that answer themselves add less than nothing: the upstream is not asked.
 rate-limiting-redis counts in a real server, with `sync_rate: 0.5`.

@@ -2,6 +2,7 @@
 //!
 //! They are one binary because each would link the same libraries again. `cargo test -p weir-gateway --test main tls::`
 //! runs those of one module.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod access_log;
 mod admin;
 mod admin_node;

@@ -1,5 +1,11 @@
 //! The model as the other crates use it: one module for each subject.
-#![allow(missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test fails by panicking"
+)]
 mod cases;
 mod entities;
 mod entities_page;

@@ -75,6 +75,15 @@ impl Wire {
         }
     }
 
+    /// Gives empty buffers back to the worker, because hundreds of requests may wait for their responses at the same time
+    /// and few buffers stay warm in the cache. Bytes that wait stay where they are.
+    pub fn release_empty_buffers(&mut self) {
+        if self.inbox.is_empty() {
+            self.inbox.release();
+        }
+        self.outbox.release();
+    }
+
     /// Gives the buffers back to the worker until there are bytes again.
     pub fn release_buffers(&mut self) {
         self.inbox.release();

@@ -18,14 +18,11 @@ mod testing;
 mod tunnel;
 
 pub use downstream::proxy_protocol;
-pub(crate) use downstream::{client, client_ip, connection, http2, http3, multiplex};
+pub(crate) use downstream::{http2, http3};
 pub use observe::{access_log, explain};
-pub(crate) use observe::{request_debug, telemetry};
-pub(crate) use pipeline::{
-    answer, chain, forward, grpc, head, relay, request_body, respond, response_body, serve,
-};
+pub(crate) use observe::request_debug;
 pub use runtime::in_memory;
-pub(crate) use runtime::{options, own, proxy, worker};
+pub(crate) use runtime::{options, own, proxy};
 
 pub use http2::Http2Options;
 pub use http3::{AltSvc, Http3Options};

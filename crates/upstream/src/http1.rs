@@ -45,7 +45,11 @@ impl Upstream for UpstreamConnection {
         response: &mut ResponseSlot<'_>,
         limits: &Limits,
     ) -> Poll<Result<bool, UpstreamError>> {
-        self.wire.poll_fill(cx).map(|read| match read {
+        let read = self.wire.poll_fill(cx);
+        if read.is_pending() {
+            self.wire.release_empty_buffers();
+        }
+        read.map(|read| match read {
             Ok(0) if self.wire.inbox.is_full() => Err(UpstreamError::Closed(too_large())),
             Ok(0) => Err(UpstreamError::Closed(early())),
             Ok(_) => self.parse_head(response, limits),

@@ -4,7 +4,7 @@ use std::time::Duration;
 /// Reads a number and its unit: `300us`, `5ms`, `1.5s`, `2m`, `1h`.
 ///
 /// # Errors
-/// When it is none, with what would be one.
+/// When it is not a duration, with examples.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let units = [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let read = || {

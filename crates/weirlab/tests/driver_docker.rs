@@ -223,7 +223,7 @@ fn what_a_killed_laboratory_left_is_ended_later(engine: &Engine) {
     let folder = TempDir::new().unwrap();
     let elsewhere = TempDir::new().unwrap();
     let docker = engine.docker();
-    // Whoever forgets it has ended without dropping it.
+    // A process that forgets it ends without dropping it.
     std::mem::forget(docker.start(&launch(folder.path(), free_address()), &[]).unwrap());
     assert_eq!(docker.remove_below(elsewhere.path()).unwrap(), Vec::<String>::new());
     assert_eq!(docker.remove_below(folder.path()).unwrap().len(), 1);

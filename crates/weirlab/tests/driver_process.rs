@@ -245,7 +245,7 @@ fn what_a_killed_laboratory_left_is_ended_later() {
     let folder = TempDir::new().unwrap();
     let run = folder.path().join("weir");
     fs::create_dir(&run).unwrap();
-    // Whoever forgets a gateway has ended without dropping it.
+    // A process that forgets a gateway ends without dropping it.
     std::mem::forget(start(&nginx(&run, "on", "one").0).unwrap());
     assert_eq!(at_work(&run).len(), 3);
     let ended = leftover::end_below(folder.path()).unwrap();

@@ -2,10 +2,13 @@
 //! would link the same libraries again. `cargo test -p weirlab --test main report::` runs those of one module.
 //!
 //! `observe_tree` and `flame` watch their own process, in which nothing else may run, and are binaries of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod analysis;
 mod analysis_data;
 mod analysis_text;
 mod catalogue;
+// Clippy allows `unwrap` in a file without a test only there.
+#[cfg(test)]
 mod catalogue_bench;
 mod catalogue_standins;
 mod catalogue_targets;

@@ -99,7 +99,7 @@ fn a_reload_is_timed_where_the_target_says_that_it_is_in_force() {
     let (scenario, out) = (scenario("reload", 200, ""), tempfile::tempdir().unwrap());
     let (_, folder) = run(scenario.path(), "nginx,weir", "http", out.path());
     let cells = cells(&folder);
-    for value in probes(&cells[1], "reload until in force", "s") {
+    for value in probes(&cells[1], "reload until active", "s") {
         assert!(value > 0.0 && value < 20.0, "{value}");
     }
     assert_eq!(cells[0]["status"]["is"], "skipped");

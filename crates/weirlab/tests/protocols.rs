@@ -226,7 +226,7 @@ fn who_does_not_speak_http2_is_an_error_of_tls() {
 
 #[test]
 fn a_call_that_fails_in_its_trailers_alone_is_an_error() {
-    // Nobody listens there any more.
+    // The port is closed now.
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let case = case(GRPC, Scheme::H2c);
     let Some((gateway, _bench)) = started("envoy", &case, nowhere) else { return };
@@ -255,15 +255,15 @@ fn who_stays_with_http_is_an_error_of_status() {
 #[test]
 fn single_exchanges_say_what_came() {
     let (plain, calls) = (upstream(false), upstream(true));
-    let ask = |scenario, scheme, address| load::ask(&plan(&case(scenario, scheme), address)).unwrap();
-    let got = ask(PLAIN, Scheme::H2, plain.listen_tls[0]);
+    let send = |scenario, scheme, address| load::send_one(&plan(&case(scenario, scheme), address)).unwrap();
+    let got = send(PLAIN, Scheme::H2, plain.listen_tls[0]);
     assert_eq!((got.status, got.body.len(), got.grpc_status), (200, 1024, None));
     assert!(got.headers.contains(&"content-type".to_owned()), "{:?}", got.headers);
-    let got = ask(GRPC, Scheme::H2c, calls.listen[0]);
+    let got = send(GRPC, Scheme::H2c, calls.listen[0]);
     assert_eq!((got.status, got.body.len(), got.grpc_status.as_deref()), (200, 1029, Some("0")));
-    let got = ask(WEBSOCKET, Scheme::Http, plain.listen[0]);
+    let got = send(WEBSOCKET, Scheme::Http, plain.listen[0]);
     assert_eq!((got.status, got.body.len()), (101, 1024));
-    let refused = load::ask(&plan(&case(PLAIN, Scheme::H2), plain.listen[0])).unwrap_err();
+    let refused = load::send_one(&plan(&case(PLAIN, Scheme::H2), plain.listen[0])).unwrap_err();
     assert!(refused.contains("handshake"), "{refused}");
 }
 

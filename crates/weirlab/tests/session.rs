@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Long enough for anything here, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn weirlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirlab"));
@@ -173,7 +173,7 @@ fn an_interrupted_run_keeps_what_it_measured_and_ends_everything_it_started() {
         (!data["cells"][0]["blocks"].as_array()?.is_empty()).then_some(())
     };
     while measured().is_none() {
-        assert!(begun.elapsed() < PATIENCE, "nothing was measured");
+        assert!(begun.elapsed() < TIMEOUT, "nothing was measured");
         thread::sleep(Duration::from_millis(20));
     }
     let started = processes_of(child.id());

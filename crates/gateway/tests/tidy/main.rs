@@ -117,6 +117,25 @@ fn links_between_documents_resolve() {
 }
 
 #[test]
+fn paths_in_documents_exist() {
+    const FOLDERS: &[&str] =
+        &["crates/", "docs/", "examples/", "scenarios/", "targets/", "suites/", "bench/"];
+    let mut missing = Vec::new();
+    for (path, text) in &texts(&["md"]) {
+        // The odd ones of the pieces between backticks are the quoted ones.
+        let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let paths = quoted.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder)));
+        let plain = paths.filter(|word| !word.contains(['*', ' ', '<', '…']) && !word.contains("NAME"));
+        missing.extend(
+            plain
+                .filter(|word| !root().join(word).exists())
+                .map(|word| format!("{}: there is no {word}", path.display())),
+        );
+    }
+    none(&missing);
+}
+
+#[test]
 fn there_is_a_changelog() {
     let text = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(text.contains("## Unreleased"), "the changelog says what is new since the last version");

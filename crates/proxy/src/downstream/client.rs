@@ -195,7 +195,10 @@ impl Client for Http1 {
         // Whatever comes early is the next request of a pipeline: kept, as far as it fits.
         while !self.wire.inbox.is_full() {
             match self.wire.io.poll_readable(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.wire.release_empty_buffers();
+                    return Poll::Pending;
+                }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => {}
             }

@@ -25,7 +25,7 @@ use weir_plugin::engine::{BodyMemory, Share};
 use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.
-const HEADS_KEPT: usize = 64;
+const HEADS_KEPT: usize = 1024;
 
 /// What the node's workers share.
 pub(crate) struct Node {

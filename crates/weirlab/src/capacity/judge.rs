@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// The share of their CPUs beyond which generator and upstream are what limits.
 const FULL: f64 = 0.9;
-/// Of a quantile so many answers must lie above it.
+/// How many answers must lie above a quantile.
 const ABOVE: f64 = 10.0;
-/// So many more are due than are needed, for chance and what is under way at the end.
+/// So many more are due than are needed, for chance and what is in flight at the end.
 const MARGIN: f64 = 1.2;
 /// The longest window of a probe.
 const MAX_WINDOW: Duration = Duration::from_secs(60);
 
-/// What is said where generator and upstream are at their end before the target is.
+/// The reason if generator and upstream are saturated before the target.
 pub(crate) const NO_CPU_LEFT: &str = "generator and upstream had no CPU left";
 
 /// The window that a probe at the rate needs for the quantiles of the service level, at least the one that was asked for.

@@ -147,7 +147,7 @@ impl Search {
             if state.confirm()? {
                 return Ok(state.found(true));
             }
-            state.step_back()?;
+            state.search_lower()?;
         }
     }
 }
@@ -233,7 +233,7 @@ impl<E, P: FnMut(f64) -> Result<Probe, E>> State<P> {
     }
 
     /// What held once by luck does not hold: looks for a rate below that does.
-    fn step_back(&mut self) -> Result<(), E> {
+    fn search_lower(&mut self) -> Result<(), E> {
         self.fails = Some(self.holds);
         let mut step = self.search.tolerance;
         let mut rate = self.holds;

@@ -1,6 +1,6 @@
 //! Figures as text.
 
-/// A number with so many significant digits, and no more than it needs: 14.4, 0.931, 12,300.
+/// A number with at most `digits` significant digits: 14.4, 0.931, 12,300.
 pub fn significant(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();

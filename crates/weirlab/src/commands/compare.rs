@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         Format::Json => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())?,
     };
     match writeln!(io::stdout(), "{written}") {
-        // Whoever reads has seen enough, as `head` does.
+        // A reader such as `head` may have closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -80,7 +80,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
     } else {
         tables(&listing)
     };
-    // Whoever listens may have heard enough, as `head` has.
+    // A reader such as `head` may have closed the pipe.
     let _ = io::stdout().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }

@@ -55,7 +55,7 @@ struct Options {
     /// What is spoken: HTTP/2 and what it carries by ALPN, or without TLS by prior knowledge.
     #[arg(long, value_enum, default_value_t = Spoken::Http1)]
     protocol: Spoken,
-    /// Requests that are under way at once on each connection of HTTP/2, as -m of h2load.
+    /// Requests that are in flight at once on each connection of HTTP/2, as -m of h2load.
     #[arg(short = 'm', long, default_value_t = 1)]
     streams: usize,
     /// The method; without it GET, or POST of gRPC.
@@ -96,7 +96,7 @@ struct Options {
     format: Format,
 }
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Spoken {
     /// HTTP/1.1.

@@ -39,7 +39,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         text.push_str(&format!("{share:>5.0} % of measurements with {pairs} pairs\n"));
     }
     match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough, as `head` does.
+        // A reader such as `head` may have closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),
         _ => Ok(ExitCode::SUCCESS),
     }

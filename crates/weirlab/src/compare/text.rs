@@ -33,7 +33,7 @@ fn warning(comparison: &Comparison) -> String {
     let interleaved =
         "The two runs were not interleaved: what the machine did meanwhile is in the difference.";
     let through = "Where both measured the same build of other targets, ratios to these are compared.";
-    let plain = "Where they did not (\"as it is\"), costs are compared as they are, and the machine cannot be told apart from \
+    let plain = "Where they did not (\"as it is\"), costs are compared as they are, and the machine cannot be distinguished from \
                  the gateway. To be sure, measure both versions in one run (--versions).";
     if direct { format!("{interleaved} {through} {plain}") } else { format!("{interleaved} {through}") }
 }

@@ -1,7 +1,7 @@
 //! Gateways in containers, through the engine's command line: Docker's, or one that takes the same options (Podman).
 //!
 //! A container shares the host's network, so that a request's way is the same as to a process, and sees its folder at
-//! the same path. It is not started with `--rm`: what a gateway said that ends at once would be gone with it.
+//! the same path. It is not started with `--rm`: the output of a gateway that ends at once would be lost.
 use super::log::{self, last_lines};
 use super::process::Process;
 use super::{Driver, DriverError, Running, image, port, ready, signal};
@@ -116,7 +116,7 @@ impl Docker {
         command
     }
 
-    /// Runs a command of the engine's and returns what it said on its standard output.
+    /// Runs a command of the engine and returns its standard output.
     fn done(&self, arguments: &[&str]) -> Result<String, DriverError> {
         let output = self.output(arguments)?;
         checked(arguments.first().unwrap_or(&""), &output)?;
@@ -229,7 +229,7 @@ impl Container {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Keeps what it said, then removes it, by force if it runs.
+    /// Keeps its output, then removes it, by force if it runs.
     fn remove(&mut self) -> Result<(), DriverError> {
         // A full disk must not keep a container alive.
         let _ = fs::write(self.launch.folder.join(log::OUTPUT), self.said());

@@ -2,7 +2,7 @@
 //!
 //! This process adopts orphans below it, so that a daemon's parent is known: a process of the family is one of its
 //! process group, an orphan that carries its mark, works in its folder or is named by its pid file, or a descendant of
-//! these. An orphan that is older than the launch is none of them, whatever a pid file says.
+//! these. An orphan that is older than the launch is not one of them, even if a pid file names it.
 use crate::observe::procfs::{self, Stat};
 use crate::target::Launch;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -71,7 +71,7 @@ impl Family {
     /// Waits for adopted members that have ended. The leader is left to its handle.
     fn wait_for<'a>(&self, ended: impl Iterator<Item = &'a Stat>) {
         for stat in ended.filter(|stat| stat.pid != self.leader) {
-            // Whoever else has waited for it has done what is wanted here.
+            // If another thread has waited for it, the work is done.
             let _ = rustix::process::waitpid(pid(stat.pid), WaitOptions::NOHANG);
         }
     }

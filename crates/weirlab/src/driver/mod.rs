@@ -59,7 +59,7 @@ pub trait Running: Send {
     /// Whether it still runs.
     fn alive(&mut self) -> bool;
 
-    /// What it has said so far: its output and its error logs.
+    /// Its output and its error logs so far.
     fn log(&self) -> String;
 
     /// Ends it in good order, or by force when it does not end within some seconds.
@@ -76,11 +76,11 @@ pub enum DriverError {
     Missing(String),
     /// A port that it needs is taken.
     PortTaken(String),
-    /// It ended or was not ready in time; the text ends with the last lines it said.
+    /// It ended or was not ready in time; the text ends with the last lines of its output.
     NotReady(String),
     /// It cannot do what was asked of it.
     Unable(String),
-    /// The system said no.
+    /// A system call failed.
     System(String, io::Error),
 }
 

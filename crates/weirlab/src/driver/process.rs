@@ -116,7 +116,7 @@ impl Gateway {
                 self.main = main;
                 return Ok(());
             }
-            // A laboratory that is killed meanwhile must not leave a daemon that no file names.
+            // If the laboratory is killed meanwhile, a file must name the daemon that it leaves.
             let named = self.family.named(&members).map(|stat| stat.pid);
             if named != noted && self.note().is_ok() {
                 noted = named;
@@ -206,7 +206,7 @@ impl Gateway {
         )))
     }
 
-    /// Asks it to end in good order: by its command, and by its signal if there is none or it did not work.
+    /// Asks it to stop: by its command, or by its signal if it has no command or that failed.
     fn ask_to_end(&mut self) -> Result<(), DriverError> {
         let signal = signal::named(match self.launch.stop_signal.as_str() {
             "" => "TERM",

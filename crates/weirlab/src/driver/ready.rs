@@ -36,7 +36,7 @@ pub(super) fn wait(running: &mut dyn Running, launch: &Launch) -> Result<(), Unr
     }
 }
 
-/// The error for a gateway that is not ready, with what it said last.
+/// The error for a gateway that is not ready, with the last lines of its output.
 pub(super) fn error(launch: &Launch, why: &Unready, ending: &str, log: &str) -> DriverError {
     let (label, said) = (&launch.label, last_lines(log));
     match why {
@@ -51,7 +51,7 @@ pub(super) fn error(launch: &Launch, why: &Unready, ending: &str, log: &str) -> 
 }
 
 /// Looks once at every listener for traffic: at the plain one with a request, if there is a path to ask for; at the one
-/// over TLS with a connection alone, since a handshake says nothing that the other has not said.
+/// over TLS by a connection alone, because a handshake adds no information.
 ///
 /// # Errors
 /// What was missing.

@@ -74,7 +74,7 @@ pub struct EventLoop {
     listeners: Vec<TcpListener>,
     timer: OwnedFd,
     armed: Option<Instant>,
-    /// A connection could not be accepted for want of descriptors.
+    /// A connection could not be accepted because no descriptor was left.
     starved: bool,
 }
 

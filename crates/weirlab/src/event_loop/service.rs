@@ -29,7 +29,7 @@ pub struct ServiceArgs {
 }
 
 impl ServiceArgs {
-    /// Where to listen: where it was said, or on any free port.
+    /// Where to listen: the given addresses, or any free port.
     pub fn listeners(&self) -> Vec<SocketAddr> {
         if self.listen.is_empty() {
             vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]
@@ -169,7 +169,7 @@ impl Running {
         let event_loop = EventLoop::new(listeners, &stop)?;
         let over = self.over.clone();
         let work = move || {
-            // Nobody listens once another thread has ended.
+            // The receiver is gone once another thread has ended.
             let _ = over.send(event_loop.run(&mut handler));
         };
         self.threads.push(thread::Builder::new().spawn(work)?);
@@ -200,7 +200,7 @@ pub enum ServiceError {
     Cpus(Vec<usize>, io::Error),
     /// The certificate of its TLS listeners could not be made.
     Tls(String),
-    /// The system said no.
+    /// A system call failed.
     System(io::Error),
 }
 

@@ -152,7 +152,7 @@ impl Socket {
         Ok(true)
     }
 
-    /// Tells the peer that nothing more follows.
+    /// Closes the sending half.
     pub fn finish_sending(&self) {
         // A connection that is gone needs no end.
         let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Write);

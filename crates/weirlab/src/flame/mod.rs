@@ -34,7 +34,7 @@ pub enum FlameError {
     NotPermitted(String),
     /// The processes did nothing while they were watched, or are gone.
     NoSamples(Vec<u32>),
-    /// `perf` failed otherwise; what it said.
+    /// `perf` failed for another reason; its output.
     Perf(String),
     /// Stacks could not be folded or drawn.
     Draw(String),

@@ -75,7 +75,7 @@ pub(super) fn request_goes_as_it_is(head: &RequestHead, bytes: &[u8]) -> bool {
         && goes_as_it_is(&head.headers)
 }
 
-/// Whether a response's bytes can be sent on as they came, to a client whose connection goes on.
+/// Whether a response's bytes can be forwarded unchanged to a client whose connection is kept.
 pub(super) fn response_goes_as_it_is(head: &ResponseHead) -> bool {
     head.version == Version::Http11 && head.status != 204 && goes_as_it_is(&head.headers)
 }

@@ -12,7 +12,7 @@ const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 /// Holds the largest head, and what came after it.
 const SCRATCH_BYTES: usize = 128 * 1024;
-/// How often one exchange goes on before others have their turn.
+/// How many steps one exchange takes before others get their turn.
 const TURNS: usize = 32;
 pub(super) const LIMITS: Limits = Limits {
     max_head_bytes: 64 * 1024,
@@ -167,7 +167,7 @@ impl Relay {
         server.socket.note(flags);
         match server.client {
             Some(client) => self.advance(poll, client),
-            // Nobody asked it anything: it says good-bye, or nonsense.
+            // No request is pending on it: it closes, or sends unexpected bytes.
             None if server.socket.is_readable() => drop(self.servers.remove(token)),
             None => {}
         }

@@ -94,7 +94,7 @@ impl Relay {
         let Stage::Exchange(exchange) = &mut client.stage else { return Ok(Step::Wait) };
         match (&exchange.response, &exchange.request) {
             (Response::Body(Body::UntilClose, _), _) if in_order => Ok(self.finish(token, false)),
-            // All that can be said to a client that has a part is that there is no more.
+            // A client that has a part of the response can only be disconnected.
             (Response::Body(..), _) => Ok(Step::Over),
             (Response::Head, Request::Replayable) => self.replay(poll, token),
             (Response::Head, _) => {
@@ -123,7 +123,7 @@ impl Relay {
         }
     }
 
-    /// The upstream said something that is no response.
+    /// The upstream sent something that is not a response.
     fn distrust(&mut self, token: Token) -> io::Result<Step> {
         let Some(client) = self.clients.get_mut(token) else { return Ok(Step::Wait) };
         match client.stage {

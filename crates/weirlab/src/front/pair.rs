@@ -23,7 +23,7 @@ pub(super) struct Side {
     end_sent: bool,
 }
 
-/// What becomes of a pair.
+/// The next step of a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Wait,

@@ -27,7 +27,7 @@ impl Sampler {
         }
     }
 
-    /// The same for the thread with this number out of so many.
+    /// The same for one thread of several.
     pub(super) fn for_thread(&self, thread: usize, threads: usize) -> Sampler {
         match self {
             Sampler::RoundRobin { count, .. } => {

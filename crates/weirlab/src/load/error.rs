@@ -10,7 +10,7 @@ pub enum LoadError {
     Plan(String),
     /// Nothing accepts connections there.
     Unreachable(SocketAddr, io::Error),
-    /// This process may not open so many files.
+    /// The limit of open files is too low.
     Descriptors {
         /// How many it would take.
         needed: u64,
@@ -19,7 +19,7 @@ pub enum LoadError {
     },
     /// A connection that was to stay open did not come to be, or was not answered; the text says which.
     Idle(String),
-    /// The system said no.
+    /// A system call failed.
     System(&'static str, io::Error),
 }
 

@@ -88,7 +88,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    /// What is said of an answer that comes in pieces of every length.
+    /// The result for an answer that comes in pieces of every length.
     fn verdict(head: &HeaderMap, body: &[u8], trailers: Option<&HeaderMap>) -> Option<Difference> {
         let of = |piece: usize| {
             let (mut call, mut answer) = (Call::default(), Answer::default());

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_http1::{Limits, RequestHead};
 
-/// How much may be on its way to us, of a stream and of a connection: answers are not to wait for leave.
+/// The flow-control windows of a stream and of a connection: large, so that answers do not wait for updates.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 24;
 const LIMITS: Limits = Limits {
@@ -49,7 +49,7 @@ impl AsyncRead for Io {
                 into.advance(count);
                 Poll::Ready(Ok(()))
             }
-            // Whoever waits for the socket comes back.
+            // The task that waits for the socket is polled again.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
@@ -108,7 +108,7 @@ pub(super) struct Session {
     connection: Connection<Io, Bytes>,
     sender: SendRequest<Bytes>,
     news: News,
-    lanes: Vec<Lane>,
+    lanes: Vec<StreamSlot>,
     received: Arc<AtomicU64>,
     counted: u64,
     head: RequestHead,
@@ -118,7 +118,7 @@ pub(super) struct Session {
 }
 
 /// One of the streams that a connection has at once.
-struct Lane {
+struct StreamSlot {
     news: News,
     stage: Stage,
     call: Option<Call>,
@@ -177,7 +177,7 @@ impl Session {
         else {
             return None;
         };
-        let lane = || Lane { news: News::new(), stage: Stage::Free, call: grpc.then(Call::default) };
+        let lane = || StreamSlot { news: News::new(), stage: Stage::Free, call: grpc.then(Call::default) };
         let lanes = (0..streams).map(|_| lane()).collect();
         Some(Session {
             connection,
@@ -195,7 +195,7 @@ impl Session {
     /// Sends a request on a free lane; whether that can be.
     pub(super) fn send(&mut self, lane: usize, drawn: &Drawn<'_>) -> bool {
         let Some(request) = self.request(drawn.head()) else { return false };
-        let Lane { news, stage, call } = &mut self.lanes[lane];
+        let StreamSlot { news, stage, call } = &mut self.lanes[lane];
         let body = match call {
             Some(call) => call.begin(drawn.body()),
             None => Bytes::copy_from_slice(drawn.body()),
@@ -272,7 +272,7 @@ impl Session {
     }
 }
 
-impl Lane {
+impl StreamSlot {
     fn poll(&mut self, answer: &mut Answer, expect: &Expect) -> Poll<Result<(), h2::Error>> {
         let context = &mut Context::from_waker(&self.news.waker);
         loop {

@@ -21,10 +21,10 @@ pub struct Idle<'a> {
 }
 
 impl<'a> Idle<'a> {
-    /// Prepares to open the plan's connections and so many `more`.
+    /// Prepares to open the plan's connections and `more` beyond them.
     ///
     /// # Errors
-    /// When the plan makes no sense, or this process may not open so many files.
+    /// When the plan makes no sense, or the limit of open files is too low.
     pub fn new(plan: &'a Plan, more: usize) -> Result<Idle<'a>, LoadError> {
         check(plan)?;
         allow_files((plan.connections + more) as u64 + OTHER_FILES)?;
@@ -38,7 +38,7 @@ impl<'a> Idle<'a> {
         })
     }
 
-    /// Opens so many connections and has a request answered on each.
+    /// Opens `count` connections and waits for a response on each.
     ///
     /// # Errors
     /// When one cannot be opened or is not answered rightly, and when `stop` is raised.

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     max_field_bytes: usize::MAX,
 };
 
-/// What has been said over a connection, and what is being said.
+/// The state of a connection's handshake and messages.
 #[derive(Debug)]
 pub(super) struct Talk {
     upgraded: bool,

@@ -5,6 +5,7 @@
 mod answer;
 pub(crate) mod arguments;
 mod arrivals;
+mod counters;
 mod distribution;
 pub(crate) mod document;
 mod error;
@@ -19,7 +20,6 @@ mod shared;
 mod single;
 mod slot;
 mod steady;
-mod tally;
 pub mod text;
 mod validity;
 mod wire;

@@ -11,7 +11,7 @@ pub struct Plan {
     pub addresses: Vec<SocketAddr>,
     /// The `Host` header unless a request names its own, and the server name of TLS.
     pub host: String,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// Whether to speak TLS. Certificates are not verified: what is measured is local and signs itself.
     pub tls: bool,
@@ -37,19 +37,19 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// One request at a time on each connection.
     Http1,
     /// By ALPN, or without TLS by prior knowledge.
     Http2 {
-        /// How many requests are under way at once on each connection.
+        /// How many requests are in flight at once on each connection.
         streams: usize,
     },
     /// Unary calls over HTTP/2: the body of a request is its message.
     Grpc {
-        /// How many calls are under way at once on each connection.
+        /// How many calls are in flight at once on each connection.
         streams: usize,
     },
     /// Each connection is upgraded as the request says; what is sent and must come back is its body, a message.
@@ -57,7 +57,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// How many requests a connection has under way at most.
+    /// How many requests a connection has in flight at most.
     #[must_use]
     pub fn streams(self) -> usize {
         match self {
@@ -101,7 +101,7 @@ pub enum Pace {
 pub struct WarmUp {
     /// The shortest warm-up.
     pub at_least: Duration,
-    /// The longest; a load that is not steady by then is measured all the same and said to be unsteady.
+    /// The longest; a load that is not steady by then is measured all the same and marked as unsteady.
     pub at_most: Duration,
 }
 
@@ -158,7 +158,7 @@ pub struct Variable {
 /// What a variable is drawn from.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// The numbers from `first` on, so many of them.
+    /// `count` numbers from `first` on.
     Numbers {
         /// The first number.
         first: u64,

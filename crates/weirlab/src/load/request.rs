@@ -89,7 +89,7 @@ impl Requests {
         &self.templates[index]
     }
 
-    /// The requests of the thread with this number out of so many.
+    /// The requests of one thread of several.
     pub(super) fn stream(&self, seed: u64, thread: usize, threads: usize) -> Stream<'_> {
         Stream {
             requests: self,

@@ -1,8 +1,8 @@
 //! The thread that coordinates a load: it starts the workers, watches the warm-up and flips the phases.
+use super::counters::{LoadCounters, TENTH};
 use super::request::Requests;
 use super::shared::Shared;
 use super::steady::{WINDOWS, is_steady, is_steady_throughout};
-use super::tally::{TENTH, Tally};
 use super::validity::{Evidence, judge};
 use super::wire::Tls;
 use super::worker::Worker;
@@ -47,7 +47,7 @@ pub fn run(plan: &Plan, observer: &mut dyn FnMut(Edge), stop: &AtomicBool) -> Re
             match start(scope, plan, worker) {
                 Ok(handle) => handles.push(handle),
                 Err(error) => {
-                    // Those that have started would else go on for ever.
+                    // The workers that have started would otherwise run for ever.
                     shared.finish();
                     shared.wake();
                     return Err(error);
@@ -117,7 +117,7 @@ pub(super) fn allow_files(needed: u64) -> Result<(), LoadError> {
     setrlimit(Resource::Nofile, raised).map_err(|error| LoadError::System("setrlimit", error.into()))
 }
 
-type Handle<'scope> = ScopedJoinHandle<'scope, Result<Tally, LoadError>>;
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<LoadCounters, LoadError>>;
 
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
@@ -144,12 +144,12 @@ fn settle(cpus: &[usize]) -> Result<(), LoadError> {
         .map_err(|error| LoadError::System("timers cannot be made exact", error.into()))
 }
 
-fn joined(handle: Handle<'_>) -> Result<Tally, LoadError> {
+fn joined(handle: Handle<'_>) -> Result<LoadCounters, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
-/// it is: so long, and so much more for each connection.
+/// it is: this long, and this much longer for each connection.
 const FIRST_ANSWERS: Duration = Duration::from_secs(1);
 const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(3);
 
@@ -238,8 +238,8 @@ impl Coordinator<'_, '_> {
     }
 }
 
-fn outcome(plan: &Plan, shared: &Shared, tallies: &[Tally], course: &Course) -> Outcome {
-    let mut all = Tally::new(plan.duration);
+fn outcome(plan: &Plan, shared: &Shared, tallies: &[LoadCounters], course: &Course) -> Outcome {
+    let mut all = LoadCounters::new(plan.duration);
     tallies.iter().for_each(|tally| all.merge(tally));
     if plan.pace == Pace::Closed {
         all.latencies.response = all.latencies.service.clone();

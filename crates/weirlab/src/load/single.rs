@@ -1,4 +1,4 @@
-//! One exchange over a connection of its own, whatever is spoken: what a parity check needs.
+//! One exchange over a connection of its own, in any protocol: what a parity check needs.
 use super::http2::{Io, News, request};
 use super::message::{Heard, Talk};
 use super::request::{Drawn, Requests, Stream};
@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use weir_http1::RequestHead;
 
-/// What came back.
+/// The response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// The status.

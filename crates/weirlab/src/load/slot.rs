@@ -1,5 +1,5 @@
 //! The places of requests, and the connections that they are on. A connection has as many places as it may have requests
-//! under way at once: one of HTTP/1.1 and WebSocket, several of HTTP/2.
+//! in flight at once: one of HTTP/1.1 and WebSocket, several of HTTP/2.
 use super::answer::Answer;
 use super::http2::Session;
 use super::message::Talk;
@@ -41,12 +41,12 @@ pub(super) enum Stage {
 pub(super) struct Link {
     pub(super) speech: Speech,
     pub(super) state: State,
-    /// Tells events of this connection from those of an earlier one in the same place.
+    /// Distinguishes events of this connection from those of an earlier one in the same place.
     pub(super) generation: u32,
     pub(super) address: SocketAddr,
     /// When it began to be opened.
     pub(super) since: u64,
-    /// Whether the peer has said that it will send no more, or take no more requests.
+    /// Whether the peer closed its sending half, or takes no more requests.
     pub(super) hung_up: bool,
     /// How often it was opened since the last answer.
     pub(super) attempts: u32,
@@ -66,7 +66,7 @@ pub(super) enum State {
     Open,
 }
 
-/// What is spoken over a connection.
+/// The protocol of a connection, with its state.
 pub(super) enum Speech {
     /// There is no connection.
     None,

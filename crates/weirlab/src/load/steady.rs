@@ -6,7 +6,7 @@ pub(super) const WINDOWS: usize = 10;
 const MIN_WINDOWS: usize = 5;
 /// The two-sided 95 % quantiles of Student's t for [`MIN_WINDOWS`] to [`WINDOWS`] windows, less two degrees of freedom each.
 const STUDENT: [f64; WINDOWS - MIN_WINDOWS + 1] = [3.182, 2.776, 2.571, 2.447, 2.365, 2.306];
-/// A trend over all windows that is no larger than this share of the mean is none.
+/// A trend over all windows counts only if it is larger than this share of the mean.
 const NO_TREND: f64 = 0.05;
 /// The coefficient of variation that is allowed beyond the scatter of counting.
 const VARIATION: f64 = 0.15;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The share of the median response time that the generator's own lateness (p99) may reach.
 const LATENESS: f64 = 0.5;
-/// Lateness below this is none: where threads share CPUs, no scheduler does much better.
+/// Lateness below this is ignored, because no scheduler does much better where threads share CPUs.
 const NO_LATENESS: Duration = Duration::from_micros(250);
 /// The share of its CPUs that the generator may use in an open loop.
 const CPU: f64 = 0.8;
@@ -57,7 +57,7 @@ fn late(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// How many requests are under way varies by chance, by about the root of their number; three times that is allowed
+/// How many requests are in flight varies by chance, by about the root of their number; three times that is allowed
 /// for beside the hundredth.
 fn missed(outcome: &Outcome, evidence: &Evidence) -> Option<String> {
     let (due, chance) = (evidence.arrivals as f64, 3.0 * (evidence.outstanding as f64).sqrt());
@@ -156,7 +156,7 @@ mod tests {
         check(&both, &EVIDENCE, Some("97.0 %"));
         check(&both, &EVIDENCE, Some("85 %"));
         assert!(!judged(&both, &EVIDENCE).overloaded);
-        // Of few requests some are always under way.
+        // Of few requests some are always in flight.
         let few = Evidence { arrivals: 500, outstanding: 10, ..EVIDENCE };
         check(&Outcome { answers: 490, ..fine() }, &few, None);
         check(&Outcome { answers: 480, ..fine() }, &few, Some("96.0 %"));

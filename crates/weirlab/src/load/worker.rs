@@ -5,10 +5,10 @@ mod messages;
 mod opening;
 mod streams;
 use super::arrivals::Arrivals;
+use super::counters::{LoadCounters, thread_cpu};
 use super::request::{Requests, Stream};
 use super::shared::{Phase, Shared};
 use super::slot::{Link, Slot};
-use super::tally::{Tally, thread_cpu};
 use super::wire::{Buffers, Tls};
 use super::{LoadError, Plan};
 use rustix::buffer::spare_capacity;
@@ -60,11 +60,11 @@ pub(super) struct Worker<'a> {
     begin: u64,
     cpu_at_begin: Duration,
     answers: u64,
-    tally: Tally,
+    tally: LoadCounters,
 }
 
 impl<'a> Worker<'a> {
-    /// The part of the thread with this number out of so many.
+    /// The part of thread `thread` out of `threads`.
     pub(super) fn new(
         plan: &'a Plan,
         shared: &'a Shared,
@@ -102,7 +102,7 @@ impl<'a> Worker<'a> {
             begin: 0,
             cpu_at_begin: Duration::ZERO,
             answers: 0,
-            tally: Tally::new(plan.duration),
+            tally: LoadCounters::new(plan.duration),
             slots: (0..links.len() * streams).map(|_| Slot::new()).collect(),
             streams,
             links,
@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Generates load until it is over.
-    pub(super) fn run(mut self) -> Result<Tally, LoadError> {
+    pub(super) fn run(mut self) -> Result<LoadCounters, LoadError> {
         (0..self.links.len()).for_each(|link| self.revive(link, 0));
         let mut events = Vec::with_capacity(256);
         while self.observe() != Phase::Done {

@@ -1,4 +1,4 @@
-//! How small an effect so many pairs of blocks show on this machine, by what recorded runs say of its noise.
+//! How small an effect a number of pairs of blocks shows on this machine, by the noise of recorded runs.
 
 use crate::analysis::{Sample, Usable, usable};
 use crate::result::{Cell, Run};
@@ -19,7 +19,7 @@ pub fn noise(run: &Run) -> Vec<f64> {
         .collect()
 }
 
-/// The share of imagined experiments with so many pairs in which the effect shows.
+/// The share of simulated experiments with `pairs` pairs in which the effect shows.
 pub fn power(noise: &[f64], effect: f64, pairs: usize, seed: u64) -> f64 {
     stats::power_at(noise, effect, pairs, EXPERIMENTS, seed)
 }

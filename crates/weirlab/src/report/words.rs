@@ -29,7 +29,7 @@ impl Colours {
     }
 }
 
-/// For a chart: an interval without ends is none.
+/// For a chart: an interval with infinite ends is left out.
 pub(super) fn drawn(estimate: stats::Estimate) -> chart::Estimate {
     let known = estimate.low.is_finite() && estimate.high.is_finite();
     chart::Estimate { value: estimate.value, interval: known.then_some((estimate.low, estimate.high)) }

@@ -98,7 +98,7 @@ fn fill_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 /// Reads a run from its folder or from its `data.json`.
 ///
 /// # Errors
-/// When there is none, or none that this version understands.
+/// When there is no run, or its format is of another version.
 pub fn read(path: &Path) -> Result<Run, StoreError> {
     let file = if path.is_dir() { path.join(DATA) } else { path.to_owned() };
     let text = fs::read(&file).map_err(|error| StoreError::Read(file.clone(), error))?;

@@ -144,7 +144,7 @@ fn described(scenario: &Scenario, scheme: Scheme, point: Point, load: &LoadPlan)
         load: match scenario.file.measure {
             Measure::Load => in_words(load),
             Measure::Start => "no load: from the start to the first right answer".to_owned(),
-            Measure::Reload => "no load: a changed configuration until it is in force".to_owned(),
+            Measure::Reload => "no load: a changed configuration until it is active".to_owned(),
             Measure::IdleConnections => format!("{} idle connections", load.connections),
         },
         axis: point.axis,

@@ -61,7 +61,7 @@ pub enum Measure {
     Load,
     /// The time from a target's start to its first right answer.
     Start,
-    /// The time until the target says that a changed configuration is in force.
+    /// The time until the target says that a changed configuration is active.
     Reload,
     /// The memory that each idle connection takes.
     IdleConnections,
@@ -94,7 +94,7 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Threads, as the scenario's source has them; the session may use fewer on a small machine.
     pub threads: usize,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: Protocol,
     /// Whether connections are kept.
     pub keep_alive: bool,
@@ -182,7 +182,7 @@ pub struct Document {
     pub routes: Vec<FlatRoute>,
 }
 
-/// A route with its service's target and the plugins in force on it.
+/// A route with its service's target and its active plugins.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct FlatRoute {
     /// A name that is unique in the document and safe in any configuration language: letters, digits, `_`.
@@ -203,7 +203,7 @@ pub struct FlatRoute {
     pub pool: String,
     /// Addresses with weights: of the service's upstream, or its own.
     pub endpoints: Vec<Endpoint>,
-    /// Plugins in force: route's, service's, global; name to configuration.
+    /// Active plugins: route's, service's, global; name to configuration.
     pub plugins: BTreeMap<String, serde_json::Value>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens again and again while a load runs: scrapes, writes to an Admin API, reloads, signals.
+//! Periodic actions while a load runs: scrapes, writes to an Admin API, reloads, signals.
 use super::exchange::{Client, ClientRequest};
 use crate::driver::Running;
 use crate::load::Protocol;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What actions act upon.
+/// The target of the actions.
 pub(crate) struct Subject<'a> {
     pub(crate) listeners: &'a Listeners,
     /// The gateway's processes; all reload.

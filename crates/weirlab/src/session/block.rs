@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-/// What a block is, beside its cell.
+/// The parameters of a block.
 pub(crate) struct Setting<'a> {
     pub(crate) case: &'a CasePlan,
     pub(crate) profile: &'a Profile,
@@ -24,7 +24,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// What everything had used at an edge of the window.
+/// The resources used until an edge of the window.
 struct EdgeSample {
     targets: Vec<Sample>,
     upstream: Sample,
@@ -124,7 +124,7 @@ pub(crate) fn plan(setting: &Setting<'_>, open: &RunningTarget) -> Plan {
     }
 }
 
-/// What goes on beside the load once the window has begun: actions, and a look at where connections ended up.
+/// Runs beside the load: fires the actions, and counts the connections of each worker.
 fn observe_and_act(
     setting: &Setting<'_>,
     open: &RunningTarget,
@@ -132,7 +132,7 @@ fn observe_and_act(
     begins: &mpsc::Receiver<Instant>,
     done: &AtomicBool,
 ) -> (Vec<ActionSample>, Vec<u32>) {
-    // Aside from the target's CPUs, if there are others; where it cannot be, it costs the target little.
+    // Off the target's CPUs if there are others; if that fails, it costs the target little.
     let _ = observe::pin_current_thread(&setting.layout.generator);
     // Within the warm-up, when connections are open and nothing is measured yet.
     thread::sleep(setting.profile.warm_up.at_least / 2);

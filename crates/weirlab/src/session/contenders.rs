@@ -1,4 +1,4 @@
-//! Who takes part: the targets and versions that were named, and the control.
+//! The contenders: the targets and versions that were named, and the control.
 use super::target_runner::Contender;
 use crate::manifest;
 use crate::result::TargetManifest;
@@ -6,13 +6,13 @@ use crate::target::{self, Target};
 use crate::version::{self, VersionSpec};
 use std::path::{Path, PathBuf};
 
-/// What the user named.
+/// The user's choice.
 pub struct Named<'a> {
     /// Targets, by name or as `name@version`.
     pub targets: &'a [String],
     /// Versions of Weir.
     pub versions: &'a [String],
-    /// The binary that `weir` means, if it was said.
+    /// The binary of `weir`, if one was given.
     pub weir: Option<&'a Path>,
     /// Where scenarios and targets are.
     pub catalogue: &'a Path,
@@ -56,7 +56,7 @@ fn installed(named: &Named<'_>, name: &str) -> Result<Contender, String> {
     let (binary, unavailable) = match target.binary(said) {
         _ if !target.has_process() => (PathBuf::new(), None),
         Ok(binary) => (binary, None),
-        // A program that was named and is none is a mistake; one that is not installed is known to be missing.
+        // A named file that is not a program is an error; a program that is not installed is only marked as missing.
         Err(error) if said.is_some() => return Err(error.to_string()),
         Err(error) => (PathBuf::new(), Some(error.to_string())),
     };

@@ -19,7 +19,7 @@ pub(crate) struct ClientRequest<'a> {
 }
 
 impl ClientRequest<'_> {
-    /// What is not HTTP/1.1 is spoken by the load generator itself.
+    /// Sends the request by the load generator, which speaks more protocols than HTTP/1.1.
     fn send_by_generator(&self) -> Result<ClientResponse, String> {
         let template = RequestTemplate {
             weight: 1,
@@ -51,7 +51,7 @@ impl ClientRequest<'_> {
     }
 }
 
-/// What came back.
+/// The response.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientResponse {
     pub(crate) status: u16,

@@ -57,7 +57,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.lifeline.take());
-        // It has said itself what went wrong.
+        // It has printed its error.
         let _ = self.child.wait();
     }
 }

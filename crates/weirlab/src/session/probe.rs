@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a target that starts is asked.
+/// How often a starting target is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// How long after its start a target is still asked for a right answer.
+/// How long after its start a target may take to its first right answer.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Connections that are open before memory is first looked at: what a target sets up once is not theirs.
 const WARM_UP: usize = 100;
-/// What a target may still have to do after an answer.
+/// How long a target may still work after an answer.
 const SETTLED: Duration = Duration::from_millis(100);
 
-/// Starts a target and asks it from the first moment on, so that the answer is seen when it comes rather than when the
+/// Starts a target and polls it from the beginning, so that the answer is seen when it comes rather than when the
 /// driver has found the target ready. Returns how long it took, unless no answer was right.
 pub(crate) fn first_answer(
     start: impl FnOnce() -> Result<Box<dyn Running>, String>,
@@ -86,7 +86,7 @@ pub(crate) fn reload(setting: &Setting<'_>, open: &RunningTarget) -> Result<Bloc
     if !is_right(&Client::new(), &subject, &setting.case.parity[0]) {
         return Err("it gave no right answer after its reload".to_owned());
     }
-    Ok(block(took, 1, probe("reload until in force", took.as_secs_f64(), "s")))
+    Ok(block(took, 1, probe("reload until active", took.as_secs_f64(), "s")))
 }
 
 /// Opens connections that idle and looks at how much more memory is resident then.

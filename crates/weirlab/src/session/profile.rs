@@ -12,7 +12,7 @@ pub struct Profile {
     pub rounds: u32,
     /// The measured window of each block.
     pub measured: Duration,
-    /// What precedes it.
+    /// The warm-up before it.
     pub warm_up: WarmUp,
     /// Whether targets are started anew for each block, so that addresses, heaps and the placement of connections are
     /// drawn again.
@@ -56,7 +56,7 @@ impl Profile {
         self.measured.max(actions).max(shortest_window(case.load.connections))
     }
 
-    /// Into how many slices a block with so many connections is cut: each slice opens all of them.
+    /// Into how many slices a block is cut: fewer with many connections, because each slice opens all of them.
     pub(super) fn slices_with(&self, connections: usize) -> u32 {
         let shortest = shortest_window(connections).as_nanos().max(1);
         let fitting = u32::try_from(self.measured.as_nanos() / shortest).unwrap_or(u32::MAX);

@@ -11,7 +11,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar over what is expected to take so long altogether. Nothing is drawn where standard error is no terminal.
+    /// A bar for work of this expected duration. Nothing is drawn if standard error is not a terminal.
     pub fn new(expected: Duration) -> Progress {
         let bar = ProgressBar::new(1_000);
         let style = ProgressStyle::with_template("{bar:30.cyan} {percent:>3} % {prefix} left  {wide_msg}")
@@ -25,7 +25,7 @@ impl Progress {
         self.bar.set_message(message.into());
     }
 
-    /// Counts a part that was expected to take so long. The pace so far predicts the rest.
+    /// Counts a part by its expected duration. The pace so far predicts the rest.
     pub fn advance(&mut self, part: Duration) {
         self.done += part;
         let share = self.done.as_secs_f64() / self.expected.as_secs_f64().max(1e-9);

@@ -10,7 +10,7 @@ use crate::result::{Block, Machine, Status, Usage};
 use crate::scenario::Measure;
 use std::time::Duration;
 
-/// What precedes each slice but a target's first: connections are opened and the first answers come.
+/// The warm-up of each slice but a target's first: connections are opened and the first answers come.
 const WARM_UP: Duration = Duration::from_millis(20);
 
 /// A target that is up for a round.

@@ -1,7 +1,7 @@
 //! Tests by ranks, as a check on the interval that shares none of its assumptions.
 use super::distribution::normal_below;
 
-/// Beyond so many samples the normal distribution stands in for the exact one.
+/// Above this many samples the normal distribution replaces the exact one.
 const EXACT: usize = 60;
 
 /// The two-sided p-value of Wilcoxon's signed-rank test that the samples (log-ratios) lie symmetrically around zero.

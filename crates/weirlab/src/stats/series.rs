@@ -1,7 +1,7 @@
 //! Whether a series has settled, and where it is going.
 use super::{location, mean, median};
 
-/// Values are averaged by so many before MSER looks at them.
+/// How many values are averaged before MSER.
 const BATCH: usize = 5;
 
 /// The most that a steady series may scatter: its coefficient of variation, in batches.

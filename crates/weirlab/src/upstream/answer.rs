@@ -35,7 +35,7 @@ struct Heads {
     grpc: Vec<u8>,
 }
 
-/// What becomes of the connection after an answer.
+/// Whether the connection is kept after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It carries the next.
@@ -63,7 +63,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What becomes of the connection.
+    /// Whether the connection is kept.
     pub fn ending(self) -> Ending {
         self.ending
     }

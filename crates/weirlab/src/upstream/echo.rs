@@ -30,7 +30,7 @@ pub(super) fn write_grant(out: &mut Vec<u8>, key: &[u8]) {
 }
 
 impl Echo {
-    /// Whether both sides have said good-bye.
+    /// Whether both sides sent a close frame.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing && self.left == 0
     }
@@ -62,7 +62,7 @@ impl Echo {
     }
 
     fn begin(&mut self, frame: Frame, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        // A client that does not mask is none.
+        // A client must mask its frames.
         self.mask = frame.mask.ok_or(Malformed)?;
         (self.at, self.left) = (0, frame.length);
         self.is_dropped = frame.opcode == PONG;

@@ -51,7 +51,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// How much is left of the stall that goes on so long after the start, if one does.
+    /// The rest of the stall at this time after the start, if there is one.
     pub fn left(self, elapsed: Duration) -> Option<Duration> {
         let nanos = elapsed.as_nanos() % self.period.as_nanos();
         let into = Duration::from_nanos(u64::try_from(nanos).ok()?);

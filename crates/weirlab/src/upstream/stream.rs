@@ -88,7 +88,7 @@ impl Stream {
         }
     }
 
-    /// Tells the client that nothing more follows.
+    /// Closes the sending half towards the client.
     pub(super) fn finish_sending(&mut self) -> io::Result<()> {
         if let Self::Tls(tls) = self {
             tls.session.send_close_notify();

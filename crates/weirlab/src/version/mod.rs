@@ -55,7 +55,7 @@ pub enum VersionError {
     Unknown(String),
     /// It does not compile; the last lines say why.
     Build(String),
-    /// The system said no.
+    /// A system call failed.
     System(String, io::Error),
 }
 
@@ -184,7 +184,7 @@ impl std::fmt::Display for VersionError {
 
 impl std::error::Error for VersionError {}
 
-/// The error of a command that failed, ending with what it said.
+/// The error of a command that failed, ending with its output.
 fn failed(what: &str, said: &str) -> VersionError {
     VersionError::Build(format!("{what}{}", last_lines(said)))
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_http1::{BodyDecoder, Framing, Limits, Method, ResponseHead};
 
 /// Longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server of the laboratory in a process of its own, which is gone when this is dropped.
 pub(crate) struct Server {
@@ -62,7 +62,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let ended = Instant::now() + PATIENCE;
+        let ended = Instant::now() + TIMEOUT;
         while self.child.try_wait().unwrap().is_none() {
             if Instant::now() > ended {
                 self.child.kill().unwrap();
@@ -73,7 +73,7 @@ impl Drop for Server {
 }
 
 pub(crate) fn eventually(condition: impl Fn() -> bool, otherwise: &str) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < end, "{otherwise}");
         thread::sleep(Duration::from_millis(2));
@@ -99,8 +99,8 @@ impl Answer {
 
 pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -212,7 +212,7 @@ impl Script {
         let thread = thread::spawn(move || {
             for each in connections {
                 let (stream, _) = listener.accept().unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TIMEOUT)).unwrap();
                 each(stream);
             }
         });

@@ -41,7 +41,7 @@ fn a_stall_casts_its_whole_shadow() {
         assert!(seen >= expected - 2.0, "{seen} of {expected} longer than {bound:?}");
         assert!(seen <= expected + 60.0, "{seen} rather than {expected} longer than {bound:?}");
     }
-    // The two that were under way are all that the server was slow with.
+    // The two that were in flight are all that the server was slow with.
     let slow = longer_than(service, millis(100));
     assert!((2..=10).contains(&slow), "{slow}");
     assert!(response.max() >= millis(290) && service.max() >= millis(290));

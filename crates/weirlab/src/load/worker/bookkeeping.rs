@@ -1,9 +1,9 @@
 //! What of requests and answers is counted.
 use super::Worker;
 use crate::load::answer::Difference;
+use crate::load::counters::Class;
 use crate::load::shared::Phase;
 use crate::load::slot::{Slot, Stage};
-use crate::load::tally::Class;
 
 impl Worker<'_> {
     pub(super) fn record(&mut self, index: usize, now: u64) {
@@ -71,7 +71,7 @@ impl Worker<'_> {
         self.slots.iter().filter(stuck).count()
     }
 
-    /// In a closed loop most requests that are under way at the end are as good as any; those that have waited longer
+    /// In a closed loop most requests that are in flight at the end are as good as any; those that have waited longer
     /// than whatever was answered would be missing from the tail.
     fn account_for_slowest(&mut self, end: u64) {
         let longest = self.tally.latencies.service.max().as_nanos() as u64;

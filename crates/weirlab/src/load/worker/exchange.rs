@@ -1,8 +1,8 @@
 //! Sending requests and taking in answers.
 use super::Worker;
+use crate::load::counters::Class;
 use crate::load::shared::Phase;
 use crate::load::slot::{Speech, Stage, State};
-use crate::load::tally::Class;
 use crate::load::wire::{Fault, Received};
 use rustix::event::epoll;
 
@@ -197,7 +197,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The last request on a connection that takes no more sees to another.
+    /// After the last request on a connection that takes no more, schedules another connection.
     pub(super) fn leave(&mut self, index: usize, now: u64) {
         let link = self.link_of(index);
         let slot = &mut self.slots[index];

@@ -1,8 +1,8 @@
 //! WebSocket: connections that become others', and messages.
 use super::Worker;
+use crate::load::counters::Class;
 use crate::load::message::Heard;
 use crate::load::slot::{Speech, Stage, State};
-use crate::load::tally::Class;
 
 impl Worker<'_> {
     /// Asks for a connection to become a WebSocket.

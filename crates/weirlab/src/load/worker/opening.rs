@@ -1,9 +1,9 @@
 //! Opening and closing connections.
 use super::{Worker, streams};
 use crate::load::Protocol;
+use crate::load::counters::Class;
 use crate::load::message::Talk;
 use crate::load::slot::{Speech, Stage, State};
-use crate::load::tally::Class;
 use crate::load::wire::Wire;
 use rustix::event::epoll;
 use std::cmp::Reverse;
@@ -93,7 +93,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The connection is there; what is spoken over it may have a beginning of its own.
+    /// The connection is established; its protocol may begin with a handshake of its own.
     fn connected(&mut self, link: usize) {
         match self.plan.protocol {
             Protocol::Http1 => self.opened(link),
@@ -133,7 +133,7 @@ impl Worker<'_> {
         self.send_due(now);
     }
 
-    /// Lets go of the connection and sees to another.
+    /// Drops the connection and schedules another.
     pub(super) fn replace(&mut self, link: usize, now: u64) {
         for index in self.slots_of(link) {
             let slot = &mut self.slots[index];
@@ -150,7 +150,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection has failed, and each request that was under way on it.
+    /// A connection has failed, and each request that was in flight on it.
     pub(super) fn fail(&mut self, link: usize, class: Class) {
         self.observe();
         if self.within() {

@@ -1,12 +1,12 @@
 //! HTTP/2: several requests on one connection.
 use super::Worker;
+use crate::load::counters::Class;
 use crate::load::http2::{Failure, Progress, Session};
 use crate::load::slot::{Speech, Stage};
-use crate::load::tally::Class;
 use crate::load::wire::Wire;
 use crate::load::{Plan, Protocol};
 
-/// What is spoken over a connection once it is there; nothing, if the peer does not.
+/// The HTTP/2 session of an established connection; none if the peer did not negotiate it.
 pub(super) fn begin(wire: Wire, plan: &Plan) -> Option<Box<Session>> {
     if !wire.speaks_http2() {
         return None;

@@ -28,7 +28,7 @@ pub(super) const TENTH: u64 = 100_000_000;
 
 /// Counts and histograms that merge.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct LoadCounters {
     pub(super) answers: u64,
     pub(super) good: u64,
     pub(super) bytes: u64,
@@ -46,10 +46,10 @@ pub(super) struct Tally {
     pub(super) outstanding: u64,
 }
 
-impl Tally {
+impl LoadCounters {
     /// One for a window of about this length, so that the series need not grow.
-    pub(super) fn new(window: Duration) -> Tally {
-        Tally {
+    pub(super) fn new(window: Duration) -> LoadCounters {
+        LoadCounters {
             answers: 0,
             good: 0,
             bytes: 0,
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Counts an answer that came so many nanoseconds after the window began.
+    /// Counts an answer that came `at` nanoseconds after the window began.
     pub(super) fn answer(&mut self, status: u16, at: u64) {
         self.answers += 1;
         if let Some(count) = self.statuses.get_mut(usize::from(status)) {
@@ -83,7 +83,7 @@ impl Tally {
         self.errors[class as usize] += 1;
     }
 
-    pub(super) fn merge(&mut self, other: &Tally) {
+    pub(super) fn merge(&mut self, other: &LoadCounters) {
         self.answers += other.answers;
         self.good += other.good;
         self.bytes += other.bytes;
