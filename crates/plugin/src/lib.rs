@@ -25,9 +25,11 @@ mod grpc_client;
 mod http_client;
 pub mod json_text;
 mod local_response;
+mod metrics;
 mod node_log;
 mod retained;
 mod session;
+mod shared_dict;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod views;
@@ -44,7 +46,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use authority::{host_end, without_port};
-pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Undelivered};
+pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use build::Build;
 pub use bytes::Bytes;
@@ -58,10 +60,12 @@ pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprint
 pub use grpc_client::{CallError, GrpcClient};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use local_response::Answer;
+pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use record::Record;
 pub use retained::{NodeId, Retained};
 pub use session::Session;
+pub use shared_dict::{DictError, SharedDict};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,

@@ -6,11 +6,13 @@ mod lines;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 pub use dropped::Dropped;
 pub(crate) use dropped::Sender;
 pub use lines::{Delivered, Lines, Undelivered};
 pub use queue::{Failed, Queue, QueueConfig};
+pub use timer::Timer;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,6 +20,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// The thread that plugins share.
 #[derive(Default)]
@@ -42,12 +45,18 @@ trait Holder: Send + Sync {
 impl Background {
     /// Runs a task until it ends or the process does.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        match self.runtime.get_or_init(start) {
-            Some(runtime) => drop(runtime.spawn(task)),
-            None => tracing::error!(
-                "the thread of plugins did not start; what one had to do there is left undone"
-            ),
+        self.begin_task(task);
+    }
+
+    fn begin_task(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<AbortHandle> {
+        let runtime = self.runtime.get_or_init(start).as_ref();
+        if runtime.is_none() {
+            tracing::error!(
+                "the plugin thread did not start: background work (logs, Redis sync) is disabled; raise the limit of \
+                 threads and restart the node"
+            );
         }
+        runtime.map(|runtime| runtime.spawn(task).abort_handle())
     }
 
     /// Says that something is under way that should be completed before the node ends.

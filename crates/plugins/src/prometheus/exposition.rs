@@ -5,7 +5,7 @@ use super::series::{Histogram, Key, Latencies, Registry, Sessions, Summed};
 use super::{costs, process, retries, sessions};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
-use weir_plugin::{Document, Dropped, Retained, Source, Uuid};
+use weir_plugin::{Document, Dropped, Metrics, Retained, Source, Uuid};
 
 /// In microseconds, as all bounds here.
 pub(super) const KONG_BOUNDS: [u64; 17] =
@@ -36,6 +36,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     process::write(&mut text, &node.process, node.node_id, retained);
     process::write_bodies(&mut text, &node.held_bodies);
     retries::write(&mut text, node.retries);
+    retained.get::<Metrics>().write(&mut text.0);
     write_dropped(&mut text, &retained.get::<Dropped>());
     write_lost_lines(&mut text, node);
     costs::write(&mut text, node, &names);

@@ -1,0 +1,68 @@
+//! Work that is done later, or again and again.
+
+use super::Background;
+use std::future::Future;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// Work that is done later, or again and again, until this is dropped.
+#[must_use = "a timer that is dropped does nothing any more"]
+pub struct Timer(Option<AbortHandle>);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+impl Background {
+    /// Does something once, after this time. What has begun is done to its end unless the timer is dropped.
+    pub fn after(&self, delay: Duration, work: impl Future<Output = ()> + Send + 'static) -> Timer {
+        Timer(self.begin_task(async move {
+            tokio::time::sleep(delay).await;
+            work.await;
+        }))
+    }
+
+    /// Does something again and again, each time so long after the time before ended. The first time is at once.
+    pub fn every<F>(&self, pause: Duration, mut work: impl FnMut() -> F + Send + 'static) -> Timer
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Timer(self.begin_task(async move {
+            loop {
+                work().await;
+                tokio::time::sleep(pause).await;
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn work_is_done_later_or_again_until_its_timer_is_dropped() {
+        let background = Background::default();
+        let (done, seen) = mpsc::channel();
+        let (again, once) = (done.clone(), done);
+        let every = background.every(Duration::from_millis(1), move || {
+            let again = again.clone();
+            async move { drop(again.send("again")) }
+        });
+        for _ in 0..3 {
+            assert_eq!(seen.recv_timeout(PATIENCE), Ok("again"));
+        }
+        drop(every);
+        let after = background.after(Duration::from_millis(1), async move { drop(once.send("once")) });
+        let rest: Vec<_> = std::iter::from_fn(|| seen.recv_timeout(PATIENCE).ok()).collect();
+        assert_eq!(rest.last(), Some(&"once"), "and then nobody is left who could send");
+        drop(after);
+    }
+}
