@@ -1,6 +1,6 @@
-//! `/proxy-cache`: the responses that this node keeps.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+//! `/proxy-cache`: the responses that this node caches.
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -18,8 +18,8 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/proxy-cache/{plugin}/caches/{key}", get(show).delete(remove))
 }
 
-/// The key in the path. Where a plugin is in the path too, it is one that keeps responses: all of them share one memory.
-fn key(call: &Call) -> Result<&str, Denied> {
+/// The key in the path. A plugin in the path must be one that caches responses; all of them share one cache.
+fn key(call: &ApiRequest) -> Result<&str, ApiError> {
     match call.ids.as_slice() {
         [key] => Ok(key),
         [plugin, key] => {
@@ -27,22 +27,22 @@ fn key(call: &Call) -> Result<&str, Denied> {
             let is_cache =
                 |entity: &Entity| matches!(entity, Entity::Plugins(plugin) if plugin.name == "proxy-cache");
             let found = entities.find(EntityKind::Plugins, plugin).filter(|entity| is_cache(entity));
-            found.map(|_| key.as_str()).ok_or(Denied::NotFound)
+            found.map(|_| key.as_str()).ok_or(ApiError::NotFound)
         }
-        _ => Err(Denied::NotFound),
+        _ => Err(ApiError::NotFound),
     }
 }
 
-async fn show(call: Call) -> Result<Response, Denied> {
-    let kept = shown(call.control.retained(), key(&call)?).ok_or(Denied::NotFound)?;
-    Ok(json_answer(StatusCode::OK, &kept))
+async fn show(call: ApiRequest) -> Result<Response, ApiError> {
+    let kept = shown(call.control.retained(), key(&call)?).ok_or(ApiError::NotFound)?;
+    Ok(json_response(StatusCode::OK, &kept))
 }
 
-async fn remove(call: Call) -> Result<StatusCode, Denied> {
-    purge(call.control.retained(), key(&call)?).then_some(StatusCode::NO_CONTENT).ok_or(Denied::NotFound)
+async fn remove(call: ApiRequest) -> Result<StatusCode, ApiError> {
+    purge(call.control.retained(), key(&call)?).then_some(StatusCode::NO_CONTENT).ok_or(ApiError::NotFound)
 }
 
-async fn remove_all(call: Call) -> Response {
+async fn remove_all(call: ApiRequest) -> Response {
     purge_all(call.control.retained());
     StatusCode::NO_CONTENT.into_response()
 }

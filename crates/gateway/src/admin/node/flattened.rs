@@ -1,5 +1,5 @@
-//! What is wrong with a whole configuration, in Kong's form: as deep as the configuration is, or entity by entity.
-use crate::admin::response::json_answer;
+//! The errors of a whole configuration in Kong's form: nested as the configuration is, or entity by entity.
+use crate::admin::response::json_response;
 use crate::admin::violations::Violations;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -8,19 +8,19 @@ use std::collections::HashMap;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{Choice, ConfigError, FieldError};
 
-/// More problems are only counted: a file with so many has one cause, and nobody reads on.
-const MOST_PROBLEMS: usize = 100;
+/// More errors are only counted, because a file with so many has one cause.
+const MAX_LISTED_ERRORS: usize = 100;
 
-/// Kong's refusal of a configuration. `root` is what was sent, to tell entities by their names.
+/// Kong's response to an invalid configuration. `root` is what was sent; entities are named from it.
 pub(super) fn invalid(problems: &[ConfigError], root: &Value, flatten: bool) -> Response {
-    json_answer(StatusCode::BAD_REQUEST, &told(problems, root, flatten))
+    json_response(StatusCode::BAD_REQUEST, &response_body(problems, root, flatten))
 }
 
-fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
-    let (problems, further) = problems.split_at(problems.len().min(MOST_PROBLEMS));
+fn response_body(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
+    let (problems, others) = problems.split_at(problems.len().min(MAX_LISTED_ERRORS));
     let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    if !further.is_empty() {
-        lines.push(format!("and {} more", further.len()));
+    if !others.is_empty() {
+        lines.push(format!("and {} more", others.len()));
     }
     let mut body = json!({
         "code": 14,
@@ -31,7 +31,7 @@ fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
         problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message)).collect();
     if flatten {
         let found = Flattened::of(rest, root);
-        body["flattened_errors"] = found.entities.iter().map(Faulty::told).collect();
+        body["flattened_errors"] = found.entities.iter().map(InvalidEntity::to_json).collect();
         rest = found.rest;
     }
     body["fields"] = Violations::of(&rest).fields;
@@ -40,13 +40,13 @@ fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
 
 /// Violations, entity by entity.
 struct Flattened<'r> {
-    entities: Vec<Faulty<'r>>,
-    /// Those that are about no entity.
+    entities: Vec<InvalidEntity<'r>>,
+    /// Those outside any entity.
     rest: Vec<FieldError>,
 }
 
-/// What is wrong with one entity.
-struct Faulty<'r> {
+/// The errors of one entity.
+struct InvalidEntity<'r> {
     kind: EntityKind,
     entity: &'r Value,
     violations: Vec<FieldError>,
@@ -55,8 +55,8 @@ struct Faulty<'r> {
 impl<'r> Flattened<'r> {
     fn of(violations: Vec<FieldError>, root: &'r Value) -> Self {
         let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
-        // An entity is told by where it is in memory: two may be equal.
-        let mut places: HashMap<*const Value, usize> = HashMap::new();
+        // An entity is identified by its address in memory, because two may be equal.
+        let mut indices: HashMap<*const Value, usize> = HashMap::new();
         for violation in violations {
             let Some((kind, entity, below)) = entity_at(&violation.path, root) else {
                 found.rest.push(violation);
@@ -64,10 +64,10 @@ impl<'r> Flattened<'r> {
             };
             let violation = FieldError::new(below, violation.message);
             let next = found.entities.len();
-            let place = *places.entry(std::ptr::from_ref(entity)).or_insert(next);
-            match found.entities.get_mut(place) {
+            let index = *indices.entry(std::ptr::from_ref(entity)).or_insert(next);
+            match found.entities.get_mut(index) {
                 Some(faulty) => faulty.violations.push(violation),
-                None => found.entities.push(Faulty { kind, entity, violations: vec![violation] }),
+                None => found.entities.push(InvalidEntity { kind, entity, violations: vec![violation] }),
             }
         }
         found
@@ -90,17 +90,17 @@ fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r 
     found
 }
 
-impl Faulty<'_> {
-    fn told(&self) -> Value {
+impl InvalidEntity<'_> {
+    fn to_json(&self) -> Value {
         let mut errors = Vec::new();
         flatten(&Violations::of(&self.violations).fields, "", &mut errors);
-        // Clients read texts here, and fail on anything else.
+        // Clients expect strings here, and fail on anything else.
         let text = |name: &str| {
             self.entity.get(name).filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
         };
         let tags = self.entity.get("tags").and_then(Value::as_array);
         let tags = tags.filter(|tags| tags.iter().all(Value::is_string)).map(|tags| json!(tags));
-        let mut told = json!({
+        let mut entity = json!({
             "entity_type": self.kind.as_str().trim_end_matches('s'),
             "entity": self.own_fields(),
             "errors": errors,
@@ -110,10 +110,10 @@ impl Faulty<'_> {
             [("entity_id", text("id").cloned()), ("entity_name", name), ("entity_tags", tags)]
         {
             if let Some(value) = value {
-                told[field] = value;
+                entity[field] = value;
             }
         }
-        told
+        entity
     }
 
     /// The entity without those nested in it, and without what is secret.
@@ -168,7 +168,7 @@ mod tests {
     fn flattened(problems: &[(&str, &str)], root: &Value) -> (Vec<Value>, usize) {
         let violations = problems.iter().map(|(path, message)| FieldError::new(*path, *message)).collect();
         let found = Flattened::of(violations, root);
-        (found.entities.iter().map(Faulty::told).collect(), found.rest.len())
+        (found.entities.iter().map(InvalidEntity::to_json).collect(), found.rest.len())
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
             message: "no mapping".to_owned(),
         };
         let problems: Vec<_> = (0..300_000).map(problem).collect();
-        let whole = told(&problems, &root, true);
-        assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MOST_PROBLEMS);
+        let whole = response_body(&problems, &root, true);
+        assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert!(whole["message"].as_str().unwrap().ends_with("; and 299900 more"), "{whole}");
-        let unflattened = told(&problems, &root, false);
-        assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MOST_PROBLEMS);
+        let unflattened = response_body(&problems, &root, false);
+        assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert_eq!(unflattened["message"], whole["message"]);
         let violations = problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message));
         assert_eq!(Flattened::of(violations.collect(), &root).entities.len(), 300_000);

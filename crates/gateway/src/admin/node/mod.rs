@@ -1,4 +1,4 @@
-//! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
+//! The endpoints about the node itself: its plugins and schemas, its configuration, its health.
 mod cache;
 mod config;
 mod costs;
@@ -12,7 +12,7 @@ mod root;
 mod schemas;
 mod tags;
 
-use super::response::Denied;
+use super::response::ApiError;
 use crate::control::Control;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -23,7 +23,10 @@ use std::sync::Arc;
 pub(super) fn router() -> Router<Arc<Control>> {
     Router::new()
         .route("/", get(root::root))
-        .route("/config", get(config::show).post(config::load).layer(DefaultBodyLimit::max(config::LONGEST)))
+        .route(
+            "/config",
+            get(config::show).post(config::load).layer(DefaultBodyLimit::max(config::MAX_BODY_LEN)),
+        )
         .route("/debug/node/log-level", get(log_level::show))
         .route("/debug/node/log-level/{level}", put(log_level::change))
         .route("/endpoints", get(endpoints::list))
@@ -41,5 +44,5 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
         .merge(cache::router())
         .merge(health::of_targets())
-        .method_not_allowed_fallback(|| async { Denied::Method })
+        .method_not_allowed_fallback(|| async { ApiError::Method })
 }

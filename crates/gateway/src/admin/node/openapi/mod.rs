@@ -1,9 +1,9 @@
-//! `/openapi.json`: the Admin API as OpenAPI 3.1, made of the declarations that it is served by.
+//! `/openapi.json`: the Admin API as OpenAPI 3.1, generated from the declarations that serve it.
 mod entities;
 mod others;
 
 use super::schemas::kinds;
-use crate::admin::response::json_answer;
+use crate::admin::response::json_response;
 use crate::control::Control;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use weir_model::entity::EntityKind;
 use weir_model::schema::{Choice, Direction};
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
-    json_answer(StatusCode::OK, &describe(control.settings().admin_auth.is_off()))
+    json_response(StatusCode::OK, &describe(control.settings().admin_auth.is_off()))
 }
 
 /// The whole document.
@@ -60,7 +60,7 @@ fn response_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/responses/{name}") })
 }
 
-/// An answer with a JSON body.
+/// A response with a JSON body.
 fn answer(description: &str, schema: Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
@@ -128,7 +128,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
     names.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": schema })).collect()
 }
 
-/// One operation: what it is called, and what it may answer besides what every one may.
+/// One operation: its name, and its responses besides those that every operation has.
 fn operation(id: &str, summary: &str, responses: Value) -> Value {
     let mut operation = json!({ "operationId": id, "summary": summary, "responses": responses });
     for (status, name) in [("401", "Unauthorized"), ("403", "Forbidden"), ("405", "MethodNotAllowed")] {
