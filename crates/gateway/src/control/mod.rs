@@ -1,9 +1,9 @@
 //! [`Control`]: the one handle on the running node, for the Admin APIs, signals and commands.
+mod metrics;
 mod process;
 pub(crate) mod reload;
 
 use crate::configuration::{self, Configuration, Origin, Source};
-use crate::control::process::process;
 use crate::data_plane::options::{access_logs, options};
 use crate::data_plane::{DataPlane, StreamListenCheck, compiler};
 use crate::logger;
@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use crate::store::{self, Loaded, Store};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,9 +24,6 @@ use weir_model::{Document, Entities, PluginSchema};
 use weir_net::resolve::{Addresses, ResolveError};
 use weir_net::tls::CertifiedKey;
 use weir_plugin::Background;
-use weir_plugins::prometheus::{
-    Connections, NodeFacts, TargetHealth, TargetState, UpstreamRetries, exposition,
-};
 use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
@@ -34,7 +31,6 @@ use weir_proxy::{
     Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
 };
 use weir_upstream::health::{self, TargetStatus};
-use weir_upstream::retry_budget::{RetryBudgets, RetryCounts};
 
 /// How long a stopping node waits at least for plugins to deliver their queues, because requests that `drain_timeout`
 /// cuts off are logged only then.
@@ -247,48 +243,6 @@ impl Control {
         &self.node_id
     }
 
-    /// The metrics, in Prometheus' text format. Takes long where there are many routes.
-    pub(crate) fn metrics(&self) -> String {
-        self.scrape(exposition)
-    }
-
-    /// Renders metrics from the counters and the state of the node.
-    pub(crate) fn scrape(&self, render: impl FnOnce(&Retained, &NodeFacts<'_>) -> String) -> String {
-        let totals = self.totals();
-        let Totals { connections, accepted, sessions, sessions_accepted, .. } = totals;
-        let streams = Connections::of(sessions_accepted, sessions);
-        let configuration = self.registry.configuration();
-        let document = &configuration.document;
-        let costs = self.costs();
-        let node = NodeFacts {
-            node_id: &self.node_id,
-            version: env!("CARGO_PKG_VERSION"),
-            process: process(self.started),
-            connections: Connections::of(accepted - sessions_accepted, connections.saturating_sub(sessions)),
-            streams: (!self.settings.stream_listen.0.is_empty()).then_some(streams),
-            total_requests: totals.requests,
-            http2_requests: totals.http2_requests,
-            http3_requests: totals.http3_requests,
-            datastore_reachable: self.registry.is_reachable(),
-            document,
-            costs: &costs,
-            retries: &self.retries(),
-            worker_cpu: self.worker_cpu(),
-            held_bodies: self.plane.proxy.held_bodies(),
-            lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
-            targets: &targets(&self.plane.compiler.retained, document),
-        };
-        render(&self.plane.compiler.retained, &node)
-    }
-
-    /// Requests that were sent again, by upstream.
-    fn retries(&self) -> Vec<UpstreamRetries> {
-        let counts = self.plane.compiler.retained.get::<RetryBudgets>().counts();
-        let told =
-            |RetryCounts { upstream, retries, exhausted }| UpstreamRetries { upstream, retries, exhausted };
-        counts.into_iter().map(told).collect()
-    }
-
     /// The CPU time that all workers have used.
     pub(crate) fn worker_cpu(&self) -> Duration {
         self.plane.proxy.costs().worker_cpu()
@@ -384,36 +338,4 @@ fn serve(
     let stream_listen_check = StreamListenCheck::new(settings);
     stream_listen_check.warn_once(document);
     Ok(Arc::new(DataPlane { proxy, compiler, runtime: Handle::current(), stream_listen_check }))
-}
-
-/// The health of every known address of every target.
-fn targets(retained: &Retained, document: &Document) -> Vec<TargetHealth> {
-    let upstreams: HashMap<_, _> =
-        document.upstreams.iter().map(|upstream| (upstream.id, upstream)).collect();
-    let of_target = |target: &Arc<Target>| {
-        let upstream = *upstreams.get(&target.upstream)?;
-        let health = |address, state| TargetHealth {
-            upstream: upstream.name.clone(),
-            target: target.target.clone(),
-            address,
-            state,
-        };
-        Some(match health::are_used(upstream) && !target.is_socket() {
-            false => {
-                let address = target.target.parse::<SocketAddr>().map(|address| address.to_string());
-                vec![health(address.unwrap_or_default(), TargetState::HealthchecksOff)]
-            }
-            true => match health::standing(&retained.get(), upstream.id, &target.target).addresses {
-                none if none.is_empty() => vec![health(String::new(), TargetState::DnsError)],
-                addresses => {
-                    addresses.iter().map(|(at, healthy)| health(at.to_string(), state(*healthy))).collect()
-                }
-            },
-        })
-    };
-    document.targets.iter().filter_map(of_target).flatten().collect()
-}
-
-fn state(healthy: bool) -> TargetState {
-    if healthy { TargetState::Healthy } else { TargetState::Unhealthy }
 }
