@@ -71,10 +71,11 @@ pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
 };
 pub use weir_model::Streams;
+pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
 #[doc(hidden)]
 pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
-pub use weir_model::{Document, PluginSchema, Uuid, entity, rule, schema};
+pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, entity, rule, schema};
 pub use weir_net::dialer::Dialer;
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
@@ -167,12 +168,21 @@ pub trait Define: Hooks + Sized {
     const FOR_CONSUMER_GROUPS: bool = false;
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
+    /// Entities of its own, such as credentials.
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[];
+    /// A field of the configuration: instances with the same value of it share their counters, so that they must be
+    /// configured alike.
+    const SHARED_BY: Option<&'static str> = None;
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// What of a valid configuration is probably a mistake all the same.
     fn warnings(_config: &Json) -> Vec<FieldWarning> {
+        Vec::new()
+    }
+    /// What of a whole document is probably a mistake, as far as it concerns this plugin.
+    fn document_warnings(_document: &Document) -> Vec<EntityWarning> {
         Vec::new()
     }
     /// One instance per plugin entity.
@@ -215,6 +225,8 @@ const fn schema<P: Define>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
+    let schema = schema.with_document_warnings(P::document_warnings);
+    let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

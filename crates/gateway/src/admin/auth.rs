@@ -2,6 +2,7 @@
 //!
 //! Where tokens are set, each request must present one. Otherwise anyone who can connect may use the API, except web
 //! pages, because a page of another site can make a browser send requests to any address that its machine reaches.
+use super::collection::secret_paths;
 use super::item::REVISION;
 use crate::listener::Client;
 use crate::listener::message;
@@ -16,9 +17,8 @@ use axum::response::Response;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use weir_model::Uuid;
 use weir_model::entity::EntityKind;
-use weir_model::schema::Choice;
+use weir_model::{PluginSchema, Uuid};
 
 /// The entities that a write changed; its handler puts them into the extensions of the response.
 #[derive(Debug, Clone)]
@@ -31,23 +31,30 @@ impl AuditedEntities {
 }
 
 /// Lets authorized requests through, and writes an audit line for each write.
-pub(crate) fn guarded(router: Router, auth: AdminAuth) -> Router {
-    router.layer(middleware::from_fn_with_state(Arc::new(auth), guard))
+pub(crate) fn guarded(router: Router, auth: AdminAuth, plugins: &[PluginSchema]) -> Router {
+    let state = Arc::new(Guard { auth, secret_paths: secret_paths(plugins) });
+    router.layer(middleware::from_fn_with_state(state, guard))
+}
+
+struct Guard {
+    auth: AdminAuth,
+    secret_paths: Vec<&'static str>,
 }
 
 async fn guard(
-    State(auth): State<Arc<AdminAuth>>,
+    State(state): State<Arc<Guard>>,
     ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let (name, response) = match admit(&auth, &client, &request) {
+    let (name, response) = match admit(&state.auth, &client, &request) {
         Ok(name) => (name, next.run(request).await),
         Err(error) => (None, error.response()),
     };
     if is_write(&method, uri.path()) {
-        audit(&client, name.as_deref(), &method, uri.path(), &response);
+        let path = shown(uri.path(), &state.secret_paths);
+        audit(&client, name.as_deref(), &method, &path, &response);
     }
     response
 }
@@ -144,7 +151,7 @@ fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, resp
         client = %client.address.ip(),
         token = token.unwrap_or("-"),
         method = %method,
-        path = %shown(path),
+        path = %path,
         status = response.status().as_u16(),
         kind = listed(kinds),
         id = listed(ids),
@@ -160,10 +167,10 @@ fn listed(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// A path for a log: keys by which credentials can be asked for are left out.
-pub(crate) fn shown(path: &str) -> Cow<'_, str> {
+pub(crate) fn shown<'p>(path: &'p str, secret_paths: &[&str]) -> Cow<'p, str> {
     let mut segments: Vec<_> = path.split('/').collect();
     for index in 1..segments.len() {
-        let is_key = matches!(segments[index - 1], "key-auth" | "key-auths");
+        let is_key = secret_paths.contains(&segments[index - 1]);
         if is_key && weir_model::rule::id(segments[index]).is_none() && !segments[index].is_empty() {
             segments[index] = "…";
             return Cow::Owned(segments.join("/"));
@@ -225,6 +232,7 @@ mod tests {
     #[test]
     fn keys_are_not_shown() {
         let id = "7ee7b0b0-6d0c-4e4c-8a0c-3c0a1e6f0a11";
+        let shown = |path: &str| shown(path, &["key-auth", "key-auths"]).into_owned();
         assert_eq!(shown("/consumers/alice/key-auth/secret"), "/consumers/alice/key-auth/…");
         assert_eq!(shown("/key-auths/secret/consumer"), "/key-auths/…/consumer");
         for path in [&format!("/key-auths/{id}"), "/services/key-auth", "/key-auths/"] {

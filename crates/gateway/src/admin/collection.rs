@@ -1,7 +1,9 @@
 //! The collections, declared once: the names of each kind of entity in paths. Every path of entities derives from this
 //! and from the fields that refer to other entities.
+use weir_model::entity::CustomEntitySchema;
 use weir_model::entity::EntityKind::{self, *};
-use weir_model::schema::{Choice, Kind};
+use weir_model::schema::Kind;
+use weir_model::{EntityKinds, PluginSchema};
 
 /// The names of a kind of entity in paths.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,7 @@ pub(crate) enum Key {
 
 impl Collection {
     /// The names of a kind.
-    pub(crate) const fn of(kind: EntityKind) -> Collection {
+    pub(crate) fn of(kind: EntityKind) -> Collection {
         let (name, nested, key) = match kind {
             Services => ("services", "services", Key::Unique("name")),
             Routes => ("routes", "routes", Key::Unique("name")),
@@ -37,11 +39,15 @@ impl Collection {
             ConsumerGroups => ("consumer_groups", "consumer_groups", Key::Unique("name")),
             // Found as the consumers of a group, and as the groups of a consumer.
             ConsumerGroupConsumers => ("", "consumer_group_consumers", Key::Id),
-            KeyauthCredentials => ("key-auths", "key-auth", Key::Unique("key")),
-            BasicauthCredentials => ("basic-auths", "basic-auth", Key::Unique("username")),
-            HmacauthCredentials => ("hmac-auths", "hmac-auth", Key::Unique("username")),
-            JwtSecrets => ("jwts", "jwt", Key::Unique("key")),
-            Acls => ("acls", "acls", Key::Within("group")),
+            Custom(kind) => {
+                let CustomEntitySchema { path, nested_path, record, endpoint_key, .. } = kind.schema();
+                let is_unique = |field: &str| record.field(field).is_some_and(|field| field.unique);
+                let key = endpoint_key.map_or(Key::Id, |field| match is_unique(field) {
+                    true => Key::Unique(field),
+                    false => Key::Within(field),
+                });
+                (*path, *nested_path, key)
+            }
             Plugins => ("plugins", "plugins", Key::Unique("instance_name")),
             Upstreams => ("upstreams", "upstreams", Key::Unique("name")),
             Targets => ("", "targets", Key::Within("target")),
@@ -128,16 +134,17 @@ impl EntityPath {
 }
 
 /// Every path of entities, with its pattern for the router.
-pub(crate) fn entity_paths() -> Vec<(String, EntityPath)> {
-    let tops = EntityKind::ALL.iter().filter_map(|kind| Some((*kind, Collection::of(*kind).name?)));
-    tops.flat_map(|(kind, name)| paths_of(kind, name)).collect()
+pub(crate) fn entity_paths(plugins: &[PluginSchema]) -> Vec<(String, EntityPath)> {
+    let kinds = EntityKinds::of(plugins);
+    let tops = kinds.iter().filter_map(|kind| Some((kind, Collection::of(kind).name?)));
+    tops.flat_map(|(kind, name)| paths_of(kind, name, &kinds)).collect()
 }
 
-fn paths_of(kind: EntityKind, name: &str) -> Vec<(String, EntityPath)> {
+fn paths_of(kind: EntityKind, name: &str, kinds: &EntityKinds) -> Vec<(String, EntityPath)> {
     let entity = format!("/{name}/{{id}}");
     let mut entity_paths =
         vec![(format!("/{name}"), EntityPath::Collection(kind)), (entity.clone(), EntityPath::Entity(kind))];
-    for (child, field) in kind.children().iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
+    for (child, field) in kinds.children(kind).iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
         let nested = Collection::of(*child).nested;
         let nesting = Nesting { parent: kind, kind: *child, field };
         entity_paths.push((format!("{entity}/{nested}"), EntityPath::Children(nesting)));
@@ -156,6 +163,16 @@ fn paths_of(kind: EntityKind, name: &str) -> Vec<(String, EntityPath)> {
     entity_paths
 }
 
+/// The names in paths that a secret may follow in the place of an id.
+pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
+    let schemas = plugins.iter().flat_map(|plugin| plugin.entities);
+    let is_secret = |schema: &&&CustomEntitySchema| {
+        let key = schema.endpoint_key.and_then(|key| schema.record.field(key));
+        key.is_some_and(|key| key.secret)
+    };
+    schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]).collect()
+}
+
 /// The fields of a kind that each refer to one entity, with the kind of that entity.
 pub(super) fn naming_fields(kind: EntityKind) -> impl Iterator<Item = (&'static str, EntityKind)> {
     let single = kind.schema().fields.iter().filter(|field| matches!(field.kind, Kind::Uuid));
@@ -168,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_path_of_kongs_is_there() {
-        let paths: Vec<String> = entity_paths().into_iter().map(|(path, _)| path).collect();
+        let plugins = crate::plugins::bundled();
+        let paths: Vec<String> = entity_paths(&plugins).into_iter().map(|(path, _)| path).collect();
         for path in [
             "/services",
             "/services/{id}/routes/{child}",

@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
-use weir_model::entity::{Entity, EntityKind, Plugin, Route};
+use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
 use weir_model::find_plugin;
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, Kind, References, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, Kind, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
 use weir_net::tls::ca_certificates;
 
@@ -66,10 +66,12 @@ impl Edit {
         let change = self.written(resolved.kind, Some(found));
         keeps_id(&change, found)?;
         keeps_plugin(&change, found)?;
-        let has_password = change.get("password").is_some_and(|password| !password.is_null());
-        let hash = change.contains_key("password") && !self.skip_hash;
+        let of_plugin = custom_schema(found);
+        let hashed = of_plugin.and_then(|schema| change.get(schema.hashed?));
+        let (hash, has_password) =
+            (hashed.is_some() && !self.skip_hash, hashed.is_some_and(|it| !it.is_null()));
         let mut written = members(found);
-        if change.contains_key("ttl") {
+        if of_plugin.and_then(|schema| schema.ttl).is_some_and(|ttl| change.contains_key(ttl)) {
             // A `ttl` counts from now.
             written.remove("created_at");
         }
@@ -77,7 +79,7 @@ impl Edit {
         written.insert("id".to_owned(), found.id().to_string().into());
         let ops = self.put(written, resolved, hash, entities)?;
         if !has_password {
-            keeps_consumer(&ops, found)?;
+            keeps_parent(&ops, found)?;
         }
         Ok(ops)
     }
@@ -171,16 +173,24 @@ fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
     }
 }
 
-/// The password of basic-auth is stored as a hash that is salted with the consumer's id: it is wrong for another
-/// consumer.
-fn keeps_consumer(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
-    let moves = |op: &Op| match (op, found) {
-        (Op::Put(Entity::BasicauthCredentials(new)), Entity::BasicauthCredentials(old)) => {
-            new.consumer != old.consumer
-        }
-        _ => false,
+/// What a plugin declares of an entity.
+fn custom_schema(entity: &Entity) -> Option<&'static CustomEntitySchema> {
+    match entity.kind() {
+        EntityKind::Custom(kind) => Some(kind.schema()),
+        _ => None,
+    }
+}
+
+/// A hash is salted with the parent's id: it is wrong below another parent.
+fn keeps_parent(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
+    let schema =
+        custom_schema(found).and_then(|schema| Some((schema.hashed?, schema.references().next()?.0)));
+    let Some((hashed, parent)) = schema else { return Ok(()) };
+    let moves = |op: &Op| match op {
+        Op::Put(new) => new.id() == found.id() && new.references() != found.references(),
+        Op::Delete(..) => false,
     };
-    let message = "all or none of these fields must be set: 'password', 'consumer.id'";
+    let message = format!("all or none of these fields must be set: '{hashed}', '{parent}.id'");
     if ops.iter().any(moves) { Err(ApiError::Schema(vec![FieldError::new("", message)])) } else { Ok(()) }
 }
 

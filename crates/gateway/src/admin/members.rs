@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde_json::json;
 use weir_model::entity::EntityKind::{ConsumerGroupConsumers, Consumers};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, quoted};
 use weir_model::{Entities, Uuid};
 
 /// `GET` of a group, with its consumers. Its ETag is that of the group alone, because writes compare that one; so it

@@ -36,6 +36,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 
 /// Kong once listed inactive targets here too; now it is the same list.
@@ -45,19 +46,22 @@ const TARGETS: EntityPath = EntityPath::Children(Nesting {
     field: "upstream",
 });
 
-type AccessLog = Arc<BoxMakeWriter>;
+struct AccessLog {
+    file: BoxMakeWriter,
+    secret_paths: Vec<&'static str>,
+}
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    let paths = status::shared().merge(entities()).merge(node::router()).with_state(control);
+    let paths = status::shared().merge(entities(&control)).merge(node::router()).with_state(control);
     // The methods that a path allows are known only outside the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }
 
 /// Every path of entities, with and without a slash at its end.
-fn entities() -> Router<Arc<Control>> {
+fn entities(control: &Control) -> Router<Arc<Control>> {
     let mut router = Router::new();
-    for (path, entity_path) in collection::entity_paths() {
+    for (path, entity_path) in collection::entity_paths(control.plugins()) {
         let methods = match entity_path {
             EntityPath::Members(_) => {
                 many(entity_path).delete(move |call: ApiRequest| item::write(Verb::Delete, entity_path, call))
@@ -115,19 +119,20 @@ fn with_options(allowed: &str) -> String {
 }
 
 /// Writes a line to a file for each request.
-pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
-    let access_log: AccessLog = Arc::new(logger::open(path)?);
+pub(crate) fn logged(router: Router, path: &Path, plugins: &[PluginSchema]) -> io::Result<Router> {
+    let (file, secret_paths) = (logger::open(path)?, collection::secret_paths(plugins));
+    let access_log = Arc::new(AccessLog { file, secret_paths });
     Ok(router.layer(middleware::from_fn_with_state(access_log, log_access)))
 }
 
 async fn log_access(
-    State(access_log): State<AccessLog>,
+    State(access_log): State<Arc<AccessLog>>,
     ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
     // Without keys in paths and without arguments, because both may be credentials.
-    let path = auth::shown(request.uri().path());
+    let path = auth::shown(request.uri().path(), &access_log.secret_paths);
     let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(
@@ -137,6 +142,6 @@ async fn log_access(
         response.status().as_u16()
     );
     // A full disk must not keep the Admin API from answering.
-    let _ = access_log.make_writer().write_all(line.as_bytes());
+    let _ = access_log.file.make_writer().write_all(line.as_bytes());
     response
 }

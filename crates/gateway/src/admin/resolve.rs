@@ -117,7 +117,7 @@ impl Nesting {
         let mut resolved = match (weir_model::rule::id(text), Collection::of(self.kind).key) {
             (None, Key::Within(field)) => {
                 let mut siblings = entities.referencing((self.parent, parent), self.kind, None);
-                let found = siblings.find(|entity| is_called(entity, text));
+                let found = siblings.find(|entity| is_called(entity, field, text));
                 ResolvedPath { found, given: vec![(field, text.into())], ..ResolvedPath::empty(self.kind) }
             }
             _ => look_up(self.kind, text, entities)?,
@@ -129,10 +129,10 @@ impl Nesting {
     }
 }
 
-/// Whether this text is the key of an entity below its parent. those of its parent.
-fn is_called(entity: &Entity, text: &str) -> bool {
+/// Whether this text is the key of an entity below its parent: the value of this field.
+fn is_called(entity: &Entity, field: &str, text: &str) -> bool {
     match entity {
-        Entity::Acls(acl) => acl.group == text,
+        Entity::Custom(entity) => entity.text(field) == Some(text),
         Entity::Targets(target) => {
             let port = target.target.strip_prefix(text).and_then(|rest| rest.strip_prefix(':'));
             target.target == text || port.is_some_and(|port| port == Target::DEFAULT_PORT.to_string())

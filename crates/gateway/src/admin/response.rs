@@ -10,7 +10,7 @@ use std::fmt;
 use weir_model::ConstraintError;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, quoted};
 
 /// A response with a body that is JSON already.
 pub(super) fn text_response(status: StatusCode, body: String) -> Response {
@@ -269,7 +269,7 @@ mod tests {
         let pem = "x".repeat(4000);
         for (kind, field, shown) in [
             (EntityKind::CaCertificates, "cert", "x…'"),
-            (EntityKind::KeyauthCredentials, "key", "key=\"(secret)\""),
+            (EntityKind::Certificates, "key", "key=\"(secret)\""),
         ] {
             let unique = Unique(vec![(field, pem.as_str().into())]);
             let error = ApiError::Refused(kind, ConstraintError::NotUnique { unique, by: Uuid::nil() });
@@ -289,7 +289,7 @@ mod tests {
     fn a_secret_is_in_no_answer() {
         let unique = Unique(vec![("key", "hush".into())]);
         let refusal = ConstraintError::NotUnique { unique, by: Uuid::nil() };
-        let error = ApiError::Refused(EntityKind::KeyauthCredentials, refusal);
+        let error = ApiError::Refused(EntityKind::Certificates, refusal);
         let fields = error.fields().unwrap().to_string();
         assert!(!error.to_string().contains("hush") && !fields.contains("hush"), "{error}: {fields}");
     }

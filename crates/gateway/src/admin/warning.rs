@@ -4,7 +4,6 @@ use axum::http::HeaderValue;
 use axum::response::Response;
 use weir_model::check::entity_warnings;
 use weir_model::entity::Entity;
-use weir_model::schema::Choice;
 use weir_model::{Document, PluginSchema};
 
 /// The header that carries the warnings.

@@ -3,10 +3,11 @@ use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
 use super::translate::{mistakes, named_by, translate};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use weir_model::check::{EntityError, check};
+use weir_model::EntityError;
+use weir_model::check::check;
 use weir_model::declarative::parse;
 use weir_model::node::{Node, Position, Value};
-use weir_model::schema::{Choice, Json};
+use weir_model::schema::Json;
 use weir_model::{ConfigError, Document, EntityLocation, Format, ParsedDocument, PluginSchema};
 
 /// The last line of a file: without it, APISIX takes a file for half written.
@@ -98,7 +99,7 @@ pub(crate) fn read(
         }
     }
     problems.extend(reasons(&refused, &by_key, plugins));
-    problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
+    problems.extend(check(&document, plugins).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
     if problems.is_empty() {
         Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields: Vec::new(), places })

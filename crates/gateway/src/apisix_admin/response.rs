@@ -117,7 +117,6 @@ fn constraint_message(refusal: &ConstraintError) -> String {
             format!("the {} that it names is gone", reference.field)
         }
         ConstraintError::StillReferenced(kind) => {
-            use weir_model::schema::Choice;
             format!("it is still named by {}", kind.as_str())
         }
     }

@@ -47,10 +47,11 @@ pub(crate) fn admin<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let mut router = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone());
+    let mut router =
+        auth::guarded(admin::router(control.clone()), settings.admin_auth.clone(), control.plugins());
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
-        router = admin::logged(router, path)
+        router = admin::logged(router, path, control.plugins())
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
     let serving = Serving {

@@ -2,10 +2,10 @@
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
 use crate::depth::{MAX_DEPTH, is_too_deep};
-use weir_model::check::matches_group;
+use std::sync::Arc;
+use weir_model::check::matches_shared;
 use weir_model::entity::Entity;
-use weir_model::schema::Choice;
-use weir_model::{Change, Entities};
+use weir_model::{Change, Entities, PluginSchema};
 use weir_proxy::CompileError;
 
 /// A write that was decided, with its changes or its error.
@@ -18,13 +18,19 @@ pub(super) struct Staged {
 #[derive(Default)]
 pub(super) struct Draft {
     entities: Entities,
+    plugins: Arc<[PluginSchema]>,
     undo: Vec<Change>,
 }
 
 impl Draft {
     /// A draft without changes.
-    pub(super) fn of(entities: Entities) -> Draft {
-        Draft { entities, undo: Vec::new() }
+    pub(super) fn of(entities: Entities, plugins: Arc<[PluginSchema]>) -> Draft {
+        Draft { entities, plugins, undo: Vec::new() }
+    }
+
+    /// The plugins whose rules hold.
+    pub(super) fn plugins(&self) -> Arc<[PluginSchema]> {
+        self.plugins.clone()
     }
 
     /// Decides writes one after the other, each on the entities as the previous ones leave them.
@@ -68,10 +74,12 @@ impl Draft {
     fn check_groups(&self, changes: &[Change]) -> Result<(), CompileError> {
         for change in changes {
             if let Some(Entity::Plugins(plugin)) = self.entities.get(change.kind, change.id) {
-                matches_group(plugin, &self.entities).map_err(|message| CompileError {
-                    entity: format!("plugin {}", plugin.name),
-                    of: Some((change.kind, change.id)),
-                    message: format!("config.group: {message}"),
+                matches_shared(plugin, &self.entities, &self.plugins).map_err(|(field, message)| {
+                    CompileError {
+                        entity: format!("plugin {}", plugin.name),
+                        of: Some((change.kind, change.id)),
+                        message: format!("config.{field}: {message}"),
+                    }
                 })?;
             }
         }

@@ -24,6 +24,7 @@ use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
 use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::FieldValue;
 use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, Uuid};
 use weir_proxy::CompileError;
 use write::{Job, QueuedWrite};
@@ -111,7 +112,7 @@ impl Registry {
     ) -> io::Result<Registry> {
         let active =
             ActiveConfiguration { revision, hash: state::hash(revision), document: entities.document() };
-        let draft = Draft::of(entities.clone());
+        let draft = Draft::of(entities.clone(), plugins.into());
         let state = Arc::new(RegistryState::new(entities, active));
         let (writes, queue) = mpsc::channel(MAX_QUEUED_WRITES);
         tokio::spawn(Publisher::start(state.clone(), plane.clone(), plugins)?.run());
@@ -196,12 +197,12 @@ impl Registry {
     }
 }
 
-/// Credentials with a `ttl` and without a time of creation count as created now.
+/// Entities with a `ttl` and without a time of creation count as created now.
 fn dated(mut document: Document) -> Document {
-    for credential in &mut document.keyauth_credentials {
-        if credential.ttl.is_some() && credential.created_at.is_none() {
-            Arc::make_mut(credential).created_at = Some(state::now());
-        }
-    }
+    document.custom.replace(|entity| {
+        let lasts = matches!(entity.field_value(entity.kind().schema().ttl?), FieldValue::Integer(_));
+        let is_dated = !matches!(entity.field_value("created_at"), FieldValue::Unset);
+        if lasts && !is_dated { entity.with("created_at", state::now().into()) } else { None }
+    });
     document
 }

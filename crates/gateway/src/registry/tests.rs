@@ -7,7 +7,8 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use weir_model::ReadOptions;
-use weir_model::schema::Json;
+use weir_model::entity::{CustomEntity, CustomEntitySchema, CustomKind};
+use weir_model::schema::{Json, Record};
 use weir_net::tls::default_certificate;
 use weir_proxy::{Compiler, Retained};
 
@@ -224,11 +225,11 @@ async fn what_goes_along_with_what_is_deleted_is_told() {
     let (_, _, registry) = registry();
     let consumer = entity(EntityKind::Consumers, 1, json!({ "username": "alice" }));
     let owner = json!({ "id": Uuid::from_u128(1) });
-    let key = entity(EntityKind::KeyauthCredentials, 2, json!({ "key": "secret", "consumer": owner }));
+    let key = entity(KEYS, 2, json!({ "key": "secret", "consumer": owner }));
     registry.write(put([consumer, key])).await.unwrap();
     let delete = |_: &Entities| Ok::<_, ()>(vec![Op::Delete(EntityKind::Consumers, Uuid::from_u128(1))]);
     let written = registry.write(delete).await.unwrap();
-    let gone = [(EntityKind::KeyauthCredentials, 2), (EntityKind::Consumers, 1)];
+    let gone = [(KEYS, 2), (EntityKind::Consumers, 1)];
     assert_eq!(written.changes, gone.map(|(kind, number)| Change::delete(kind, Uuid::from_u128(number))));
     assert_eq!(
         registry.write(delete).await.unwrap(),
@@ -382,10 +383,30 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
 
+/// An entity that lasts for a time.
+#[derive(Clone, PartialEq, Record)]
+struct Key {
+    #[field(auto)]
+    id: Uuid,
+    #[field(foreign = "consumers")]
+    consumer: Uuid,
+    #[field(unique)]
+    key: String,
+    ttl: Option<i64>,
+    created_at: Option<i64>,
+}
+
+impl CustomEntity for Key {
+    const ENTITY: &'static CustomEntitySchema =
+        &CustomEntitySchema::of::<Self>("keys_for_a_time").with_ttl("ttl");
+}
+
+const KEYS: EntityKind = EntityKind::Custom(CustomKind::of::<Key>());
+
 fn key(number: u128, ttl: Option<i64>) -> Entity {
     let owner = json!({ "id": Uuid::from_u128(1) });
     let written = json!({ "key": "key", "consumer": owner, "ttl": ttl, "created_at": 1_700_000_000 });
-    entity(EntityKind::KeyauthCredentials, number, written)
+    entity(KEYS, number, written)
 }
 
 /// A registry which has removed from its store what had expired when it began, and does so again in a minute.
@@ -438,7 +459,7 @@ async fn declared_keys_that_last_for_a_time_last_from_now() {
     let key = |number: u128, created: Option<i64>| {
         let written = json!({ "key": format!("key-{number}"), "consumer": { "id": Uuid::from_u128(1) },
                               "ttl": 10_000, "created_at": created });
-        entity(EntityKind::KeyauthCredentials, number, written)
+        entity(KEYS, number, written)
     };
     let mut document = Document::default();
     [consumer, key(2, None), key(3, Some(1_700_000_000))]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
-use weir_model::{Change, Entities};
+use weir_model::{Change, Entities, PluginSchema};
 
 /// How many writes are committed together at most.
 const MAX_BATCH: usize = 256;
@@ -29,6 +29,7 @@ pub(super) struct Writer {
     plane: Arc<dyn DataPlane>,
     store: Arc<dyn Store>,
     draft: Draft,
+    plugins: Arc<[PluginSchema]>,
     /// The draft may lack expired entities that are still stored.
     incomplete: bool,
     /// The backoff before the store is read again, while it fails.
@@ -45,7 +46,8 @@ impl Writer {
         store: Arc<dyn Store>,
         draft: Draft,
     ) -> Writer {
-        Writer { state, plane, store, draft, incomplete: false, pause: None, is_full: false }
+        let plugins = draft.plugins();
+        Writer { state, plane, store, draft, plugins, incomplete: false, pause: None, is_full: false }
     }
 
     /// Writes until the queue is closed, and follows the commits of other nodes.
@@ -118,7 +120,7 @@ impl Writer {
     /// Rebuilds the draft from the store; while that fails, from the committed entities.
     async fn recover(&mut self) {
         self.incomplete = true;
-        self.draft = Draft::of(self.state.entities().clone());
+        self.draft = Draft::of(self.state.entities().clone(), self.plugins.clone());
         match self.load().await {
             Ok(()) => self.found(),
             Err(error) => self.lost(&error),
@@ -194,7 +196,7 @@ impl Writer {
     async fn load(&mut self) -> Result<(), StoreError> {
         let Loaded { revision, entities } = self.store.load().await?;
         let entities = Entities::from_iter(entities);
-        self.draft = Draft::of(entities.clone());
+        self.draft = Draft::of(entities.clone(), self.plugins.clone());
         self.incomplete = false;
         self.state.replace(revision, entities);
         Ok(())

@@ -2,9 +2,9 @@
 use super::migrations::Found;
 use super::{Loaded, Revision, Since, StoreError};
 use std::collections::HashMap;
-use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, FieldError};
-use weir_model::{Change, PluginSchema, ReadOptions, Uuid};
+use weir_model::entity::Entity;
+use weir_model::schema::FieldError;
+use weir_model::{Change, PluginSchema, ReadOptions, Uuid, find_kind};
 
 /// The columns selected from both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then
 /// `kind`, `id` and `body` of an entity, null where there is none at all.
@@ -96,7 +96,7 @@ fn change(
 ) -> Result<Change, StoreError> {
     let broken = |why: &str| unusable(kind, id, why, place);
     let known =
-        EntityKind::from_name(kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
+        find_kind(plugins, kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
     let Some(body) = body else {
         let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
         return Ok(Change::delete(known, id));

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind, Unique};
-use weir_model::schema::{Choice, FieldSchema, Kind};
-use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, ReadOptions};
+use weir_model::schema::{FieldSchema, Kind};
+use weir_model::{Change, ConstraintError, Document, Entities, EntityKinds, PluginSchema, ReadOptions};
 
 /// Why an import stores nothing.
 #[derive(Debug)]
@@ -113,8 +113,8 @@ pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
     document.insert("_format_version".to_owned(), "3.0".into());
     // Passwords are hashed already.
     document.insert("_transform".to_owned(), false.into());
-    for kind in EntityKind::ALL {
-        let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == *kind).collect();
+    for kind in EntityKinds::of(plugins).iter() {
+        let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == kind).collect();
         of_kind.sort_unstable_by_key(|entity| entity.id());
         if !of_kind.is_empty() {
             let written = of_kind.into_iter().map(|entity| written(entity, plugins)).collect();

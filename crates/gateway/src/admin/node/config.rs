@@ -18,8 +18,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use weir_model::schema::{Choice, ConfigError};
-use weir_model::{Document, EntityLocations, Format, ParsedDocument};
+use weir_model::schema::ConfigError;
+use weir_model::{Document, EntityKinds, EntityLocations, Format, ParsedDocument, PluginSchema};
 use weir_proxy::CompileError;
 
 /// The longest configuration that is read.
@@ -65,7 +65,7 @@ impl SentConfiguration {
 
 pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
     if control.registry().is_stored() {
-        return LoadError::Database.answer(false);
+        return LoadError::Database.answer(false, control.plugins());
     }
     let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
     match spawn_low_priority("weir-config", move || export(&entities, control.plugins())).await {
@@ -89,14 +89,17 @@ pub(super) async fn load(
     let asked = |name: &str| on.iter().any(|(argument, _)| argument == name);
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return LoadError::BodyError(BodyError::of(&rejection)).answer(false),
+        Err(rejection) => {
+            return LoadError::BodyError(BodyError::of(&rejection)).answer(false, control.plugins());
+        }
     };
     match replace(&control, &headers, body, asked("check_hash")).await {
         Ok(warnings) => warned(json_response(StatusCode::CREATED, &entities(&control)), &warnings),
         Err(refused) => {
             let flatten = asked("flatten_errors");
             // Rendering the errors of a long configuration takes long.
-            let answer = spawn_low_priority("weir-config", move || refused.answer(flatten)).await;
+            let answer =
+                spawn_low_priority("weir-config", move || refused.answer(flatten, control.plugins())).await;
             answer.unwrap_or_else(|_| failed())
         }
     }
@@ -194,7 +197,7 @@ fn entities(control: &Control) -> Value {
 }
 
 impl LoadError {
-    fn answer(self, flatten: bool) -> Response {
+    fn answer(self, flatten: bool, plugins: &[PluginSchema]) -> Response {
         match self {
             LoadError::Database => message(
                 StatusCode::BAD_REQUEST,
@@ -210,7 +213,7 @@ impl LoadError {
             LoadError::Request(denied) => denied.into_response(),
             LoadError::Problems(problems, written) => {
                 let root = weir_model::declarative::to_json(&written.text, written.format);
-                flattened::invalid(&problems, &root.unwrap_or_default(), flatten)
+                flattened::invalid(&problems, &root.unwrap_or_default(), flatten, &EntityKinds::of(plugins))
             }
             LoadError::Unavailable(reason) => message(StatusCode::SERVICE_UNAVAILABLE, &reason),
         }

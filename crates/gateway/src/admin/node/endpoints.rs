@@ -1,10 +1,12 @@
 //! `/endpoints`: every path there is.
 use crate::admin::collection::{EntityPath, entity_paths};
 use crate::admin::response::json_response;
+use crate::control::Control;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
-use weir_model::schema::Choice;
+use std::sync::Arc;
 
 /// Paths that do not belong to a collection of entities.
 const OTHERS: &[&str] = &[
@@ -36,9 +38,9 @@ const OTHERS: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
 ];
 
-pub(super) async fn list() -> Response {
-    let mut paths: Vec<_> =
-        entity_paths().into_iter().map(|(path, entity_path)| kongs(&path, entity_path)).collect();
+pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {
+    let paths = entity_paths(control.plugins());
+    let mut paths: Vec<_> = paths.into_iter().map(|(path, entity_path)| kongs(&path, entity_path)).collect();
     paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
     paths.sort_unstable();
     json_response(StatusCode::OK, &json!({ "data": paths }))

@@ -5,18 +5,24 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use weir_model::EntityKinds;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, ConfigError, FieldError};
+use weir_model::schema::{ConfigError, FieldError};
 
 /// More errors are only counted, because a file with so many has one cause.
 const MAX_LISTED_ERRORS: usize = 100;
 
 /// Kong's response to an invalid configuration. `root` is what was sent; entities are named from it.
-pub(super) fn invalid(problems: &[ConfigError], root: &Value, flatten: bool) -> Response {
-    json_response(StatusCode::BAD_REQUEST, &response_body(problems, root, flatten))
+pub(super) fn invalid(
+    problems: &[ConfigError],
+    root: &Value,
+    flatten: bool,
+    kinds: &EntityKinds,
+) -> Response {
+    json_response(StatusCode::BAD_REQUEST, &response_body(problems, root, flatten, kinds))
 }
 
-fn response_body(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
+fn response_body(problems: &[ConfigError], root: &Value, flatten: bool, kinds: &EntityKinds) -> Value {
     let (problems, others) = problems.split_at(problems.len().min(MAX_LISTED_ERRORS));
     let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
     if !others.is_empty() {
@@ -30,8 +36,8 @@ fn response_body(problems: &[ConfigError], root: &Value, flatten: bool) -> Value
     let mut rest: Vec<FieldError> =
         problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message)).collect();
     if flatten {
-        let found = Flattened::of(rest, root);
-        body["flattened_errors"] = found.entities.iter().map(InvalidEntity::to_json).collect();
+        let found = Flattened::of(rest, root, kinds);
+        body["flattened_errors"] = found.entities.iter().map(|invalid| invalid.to_json(kinds)).collect();
         rest = found.rest;
     }
     body["fields"] = Violations::of(&rest).fields;
@@ -53,12 +59,12 @@ struct InvalidEntity<'r> {
 }
 
 impl<'r> Flattened<'r> {
-    fn of(violations: Vec<FieldError>, root: &'r Value) -> Self {
+    fn of(violations: Vec<FieldError>, root: &'r Value, kinds: &EntityKinds) -> Self {
         let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
         // An entity is identified by its address in memory, because two may be equal.
         let mut indices: HashMap<*const Value, usize> = HashMap::new();
         for violation in violations {
-            let Some((kind, entity, below)) = entity_at(&violation.path, root) else {
+            let Some((kind, entity, below)) = entity_at(&violation.path, root, kinds) else {
                 found.rest.push(violation);
                 continue;
             };
@@ -75,10 +81,14 @@ impl<'r> Flattened<'r> {
 }
 
 /// The innermost entity on a path such as `services[0].routes[1].paths[0]`, and the path below it.
-fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r Value, &'p str)> {
+fn entity_at<'p, 'r>(
+    path: &'p str,
+    root: &'r Value,
+    kinds: &EntityKinds,
+) -> Option<(EntityKind, &'r Value, &'p str)> {
     let (mut at, mut rest, mut found) = (root, path, None);
     while let Some((name, after)) = rest.split_once('[') {
-        let Some((kind, (index, after))) = EntityKind::from_name(name).zip(after.split_once(']')) else {
+        let Some((kind, (index, after))) = kinds.find(name).zip(after.split_once(']')) else {
             break;
         };
         let Some(entity) = index.parse().ok().and_then(|index: usize| at.get(name)?.get(index)) else {
@@ -91,7 +101,7 @@ fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r 
 }
 
 impl InvalidEntity<'_> {
-    fn to_json(&self) -> Value {
+    fn to_json(&self, kinds: &EntityKinds) -> Value {
         let mut errors = Vec::new();
         flatten(&Violations::of(&self.violations).fields, "", &mut errors);
         // Clients expect strings here, and fail on anything else.
@@ -102,7 +112,7 @@ impl InvalidEntity<'_> {
         let tags = tags.filter(|tags| tags.iter().all(Value::is_string)).map(|tags| json!(tags));
         let mut entity = json!({
             "entity_type": self.kind.as_str().trim_end_matches('s'),
-            "entity": self.own_fields(),
+            "entity": self.own_fields(kinds),
             "errors": errors,
         });
         let name = text("name").or_else(|| text("username")).cloned();
@@ -117,11 +127,11 @@ impl InvalidEntity<'_> {
     }
 
     /// The entity without those nested in it, and without what is secret.
-    fn own_fields(&self) -> Value {
+    fn own_fields(&self, kinds: &EntityKinds) -> Value {
         let schema = self.kind.schema();
         let Some(members) = self.entity.as_object() else { return self.entity.clone() };
         let own = |name: &str| {
-            let is_child = self.kind.children().iter().any(|(child, _)| child.as_str() == name);
+            let is_child = kinds.children(self.kind).iter().any(|(child, _)| child.as_str() == name);
             let is_secret = schema.field(name).is_some_and(|field| field.secret);
             !is_child && !is_secret
         };
@@ -165,10 +175,14 @@ fn flatten(fields: &Value, path: &str, errors: &mut Vec<Value>) {
 mod tests {
     use super::*;
 
+    fn kinds() -> EntityKinds {
+        EntityKinds::of(&[])
+    }
+
     fn flattened(problems: &[(&str, &str)], root: &Value) -> (Vec<Value>, usize) {
         let violations = problems.iter().map(|(path, message)| FieldError::new(*path, *message)).collect();
-        let found = Flattened::of(violations, root);
-        (found.entities.iter().map(InvalidEntity::to_json).collect(), found.rest.len())
+        let found = Flattened::of(violations, root, &kinds());
+        (found.entities.iter().map(|invalid| invalid.to_json(&kinds())).collect(), found.rest.len())
     }
 
     #[test]
@@ -215,21 +229,21 @@ mod tests {
             message: "no mapping".to_owned(),
         };
         let problems: Vec<_> = (0..300_000).map(problem).collect();
-        let whole = response_body(&problems, &root, true);
+        let whole = response_body(&problems, &root, true, &kinds());
         assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert!(whole["message"].as_str().unwrap().ends_with("; and 299900 more"), "{whole}");
-        let unflattened = response_body(&problems, &root, false);
+        let unflattened = response_body(&problems, &root, false, &kinds());
         assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert_eq!(unflattened["message"], whole["message"]);
         let violations = problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message));
-        assert_eq!(Flattened::of(violations.collect(), &root).entities.len(), 300_000);
+        assert_eq!(Flattened::of(violations.collect(), &root, &kinds()).entities.len(), 300_000);
     }
 
     #[test]
     fn what_is_secret_is_not_repeated() {
-        let root = json!({ "consumers": [{ "keyauth_credentials": [{ "key": "hush", "ttl": -1 }] }] });
-        let (entities, _) = flattened(&[("consumers[0].keyauth_credentials[0].ttl", "negative")], &root);
-        assert_eq!(entities[0]["entity_type"], "keyauth_credential");
+        let root = json!({ "certificates": [{ "cert": "x", "key": "hush", "snis": [] }] });
+        let (entities, _) = flattened(&[("certificates[0].cert", "no certificate")], &root);
+        assert_eq!(entities[0]["entity_type"], "certificate");
         assert!(!entities[0].to_string().contains("hush"));
     }
 }

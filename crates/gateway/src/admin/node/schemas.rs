@@ -15,20 +15,20 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::find_plugin;
-use weir_model::schema::{Choice, References};
-use weir_model::{PluginSchema, ReadOptions, Uuid};
+use weir_model::schema::References;
+use weir_model::{EntityKinds, PluginSchema, ReadOptions, Uuid, find_kind};
 
 /// The kinds of entities that Kong has; its tools do not know the others.
-pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
-    EntityKind::ALL.iter().copied().filter(|kind| *kind != EntityKind::ApisixObjects)
+pub(super) fn kinds(plugins: &[PluginSchema]) -> Vec<EntityKind> {
+    EntityKinds::of(plugins).iter().filter(|kind| *kind != EntityKind::ApisixObjects).collect()
 }
 
-fn kind_of(name: &str) -> Option<EntityKind> {
-    kinds().find(|kind| kind.as_str() == name)
+fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
+    find_kind(plugins, name).filter(|kind| *kind != EntityKind::ApisixObjects)
 }
 
-pub(super) async fn of_entity(PathParam(name): PathParam) -> Response {
-    match kind_of(&name) {
+pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
+    match kind_of(&name, control.plugins()) {
         Some(kind) => json_response(StatusCode::OK, &kind.schema().to_json()),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
@@ -63,7 +63,7 @@ pub(super) async fn enabled_plugins(State(control): State<Arc<Control>>) -> Resp
 pub(super) async fn validate(call: ApiRequest) -> Result<Response, ApiError> {
     // Next to `/schemas/plugins/NAME`, plugins have a path of their own.
     let name = call.ids.first().map_or("plugins", String::as_str);
-    let Some(kind) = kind_of(name) else {
+    let Some(kind) = kind_of(name, call.control.plugins()) else {
         return Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")));
     };
     let (control, body) = (call.control, call.body);
@@ -97,11 +97,11 @@ struct AnyId<'c> {
 impl AnyId<'_> {
     fn all_names(&self) -> Vec<(&'static str, String)> {
         let entities = self.control.registry().entities();
-        let of = |kind: &EntityKind| {
+        let of = |kind: EntityKind| {
             let kind = kind.as_str();
             entities.names(kind).into_iter().map(|name| (kind, name.to_owned())).collect::<Vec<_>>()
         };
-        EntityKind::ALL.iter().flat_map(of).collect()
+        EntityKind::BUILT_IN.iter().copied().flat_map(of).collect()
     }
 }
 

@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use weir_model::Entities;
-use weir_model::schema::Choice;
 
 /// Kong's bounds of a page.
 const SIZES: std::ops::RangeInclusive<usize> = 1..=1000;

@@ -69,12 +69,12 @@ fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Re
     if let Some(written) = set.remove("key-auth") {
         let KeyAuth { key } = plugins::read("key-auth", &written)?;
         let entity = json!({ "key": key, "consumer": consumer });
-        into.add(EntityKind::KeyauthCredentials, "key-auth", entity)?;
+        into.add_of_plugin("keyauth_credentials", "key-auth", entity)?;
     }
     if let Some(written) = set.remove("basic-auth") {
         let BasicAuth { username, password } = plugins::read("basic-auth", &written)?;
         let entity = json!({ "username": username, "password": password, "consumer": consumer });
-        into.add(EntityKind::BasicauthCredentials, "basic-auth", entity)?;
+        into.add_of_plugin("basicauth_credentials", "basic-auth", entity)?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use schema::{PluginSet, read};
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Json, Record};
-use weir_model::{PluginSchema, ReadOptions, Uuid};
+use weir_model::{PluginSchema, ReadOptions, Uuid, find_kind};
 
 /// The result of a translation.
 pub(crate) struct Translated {
@@ -91,6 +91,13 @@ impl Entities<'_> {
     /// Adds an entity; its id derives from the part of the object that it stands for.
     fn add(&mut self, kind: EntityKind, part: &str, entity: Json) -> Result<Uuid, Invalid> {
         self.add_as(kind, self.key.uuid(part), entity)
+    }
+
+    /// Adds an entity of a kind that a plugin declares.
+    fn add_of_plugin(&mut self, kind: &str, plugin: &str, entity: Json) -> Result<(), Invalid> {
+        let unknown = || Invalid(format!("unknown plugin [{plugin}]"));
+        let kind = find_kind(self.plugins, kind).ok_or_else(unknown)?;
+        self.add(kind, plugin, entity).map(drop)
     }
 
     fn add_as(&mut self, kind: EntityKind, id: Uuid, mut entity: Json) -> Result<Uuid, Invalid> {

@@ -4,8 +4,9 @@ use crate::admin::collection::{EntityPath, Membership, entity_paths};
 use crate::admin::node::endpoints::kongs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Direction, JsonMap};
+use weir_model::schema::{Direction, JsonMap};
 
 /// An entity of a kind: its declared fields, and members that are written with them.
 pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
@@ -28,9 +29,9 @@ pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
 }
 
 /// Every path of entities.
-pub(super) fn paths() -> JsonMap {
+pub(super) fn paths(plugins: &[PluginSchema]) -> JsonMap {
     let mut paths = BTreeMap::new();
-    for (path, entity_path) in entity_paths() {
+    for (path, entity_path) in entity_paths(plugins) {
         let path = kongs(&path, entity_path);
         let described = describe(&path, entity_path);
         paths.insert(path, described);

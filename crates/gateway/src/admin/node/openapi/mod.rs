@@ -10,16 +10,17 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Direction};
+use weir_model::schema::Direction;
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
-    json_response(StatusCode::OK, &describe(control.settings().admin_auth.is_off()))
+    json_response(StatusCode::OK, &describe(control.settings().admin_auth.is_off(), control.plugins()))
 }
 
 /// The whole document.
-fn describe(open: bool) -> Value {
-    let mut paths = entities::paths();
+fn describe(open: bool, plugins: &[PluginSchema]) -> Value {
+    let mut paths = entities::paths(plugins);
     paths.extend(others::paths());
     let mut document = json!({
         "openapi": "3.1.0",
@@ -31,7 +32,7 @@ fn describe(open: bool) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas(plugins),
             "responses": responses(),
             "parameters": parameters(),
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
@@ -65,8 +66,9 @@ fn answer(description: &str, schema: Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
-fn schemas() -> Value {
-    let mut schemas: Value = kinds()
+fn schemas(plugins: &[PluginSchema]) -> Value {
+    let mut schemas: Value = kinds(plugins)
+        .into_iter()
         .flat_map(|kind| {
             [Direction::Response, Direction::Request]
                 .map(|side| (name_of(kind, side), entities::schema(kind, side)))
