@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use weir_proxy::listen::Bound;
-use weir_proxy::{Address, Own};
+use weir_proxy::{Address, InternalEndpoints};
 
 /// The listeners of APISIX's Admin API and the key to it.
 pub(crate) struct ApisixListeners {
@@ -43,8 +43,8 @@ impl ApisixListeners {
     }
 
     /// The endpoints that the proxy serves itself.
-    pub(crate) fn own(&self) -> Own {
-        Own(Some(self.on_proxy.clone()))
+    pub(crate) fn own(&self) -> InternalEndpoints {
+        InternalEndpoints(Some(self.on_proxy.clone()))
     }
 
     /// Where the Admin API listens.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
-use weir_proxy::{Answer, Origin, OwnPaths, OwnRequest};
+use weir_proxy::{Answer, InternalHandler, InternalRequest, RequestOrigin};
 
 /// Serves on the proxy's listeners, once it is connected to the API.
 pub(crate) struct OnProxy {
@@ -44,19 +44,19 @@ impl OnProxy {
     }
 }
 
-impl OwnPaths for OnProxy {
+impl InternalHandler for OnProxy {
     fn has(&self, local: SocketAddr, path: &str) -> bool {
         self.is_own(path)
             && self.connected.get().is_some_and(|connected| connected.ports.contains(&local.port()))
     }
 
-    /// Loopback alone proves nothing: a proxy on this machine connects for any client, and a browser for a page whose
-    /// name resolves to this machine (DNS rebinding).
-    fn admits(&self, from: &Origin<'_>) -> bool {
+    /// A proxy on this machine connects from it for anybody, and so does a browser for a page whose name was made to mean
+    /// this machine.
+    fn admits(&self, from: &RequestOrigin<'_>) -> bool {
         from.peer.ip().to_canonical().is_loopback() && !from.is_forwarded && is_local(from.host)
     }
 
-    fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         let failed = || Answer::error(500, "An unexpected error occurred");
         let Some(Connected { api, runtime, .. }) = self.connected.get() else {
             return Box::pin(async move { failed() });
@@ -78,8 +78,8 @@ impl OwnPaths for OnProxy {
     }
 }
 
-fn read(request: OwnRequest) -> Option<Request<Bytes>> {
-    let OwnRequest { method, target, headers, body, .. } = request;
+fn read(request: InternalRequest) -> Option<Request<Bytes>> {
+    let InternalRequest { method, target, headers, body, .. } = request;
     let builder = Request::builder().method(method.as_str()).uri(target);
     let builder =
         headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value.as_slice()));

@@ -28,7 +28,8 @@ use weir_proxy::access_log::AccessLog;
 use weir_proxy::costs::Cost;
 use weir_proxy::explain::{Asked, BadQuestion, Explained, explain};
 use weir_proxy::{
-    Address, Compiler, Listening, NodeId, NodeLog, Options, Own, Proxy, Retained, Totals, Traffic,
+    Address, Compiler, InternalEndpoints, Listening, NodeId, NodeLog, Options, Proxy, Retained, Totals,
+    Traffic,
 };
 use weir_upstream::health::{self, TargetStatus};
 
@@ -70,7 +71,7 @@ impl Control {
     pub(crate) async fn start(
         settings: Settings,
         source: Source,
-        own: Own,
+        own: InternalEndpoints,
     ) -> Result<(Control, Vec<String>), StartError> {
         let compiler = compiler(&settings, source.definitions)?;
         let source = Arc::new(source);

@@ -13,8 +13,8 @@ use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, WhoIsTold};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, KeepAlive, Limits,
-    MOST_PIPES, Options, Own, RealIp, RequestDebug, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, InternalEndpoints,
+    KeepAlive, Limits, MOST_PIPES, Options, RealIp, RequestDebug, Traffic,
 };
 
 /// Settings that are read and checked, but have no effect in this version.
@@ -33,7 +33,7 @@ const FILES_OF_WORKER: usize = 4;
 const SESSION_BYTES: u64 = 256;
 
 /// The data plane's options.
-pub(crate) fn options(settings: &Settings, own: Own) -> Options {
+pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Options {
     Options {
         workers: settings.workers.0,
         listen: listeners(settings).collect(),
@@ -78,7 +78,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         cost_sampling: settings.cost_sampling,
         server_timing: server_timing(settings),
         request_debug: request_debug(settings),
-        own,
+        internal,
         ..Options::default()
     }
 }
