@@ -10,6 +10,7 @@
 //!
 //! What the engine alone calls is in [`engine`]; a test refuses plugins that name it.
 
+mod admin;
 mod authority;
 mod background;
 mod body_memory;
@@ -45,6 +46,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_memory::{HeldBodies, HeldBody, NoRoom};
@@ -167,6 +169,8 @@ pub trait Define: Hooks + Sized {
     const FOR_CONSUMER_GROUPS: bool = false;
     /// Whether it runs for sessions of streams as well.
     const STREAMS: Streams = Streams::Never;
+    /// What it adds to the Admin API. The path of each begins with the plugin's name.
+    const ADMIN_ROUTES: &'static [AdminRoute] = &[];
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
@@ -191,6 +195,8 @@ pub struct Definition {
     pub priority: i32,
     /// Its name and configuration, as the model checks it.
     pub schema: PluginSchema,
+    /// What it adds to the Admin API.
+    pub admin_routes: &'static [AdminRoute],
     /// Makes one instance from a checked configuration.
     pub build: fn(&Json, &Build<'_>) -> Built,
 }
@@ -201,6 +207,7 @@ pub const fn define<P: Define>() -> Definition {
         name: P::NAME,
         priority: P::PRIORITY,
         schema: schema::<P>(),
+        admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
             let config = P::Config::from_value(config).map_err(|violations| {
                 let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));

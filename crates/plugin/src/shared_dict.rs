@@ -386,7 +386,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let dict = dict.clone();
-                scope.spawn(move || (0..1_000).for_each(|_| drop(dict.incr("n", 1.0, Some((0.0, None))))));
+                scope.spawn(move || {
+                    (0..1_000).for_each(|_| assert!(dict.incr("n", 1.0, Some((0.0, None))).is_ok()));
+                });
             }
         });
         assert_eq!(dict.get_number("n"), Some(4_000.0));

@@ -156,7 +156,7 @@ struct User {
 
 impl Users {
     fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+        let fingerprinter = Fingerprinter::with_random_key();
         let user = |credential: &Arc<weir_plugin::entity::BasicAuthCredential>| {
             let user = User {
                 name: credential.username.as_str().into(),

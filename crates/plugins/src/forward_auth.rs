@@ -341,7 +341,7 @@ const MOST: usize = 1024;
 
 impl Default for Passes {
     fn default() -> Self {
-        Self { key: Fingerprinter::new(), shards: Default::default() }
+        Self { key: Fingerprinter::with_random_key(), shards: Default::default() }
     }
 }
 

@@ -19,8 +19,8 @@ mod tunnel;
 
 pub use downstream::proxy_protocol;
 pub(crate) use downstream::{http2, http3};
-pub use observe::{access_log, explain};
 pub(crate) use observe::request_debug;
+pub use observe::{access_log, explain};
 pub use runtime::in_memory;
 pub(crate) use runtime::{options, own, proxy};
 

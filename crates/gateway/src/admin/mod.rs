@@ -46,7 +46,8 @@ type AccessLog = Arc<BoxMakeWriter>;
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    let paths = status::shared().merge(entities()).merge(node::router()).with_state(control);
+    let of_node = node::router(control.plugin_definitions());
+    let paths = status::shared().merge(entities()).merge(of_node).with_state(control);
     // What a path allows is only known around the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }

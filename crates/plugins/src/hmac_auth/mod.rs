@@ -134,7 +134,7 @@ struct User {
 
 impl Users {
     fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+        let fingerprinter = Fingerprinter::with_random_key();
         let user = |entity: &Arc<HmacAuthCredential>| {
             let user = User { consumer: build.consumer(entity.consumer)?, entity: entity.clone() };
             Some((fingerprinter.of(entity.username.as_bytes()), user))

@@ -28,7 +28,7 @@ pub(super) struct Secret {
 
 impl Secrets {
     pub(super) fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+        let fingerprinter = Fingerprinter::with_random_key();
         let known = |entity: &Arc<JwtSecret>| {
             let consumer = build.consumer(entity.consumer)?;
             let (verifier, of_base64) = (OnceLock::new(), OnceLock::new());

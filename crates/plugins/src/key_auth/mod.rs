@@ -122,7 +122,7 @@ struct Owner {
 
 impl Keys {
     fn new(build: &Build<'_>) -> Self {
-        let (fingerprinter, loaded) = (Fingerprinter::new(), now());
+        let (fingerprinter, loaded) = (Fingerprinter::with_random_key(), now());
         let owner = |credential: &Arc<weir_plugin::entity::KeyAuthCredential>| {
             let from = credential.created_at.and_then(|created| created.try_into().ok()).unwrap_or(loaded);
             let ttl = credential.ttl.and_then(|ttl| u64::try_from(ttl).ok()).filter(|ttl| *ttl > 0);

@@ -56,6 +56,7 @@
 //! reloads, and stays on its node. Copies in the making count against the setting `mem_bodies_size`, of which they use half
 //! at most; without room for one, its response is not kept. [The Admin API](../admin-api.md#the-cache) shows and removes it.
 
+mod admin;
 mod capture;
 mod key;
 mod media_type;
@@ -65,7 +66,6 @@ mod store;
 mod tests;
 
 pub(super) use store::kept;
-pub use store::{purge, purge_all, shown};
 
 use capture::Capture;
 use media_type::MediaType;
@@ -75,8 +75,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Cache, Joined, Lead, PATIENCE, Stored};
 use weir_plugin::{
-    Answer, Build, Bytes, Define, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known, Record,
-    Resume, Streams, WantsBody,
+    AdminRoute, Answer, Build, Bytes, Define, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
+    Record, Resume, Streams, WantsBody,
 };
 
 /// The name that Kong gives the memory.
@@ -174,6 +174,7 @@ impl Define for ProxyCache {
     const PRIORITY: i32 = 100;
     const STREAMS: Streams = Streams::Accepted;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const ADMIN_ROUTES: &'static [AdminRoute] = admin::ROUTES;
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {

@@ -1,9 +1,13 @@
 //! `/endpoints`: every path there is.
+use super::plugin_routes;
 use crate::admin::collection::{Place, places};
 use crate::admin::response::json_answer;
+use crate::control::Control;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
+use std::sync::Arc;
 use weir_model::schema::Choice;
 
 /// Paths that are about no collection of entities.
@@ -19,9 +23,6 @@ const OTHERS: &[&str] = &[
     "/plugins/costs",
     "/plugins/enabled",
     "/plugins/schema/{name}",
-    "/proxy-cache",
-    "/proxy-cache/{cache_key}",
-    "/proxy-cache/{plugins}/caches/{cache_key}",
     "/schemas/plugins/{name}",
     "/schemas/plugins/validate",
     "/schemas/{entity}",
@@ -36,10 +37,12 @@ const OTHERS: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
 ];
 
-pub(super) async fn list() -> Response {
+pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {
     let mut paths: Vec<_> = places().into_iter().map(|(path, place)| kongs(&path, place)).collect();
     paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
+    paths.extend(plugin_routes::routes(control.plugin_definitions()).map(|route| route.path.to_owned()));
     paths.sort_unstable();
+    paths.dedup();
     json_answer(StatusCode::OK, &json!({ "data": paths }))
 }
 

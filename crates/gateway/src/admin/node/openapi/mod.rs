@@ -5,6 +5,7 @@ mod others;
 use super::schemas::kinds;
 use crate::admin::response::json_answer;
 use crate::control::Control;
+use crate::plugins::Definitions;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -14,13 +15,16 @@ use weir_model::entity::EntityKind;
 use weir_model::schema::{Choice, Direction};
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
-    json_answer(StatusCode::OK, &describe(control.settings().admin_auth.is_off()))
+    json_answer(
+        StatusCode::OK,
+        &describe(control.settings().admin_auth.is_off(), control.plugin_definitions()),
+    )
 }
 
 /// The whole document.
-fn describe(open: bool) -> Value {
+fn describe(open: bool, plugins: Definitions) -> Value {
     let mut paths = entities::paths();
-    paths.extend(others::paths());
+    paths.extend(others::paths(plugins));
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
