@@ -1,8 +1,8 @@
 //! What the contract promises, by plugins that use it, between a real client and a real upstream.
 
 use crate::observe::access_log::{AccessLog, Format, Target};
-use crate::pipeline::chain::{Chain, Instance, Step};
 use crate::snapshot::CompiledRoute;
+use crate::snapshot::chain::{Chain, Instance, Step};
 use crate::testing::{Gateway, entity, id};
 use crate::{AccessLogs, Listen, Options, Proxy};
 use serde_json::json;

@@ -1,10 +1,21 @@
-//! The data plane: connections, routing, plugins, upstreams. Knows compiled [`Snapshot`]s; never where a configuration
-//! comes from.
+//! The engine: serves clients by compiled [`Snapshot`]s; knows nothing of where a configuration comes from.
+//!
+//! ```text
+//! runtime ─► listen
+//!    ├─────► downstream ─► pipeline ─► tunnel
+//!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot
+//! ```
+//! [`Proxy`] starts the threads and puts snapshots in force. A connection arrives in `listen`; `downstream` reads its
+//! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
+//! protocol to `tunnel`; `stream` passes connections on as they are. `worker` is what all of them find on their thread.
+//! `observe` tells what happened, [`explain`] what would happen. No module uses one to its left.
 
-pub mod costs;
+pub mod explain;
 pub mod listen;
 
+mod client;
 mod downstream;
+mod error;
 mod exchange;
 #[cfg(test)]
 mod hooks_tests;
@@ -16,24 +27,20 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod tunnel;
+mod worker;
 
 pub use downstream::proxy_protocol;
-pub(crate) use downstream::{http2, http3};
-pub(crate) use observe::request_debug;
-pub use observe::{access_log, explain};
+pub use listen::{Address, Listen, Network, Traffic};
+pub use observe::request_debug::RequestDebug;
+pub use observe::{access_log, costs};
 pub use runtime::in_memory;
-pub(crate) use runtime::{options, own, proxy};
-
-pub use http2::Http2Options;
-pub use http3::{AltSvc, Http3Options};
-pub use listen::{Address, Listen, Traffic};
-pub use options::{AddedHeaders, Network, Options, RealIp};
-pub use own::{Origin, Own, OwnPaths, OwnRequest};
-pub use proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
-pub use request_debug::RequestDebug;
+pub use runtime::proxy::{AccessLogs, Listening, Proxy, StartError, Totals};
 pub use snapshot::{CompileError, Compiler, Snapshot};
-pub use stream::MOST_PIPES;
 pub use weir_http1::Limits;
 pub use weir_plugin::{Answer, HeldBodies, NodeId, NodeLog, NodeMessage, Retained};
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
+pub use worker::{
+    AddedHeaders, AltSvc, Http2Options, Http3Options, MOST_PIPES, Options, Origin, Own, OwnPaths, OwnRequest,
+    RealIp,
+};

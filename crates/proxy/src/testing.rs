@@ -1,7 +1,8 @@
 //! A gateway in memory, for tests of the engine.
 
 use crate::exchange::Exchange;
-use crate::snapshot::{Compiler, Held, Snapshot};
+use crate::exchange::Held;
+use crate::snapshot::{Compiler, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};

@@ -1,20 +1,17 @@
 //! One client's connection: accepted, TLS, then one exchange after the other.
 
-use crate::downstream::client::{Http1, Preface};
+use crate::downstream::http1::{Http1, Preface, next};
 use crate::downstream::http2;
 use crate::downstream::proxy_protocol;
 use crate::exchange::{Connection, Tls};
 use crate::listen::Accepted;
-use crate::pipeline::answer::PLAIN_TO_TLS;
-use crate::pipeline::serve;
-use crate::runtime::options::RealIp;
-use crate::runtime::worker::Worker;
+use crate::worker::Worker;
+use crate::worker::{ConnectionGuard, RealIp};
 use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
@@ -29,6 +26,10 @@ use weir_net::wire::Wire;
 /// it may pause; nginx's `lingering_time` and `lingering_timeout`.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_PAUSE: Duration = Duration::from_secs(5);
+
+/// The response to a request, whatever it is, that comes in clear where TLS is spoken.
+const PLAIN_TO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json; charset=utf-8\r\n\
+     Content-Length: 59\r\nConnection: close\r\n\r\n{\"message\":\"The plain HTTP request was sent to HTTPS port\"}";
 
 /// Serves a connection to its end.
 pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
@@ -143,27 +144,6 @@ fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
     }
 }
 
-/// Leaves the worker's books when the connection ends, however it ends.
-pub(crate) struct ConnectionGuard<'w> {
-    worker: &'w Worker,
-    place: usize,
-}
-
-impl<'w> ConnectionGuard<'w> {
-    /// Enters the running task into the books, so that a drain wakes it.
-    pub(crate) async fn register(worker: &'w Worker) -> Self {
-        let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
-        Self { worker, place }
-    }
-}
-
-impl Drop for ConnectionGuard<'_> {
-    fn drop(&mut self) {
-        self.worker.unregister_waker(self.place);
-        self.worker.load().connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// One exchange after the other, for as long as both sides want.
 pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection: Rc<Connection>) {
     let mut served = 0;
@@ -183,7 +163,7 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection
         }
         served += 1;
         connection.requests.set(served);
-        match serve::next(worker, &mut client, &connection).await {
+        match next(worker, &mut client, &connection).await {
             Some(end) => idle_since = end,
             None => break,
         }

@@ -1,8 +1,7 @@
 //! The client's side: connections, and requests over each version of HTTP.
 
-pub(crate) mod client;
-pub(crate) mod client_ip;
 pub(crate) mod connection;
+pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
 pub(crate) mod multiplex;

@@ -1,10 +1,14 @@
 //! Where clients connect: addresses, the sockets that are listened on, and what an accepted connection is.
 
 mod bind;
+mod complaint;
+mod network;
 mod unix_file;
 
 pub use bind::{Bound, Listener, bind};
 pub(crate) use bind::{bind_datagrams, bind_quic};
+pub(crate) use complaint::Complaint;
+pub use network::Network;
 pub use unix_file::UnixFile;
 
 use std::io;

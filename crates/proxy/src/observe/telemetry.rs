@@ -1,10 +1,8 @@
 //! What an exchange leaves behind: a line in the access log, and a warning where an upstream failed.
 
+use crate::error::{ErrorOrigin, RelayError, RequestError};
 use crate::exchange::{Exchange, Source};
-use crate::observe::access_log::{self, Record};
-use crate::pipeline::answer::Failure;
-use crate::pipeline::relay::Broken;
-use crate::runtime::worker::Worker;
+use crate::observe::access_log::{self, Record, WorkerLog};
 use crate::snapshot::CompiledService;
 use std::fmt::Display;
 use std::time::Instant;
@@ -13,23 +11,14 @@ use weir_plugin::engine;
 use weir_upstream::endpoint::Endpoint;
 
 /// Reports that the upstream gave no usable response.
-pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, failure: &Failure) {
-    let clients_own = matches!(
-        failure,
-        Failure::ClientGone
-            | Failure::ClientTimeout
-            | Failure::DeadlineExceeded
-            | Failure::BodyTooLarge
-            | Failure::Refused(_)
-            | Failure::Rejected(_)
-    );
-    if !clients_own {
-        warn(exchange, service, failure);
+pub(crate) fn failed(exchange: &Exchange, service: &CompiledService, error: &RequestError) {
+    if error.origin() != ErrorOrigin::Client {
+        warn(exchange, service, error);
     }
 }
 
 /// Reports that the upstream broke off a response that the client has begun to receive.
-pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &Broken) {
+pub(crate) fn broken(exchange: &Exchange, service: &CompiledService, broken: &RelayError) {
     warn(exchange, service, broken);
 }
 
@@ -47,7 +36,7 @@ pub(crate) fn passed_over(
     exchange: &Exchange,
     service: &CompiledService,
     endpoint: &Endpoint,
-    failure: &Failure,
+    failure: &RequestError,
 ) {
     let name = service.label();
     let target = format!("{}:{}", endpoint.host, endpoint.port);
@@ -67,17 +56,17 @@ fn warn(exchange: &Exchange, service: &CompiledService, what: &dyn Display) {
 }
 
 /// The target as sent; without its query where that may hold the key to the node itself.
-fn logged_target<'e>(worker: &Worker, exchange: &'e Exchange) -> &'e str {
+fn logged_target(exchange: &Exchange, hides_query: impl FnOnce() -> bool) -> &str {
     let target = exchange.request.target();
     match target.split_once('?') {
-        Some((path, _)) if worker.options.own.has_path(exchange) => path,
+        Some((path, _)) if hides_query() => path,
         _ => target,
     }
 }
 
-/// Writes the exchange's line, if there is a log.
-pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
-    if !worker.access_log.is_on() {
+/// Writes the exchange's line, if there is a log. The query is left out where it may hold a key.
+pub(crate) fn log_access(log: &WorkerLog, exchange: &Exchange, hides_query: impl FnOnce() -> bool) {
+    if !log.is_on() {
         return;
     }
     let timing = exchange.timing;
@@ -91,12 +80,12 @@ pub(crate) fn log_access(worker: &Worker, exchange: &Exchange) {
     }
     let upstream_status = (exchange.source == Source::Service).then_some(exchange.response.status);
     let tls = exchange.engine.connection.tls.as_ref();
-    worker.access_log.write(&Record {
+    log.write(&Record {
         client_ip: exchange.client_ip,
         remote_user: None,
         time: exchange.started_at(),
         method: exchange.request.method_str().as_bytes(),
-        target: logged_target(worker, exchange).as_bytes(),
+        target: logged_target(exchange, hides_query).as_bytes(),
         version: version(exchange.request.version),
         scheme: exchange.scheme(),
         host: exchange.request.host().map(str::as_bytes),

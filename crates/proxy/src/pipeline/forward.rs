@@ -3,15 +3,16 @@
 
 mod over_http2;
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::client::Timeouts;
+use crate::client::{is_gone, unless_gone};
+use crate::error::RequestError;
 use crate::exchange::{Exchange, FailedTry};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::head::{self, Outgoing};
-use crate::pipeline::relay::{Awaited, Relay, Timeouts, Upload};
-use crate::pipeline::serve::{is_gone, unless_gone};
-use crate::runtime::worker::Worker;
+use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use crate::worker::Worker;
 use h2::Reason as Reset;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -63,16 +64,16 @@ impl AnyUpstream {
 
 /// An attempt that got no response.
 struct AttemptError {
-    failure: Failure,
+    failure: RequestError,
     /// Why the request may be sent again, if it may.
     retry: Option<RetryReason>,
     /// When the target was asked, if there was a connection.
     asked: Option<Instant>,
 }
 
-impl From<Failure> for AttemptError {
+impl From<RequestError> for AttemptError {
     /// One that ends the request.
-    fn from(failure: Failure) -> Self {
+    fn from(failure: RequestError) -> Self {
         Self { failure, retry: None, asked: None }
     }
 }
@@ -101,7 +102,7 @@ impl<'a> UpstreamCall<'a> {
         &self,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Result<(AnyUpstream, Upload), Failure> {
+    ) -> Result<(AnyUpstream, Upload), RequestError> {
         let service = self.service;
         service.retry_budget.count_request(self.worker.index, exchange.timing.start);
         let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
@@ -121,7 +122,7 @@ impl<'a> UpstreamCall<'a> {
                 Err(failed) => failed,
             };
             if failed.retry.is_some() && is_gone(client).await {
-                return Err(Failure::ClientGone);
+                return Err(RequestError::ClientGone);
             }
             pick = self.next_attempt(&mut attempts, key.as_ref(), (failed, endpoint), exchange)?;
         }
@@ -134,7 +135,7 @@ impl<'a> UpstreamCall<'a> {
         key: Option<&Key>,
         (failed, endpoint): (AttemptError, &Endpoint),
         exchange: &mut Exchange,
-    ) -> Result<Pick<'_>, Failure> {
+    ) -> Result<Pick<'_>, RequestError> {
         let AttemptError { failure, retry, asked } = failed;
         let now = Instant::now();
         let reason = match retry {
@@ -142,7 +143,7 @@ impl<'a> UpstreamCall<'a> {
             _ => return Err(failure),
         };
         if self.timeouts.ends.is_some_and(|ends| ends <= now) {
-            return Err(Failure::DeadlineExceeded);
+            return Err(RequestError::DeadlineExceeded);
         }
         attempts.tried.push(endpoint.id);
         let Some(pick) = self.pick(&mut attempts.tried, key) else { return Err(failure) };
@@ -259,10 +260,10 @@ impl<'a> UpstreamCall<'a> {
         let failure = match opened {
             Some(Ok(Ok(opened))) => return Ok(opened),
             Some(Ok(Err(error))) => error.into(),
-            None => Failure::ClientGone,
+            None => RequestError::ClientGone,
             // The client's time is over, which says nothing of the target.
             Some(Err(_)) if self.timeouts.ends.is_some_and(|ends| ends <= Instant::now()) => {
-                Failure::DeadlineExceeded
+                RequestError::DeadlineExceeded
             }
             Some(Err(_)) => {
                 endpoint.record_outcome(attempt.get(), Outcome::Timeout);
@@ -272,7 +273,7 @@ impl<'a> UpstreamCall<'a> {
         let (address, port) = (attempt.get(), endpoint.port);
         let (end, code) = (Instant::now(), code(&failure));
         exchange.engine.try_failed(FailedTry { address, port, start, end, code });
-        let is_over = matches!(failure, Failure::ClientGone | Failure::DeadlineExceeded);
+        let is_over = matches!(failure, RequestError::ClientGone | RequestError::DeadlineExceeded);
         Err(AttemptError { failure, retry: (!is_over).then_some(RetryReason::Connect), asked: None })
     }
 
@@ -317,7 +318,7 @@ impl<'a> UpstreamCall<'a> {
                 let upload = relay.upload;
                 self.seen.set(upload.seen);
                 let retry = match &failure {
-                    Failure::Upstream(error) => {
+                    RequestError::Upstream(error) => {
                         self.record(error, (&*upstream, endpoint), exchange);
                         let attempt = FailedAttempt {
                             error,
@@ -398,10 +399,10 @@ impl HashSource for Hashed<'_> {
 }
 
 /// The status that an attempt is logged with.
-fn code(failure: &Failure) -> u16 {
+fn code(failure: &RequestError) -> u16 {
     match failure {
-        Failure::DeadlineExceeded => 504,
-        Failure::Upstream(error) if error.is_timeout() => 504,
+        RequestError::DeadlineExceeded => 504,
+        RequestError::Upstream(error) if error.is_timeout() => 504,
         _ => 502,
     }
 }

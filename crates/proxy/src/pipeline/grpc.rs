@@ -1,9 +1,8 @@
 //! gRPC calls: which requests are some, how long they may take, and how the gateway's own answers look to them.
 
+use crate::error::{RelayError, code_of_reset};
 use crate::exchange::Exchange;
-use crate::pipeline::relay::Broken;
 use crate::snapshot::CompiledRoute;
-use h2::Reason;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
 use weir_plugin::Answer;
@@ -50,36 +49,17 @@ fn parse_timeout(value: &[u8]) -> Option<Duration> {
 }
 
 /// The trailers of a call whose response broke off.
-pub(crate) fn broken_off(broken: &Broken) -> Headers {
+pub(crate) fn broken_off(broken: &RelayError) -> Headers {
     let (code, message) = match broken {
-        Broken::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
-        Broken::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
-        Broken::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
+        RelayError::Timeout => (DEADLINE_EXCEEDED, "The upstream server is timing out"),
+        RelayError::Deadline => (DEADLINE_EXCEEDED, "The time for the call is over"),
+        RelayError::Reset(reason) => (code_of_reset(*reason), "The upstream server broke off its response"),
         _ => (UNAVAILABLE, "The upstream server broke off its response"),
     };
     let mut trailers = Headers::new();
     trailers.append("grpc-status", itoa::Buffer::new().format(code).as_bytes());
     trailers.append("grpc-message", encoded(message).as_bytes());
     trailers
-}
-
-/// gRPC's code for a stream that the upstream reset; the table is gRPC's own, in its description of HTTP/2.
-pub(crate) fn code_of_reset(reason: Reason) -> u8 {
-    match reason {
-        Reason::CANCEL => 1,
-        Reason::INADEQUATE_SECURITY => 7,
-        Reason::ENHANCE_YOUR_CALM => 8,
-        Reason::REFUSED_STREAM => UNAVAILABLE,
-        Reason::NO_ERROR
-        | Reason::PROTOCOL_ERROR
-        | Reason::INTERNAL_ERROR
-        | Reason::FLOW_CONTROL_ERROR
-        | Reason::SETTINGS_TIMEOUT
-        | Reason::FRAME_SIZE_ERROR
-        | Reason::COMPRESSION_ERROR
-        | Reason::CONNECT_ERROR => 13,
-        _ => 2,
-    }
 }
 
 #[cfg(test)]

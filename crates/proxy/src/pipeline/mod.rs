@@ -1,10 +1,11 @@
 //! One request from its head to its end: route, plugins, upstream, response.
 
-pub(crate) mod answer;
-pub(crate) mod chain;
+mod chain;
+pub(crate) mod client_ip;
 pub(crate) mod forward;
 pub(crate) mod grpc;
 pub(crate) mod head;
+mod internal;
 pub(crate) mod relay;
 pub(crate) mod request_body;
 pub(crate) mod respond;

@@ -1,14 +1,14 @@
 //! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
 //! faster than its receiver, neither held whole.
 
-use crate::downstream::client::Client;
+use crate::client::{Client, Timeouts};
+use crate::error::{RelayError, RequestError};
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
 use h2::Reason as Reset;
 use std::io;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use weir_http1::{Framing, Limits, ParseError};
+use std::time::Instant;
+use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
 use weir_plugin::{HeldBody, NoRoom};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
@@ -27,35 +27,6 @@ pub(crate) struct Relay<'a, C, U> {
     pub(crate) awaited: Awaited,
     /// Reading from the upstream failed while bytes it had sent before were still to be passed on.
     pub(crate) lost: bool,
-}
-
-/// The longest waits between two successful operations, each for one side and direction.
-#[derive(Clone, Copy)]
-pub(crate) struct Timeouts {
-    pub(crate) write: Duration,
-    pub(crate) read: Duration,
-    pub(crate) client_body: Duration,
-    pub(crate) client_send: Duration,
-    /// When all of it has to be over, where the client says so.
-    pub(crate) ends: Option<Instant>,
-}
-
-/// How long before the end of a call its server may find that its time is over: clocks differ by less.
-const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
-
-impl Timeouts {
-    /// Whether all has to be over now, as an upstream may find that was told the same.
-    pub(crate) fn are_over(&self) -> bool {
-        self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
-    }
-
-    /// So long, or until all has to be over.
-    pub(crate) fn at_most(&self, now: Instant, timeout: Duration) -> Duration {
-        match self.ends {
-            None => timeout,
-            Some(ends) => timeout.min(ends.saturating_duration_since(now)),
-        }
-    }
 }
 
 /// Whom the exchange waits for, which decides the timeout and its answer.
@@ -113,7 +84,7 @@ enum Step {
 
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// Sends the request and waits for the response's head.
-    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         loop {
             let (awaited, moved) = self.poll_upload(cx)?;
             self.await_now(awaited, moved);
@@ -128,12 +99,12 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
         }
         if self.upload.done && self.client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Failure::ClientGone));
+            return Poll::Ready(Err(RequestError::ClientGone));
         }
         ready!(self.client.deadline().poll(cx));
         Poll::Ready(Err(match self.timeouts.ends {
-            Some(ends) if ends <= Instant::now() => Failure::DeadlineExceeded,
-            _ if self.awaited == Awaited::Body => Failure::ClientTimeout,
+            Some(ends) if ends <= Instant::now() => RequestError::DeadlineExceeded,
+            _ if self.awaited == Awaited::Body => RequestError::ClientTimeout,
             _ => UpstreamError::Timeout.into(),
         }))
     }
@@ -175,13 +146,13 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because
     /// the client left or its time is over, that is.
-    fn explain(&mut self, error: UpstreamError, cx: &mut Context<'_>) -> Failure {
+    fn explain(&mut self, error: UpstreamError, cx: &mut Context<'_>) -> RequestError {
         match (error, self.upload.broken.take()) {
             (UpstreamError::Reset(Reset::CANCEL), _) if self.client.poll_gone(cx).is_ready() => {
-                Failure::ClientGone
+                RequestError::ClientGone
             }
             (UpstreamError::Reset(Reset::CANCEL | Reset::NO_ERROR), _) if self.timeouts.are_over() => {
-                Failure::DeadlineExceeded
+                RequestError::DeadlineExceeded
             }
             (UpstreamError::Closed(_), Some(broken)) => UpstreamError::Closed(broken).into(),
             (error, _) => error.into(),
@@ -190,14 +161,14 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Moves the request's body on as far as both sides allow. Returns what is waited for next, and whether anything
     /// moved meanwhile.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), Failure> {
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), RequestError> {
         let mut moved = false;
         while !self.upload.done {
             match self.upload_step(cx) {
                 Ok(Step::Progress) => moved = true,
                 Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
                 // What the upstream said before it stopped listening decides.
-                Err(Failure::Upstream(UpstreamError::Closed(error))) => {
+                Err(RequestError::Upstream(UpstreamError::Closed(error))) => {
                     self.upload.broken = Some(error);
                     self.upload.done = true;
                 }
@@ -207,7 +178,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Ok((Awaited::Response, false))
     }
 
-    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
         let upstream = &mut *self.upstream;
         if let Some(collected) = &self.exchange.engine.body
             && self.upload.collected < collected.len()
@@ -222,7 +193,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             });
         }
         let kept = self.upload.kept;
-        let data = &self.client.body().map_err(Failure::Rejected)?[kept..];
+        let data = &self.client.body().map_err(RequestError::Rejected)?[kept..];
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
                 Poll::Pending => {
@@ -252,7 +223,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
-    fn passed(&mut self, n: usize) -> Result<Step, Failure> {
+    fn passed(&mut self, n: usize) -> Result<Step, RequestError> {
         let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
         if is_kept {
             self.client.acknowledge(n);
@@ -263,12 +234,12 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
         let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
         if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
-            return Err(Failure::BodyTooLarge);
+            return Err(RequestError::BodyTooLarge);
         }
         Ok(Step::Progress)
     }
 
-    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, Failure> {
+    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
         let upstream = &mut *self.upstream;
         if !self.upload.ended {
             self.upload.ended = true;
@@ -285,7 +256,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// Passes the response's body on. Its head stands in the client's outbox.
-    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RelayError>> {
         if !self.upload.done {
             match self.poll_upload(cx) {
                 // The response decides how long either may be silent: two that took turns at it would wait for ever.
@@ -313,7 +284,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         cx: &mut Context<'_>,
         held: &mut HeldBody,
         most: usize,
-    ) -> Poll<Result<bool, Broken>> {
+    ) -> Poll<Result<bool, RelayError>> {
         if !self.upload.done && self.poll_upload(cx).is_err() {
             self.upload.done = true;
             self.client.close_after();
@@ -323,9 +294,9 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             _ => most,
         };
         loop {
-            let data = self.upstream.body().map_err(Broken::Garbage)?;
+            let data = self.upstream.body().map_err(RelayError::Garbage)?;
             let n = data.len();
-            held.push(data, length).map_err(|NoRoom| Broken::NoRoom)?;
+            held.push(data, length).map_err(|NoRoom| RelayError::NoRoom)?;
             self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
@@ -336,7 +307,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
         }
         if self.client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionAborted.into())));
+            return Poll::Ready(Err(RelayError::Client(io::ErrorKind::ConnectionAborted.into())));
         }
         ready!(self.client.deadline().poll(cx));
         Poll::Ready(Err(self.timed_out()))
@@ -348,10 +319,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         cx: &mut Context<'_>,
         held: &HeldBody,
         (since, sent): (Instant, &mut usize),
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), RelayError>> {
         while *sent < held.len() {
             let left = &held[*sent..];
-            let n = self.client.poll_send(cx, left).map_err(Broken::Client)?;
+            let n = self.client.poll_send(cx, left).map_err(RelayError::Client)?;
             self.await_now(Awaited::Send, n.is_ready());
             if let Some(due) = held.due(since, self.timeouts.client_send, *sent) {
                 self.client.deadline().at_latest(due);
@@ -368,9 +339,9 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// Ends a response whose body was left out.
-    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        self.client.end(None).map_err(Broken::Client)?;
-        if let Poll::Ready(flushed) = self.client.poll_flush(cx).map_err(Broken::Client)? {
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RelayError>> {
+        self.client.end(None).map_err(RelayError::Client)?;
+        if let Poll::Ready(flushed) = self.client.poll_flush(cx).map_err(RelayError::Client)? {
             return Poll::Ready(Ok(flushed));
         }
         self.await_now(Awaited::Send, false);
@@ -379,10 +350,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// One step of the response's body; true at its end.
-    fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
-        let data = self.upstream.body().map_err(Broken::Garbage)?;
+    fn download_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
+        let data = self.upstream.body().map_err(RelayError::Garbage)?;
         if !data.is_empty() {
-            let sent = match self.client.poll_send(cx, data).map_err(Broken::Client)? {
+            let sent = match self.client.poll_send(cx, data).map_err(RelayError::Client)? {
                 Poll::Ready(sent) => sent,
                 Poll::Pending => return self.read_ahead(cx),
             };
@@ -395,8 +366,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             return Poll::Ready(Ok(false));
         }
         if self.upstream.body_is_done() {
-            self.client.end(self.upstream.trailers()).map_err(Broken::Client)?;
-            let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+            self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
+            let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
             if flushed.is_pending() {
                 self.await_now(Awaited::Send, false);
             }
@@ -405,7 +376,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         self.fill(cx)
     }
 
-    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
         if self.lost {
             return Poll::Ready(Err(self.cut_off(None)));
         }
@@ -417,72 +388,41 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
             Poll::Pending => {
                 // Nothing more for now: what is here goes out at once.
-                let flushed = self.client.poll_flush(cx).map_err(Broken::Client)?;
+                let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
                 let awaited = if flushed.is_pending() { Awaited::Send } else { Awaited::Response };
                 self.await_now(awaited, false);
                 // To an upstream that says nothing for long, nothing else would tell that nobody listens.
                 if self.upload.done && self.client.poll_gone(cx).is_ready() {
-                    return Poll::Ready(Err(Broken::Client(io::ErrorKind::ConnectionReset.into())));
+                    return Poll::Ready(Err(RelayError::Client(io::ErrorKind::ConnectionReset.into())));
                 }
                 Poll::Pending
             }
         }
     }
 
-    fn timed_out(&self) -> Broken {
+    fn timed_out(&self) -> RelayError {
         match self.timeouts.ends {
-            Some(ends) if ends <= Instant::now() => Broken::Deadline,
-            _ => Broken::Timeout,
+            Some(ends) if ends <= Instant::now() => RelayError::Deadline,
+            _ => RelayError::Timeout,
         }
     }
 
     /// The upstream broke off.
-    fn cut_off(&self, error: Option<&io::Error>) -> Broken {
+    fn cut_off(&self, error: Option<&io::Error>) -> RelayError {
         match error.and_then(reset_reason) {
-            Some(Reset::CANCEL | Reset::NO_ERROR) | None if self.timeouts.are_over() => Broken::Deadline,
-            Some(reason) => Broken::Reset(reason),
-            None => Broken::Truncated,
+            Some(Reset::CANCEL | Reset::NO_ERROR) | None if self.timeouts.are_over() => RelayError::Deadline,
+            Some(reason) => RelayError::Reset(reason),
+            None => RelayError::Truncated,
         }
     }
 
     /// The client is slow. With `response_buffering` the upstream is still read, as far as the buffer reaches.
-    fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+    fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
         self.await_now(Awaited::Send, false);
         if self.upstream.read_ahead(cx, self.read_ahead).is_err() {
             // Told once only: a later read would take a reset for a proper end.
             self.lost = true;
         }
         Poll::Pending
-    }
-}
-
-/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    Client(io::Error),
-    Garbage(ParseError),
-    Truncated,
-    /// The upstream reset the stream.
-    Reset(Reset),
-    Timeout,
-    /// The client's own time for the call is over.
-    Deadline,
-    /// The node has no room for a body that plugins replace. Nothing of it was sent.
-    NoRoom,
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Broken::Client(error) => write!(f, "the client took no more of the response: {error}"),
-            Broken::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
-            Broken::Truncated => f.write_str("the upstream closed the connection within a response"),
-            Broken::Reset(reason) => write!(f, "the upstream reset the stream within a response: {reason}"),
-            Broken::Deadline => write!(f, "{}", Failure::DeadlineExceeded),
-            Broken::NoRoom => write!(f, "{}", Failure::NoRoomForResponse),
-            Broken::Timeout => {
-                f.write_str("nothing moved within a response for as long as the timeout allows")
-            }
-        }
     }
 }

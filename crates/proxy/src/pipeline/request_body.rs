@@ -1,10 +1,10 @@
 //! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
-use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService};
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(crate) async fn collect<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     wants: WantsBody,
-) -> Result<(), Failure> {
+) -> Result<(), RequestError> {
     let is_too_long = matches!(client.framing(), Framing::Length(n) if n > COLLECTED as u64);
     if is_too_long || exchange.engine.body.is_some() {
         return Ok(());
@@ -39,25 +39,25 @@ async fn take<C: Client>(
     exchange: &mut Exchange,
     mut held: HeldBody,
     most: usize,
-) -> Result<(), Failure> {
+) -> Result<(), RequestError> {
     let (limit, mut since) = (worker.options.client_max_body_size, None);
     let length = match client.framing() {
         Framing::Length(n) => n as usize,
         _ => most,
     };
     loop {
-        let data = client.body().map_err(Failure::Rejected)?;
+        let data = client.body().map_err(RequestError::Rejected)?;
         let n = data.len();
         let has_room = held.push(data, length).is_ok();
         if !has_room && !held.is_spare() {
-            return Err(Failure::NoRoomForRequest);
+            return Err(RequestError::NoRoomForRequest);
         }
         if has_room {
             exchange.engine.request_passes(data)?;
             client.consume(n);
         }
         if limit > 0 && held.len() as u64 > limit {
-            return Err(Failure::BodyTooLarge);
+            return Err(RequestError::BodyTooLarge);
         }
         if client.body_is_done() || held.len() >= most || !has_room {
             exchange.bytes_in += held.len() as u64;
@@ -80,27 +80,27 @@ pub(crate) async fn gather<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
-) -> Result<(), Failure> {
+) -> Result<(), RequestError> {
     if exchange.engine.body.is_some() || client.framing() == Framing::None {
         return Ok(());
     }
     let mut gathered = HeldBody::default();
     poll_fn(|cx| {
         loop {
-            let data = client.body().map_err(Failure::Rejected)?;
+            let data = client.body().map_err(RequestError::Rejected)?;
             let n = data.len();
             let pushed = gathered.push(data, BUFFERED);
             client.consume(n);
             let enough = pushed.is_err() || client.body_is_done() || gathered.len() >= BUFFERED;
             if enough || !matches!(client.poll_more(cx), Poll::Ready(Ok(()))) {
-                return Poll::Ready(Ok::<(), Failure>(()));
+                return Poll::Ready(Ok::<(), RequestError>(()));
             }
         }
     })
     .await?;
     let limit = worker.options.client_max_body_size;
     if limit > 0 && gathered.len() as u64 > limit {
-        return Err(Failure::BodyTooLarge);
+        return Err(RequestError::BodyTooLarge);
     }
     exchange.bytes_in += gathered.len() as u64;
     exchange.engine.body_is_whole = client.body_is_done();
@@ -109,14 +109,14 @@ pub(crate) async fn gather<C: Client>(
 }
 
 /// Waits for more of the request's body, which is due by then at the latest.
-async fn more<C: Client>(worker: &Worker, client: &mut C, due: Option<Instant>) -> Result<(), Failure> {
+async fn more<C: Client>(worker: &Worker, client: &mut C, due: Option<Instant>) -> Result<(), RequestError> {
     client.deadline().set(Instant::now(), worker.options.client_body_timeout);
     if let Some(due) = due {
         client.deadline().at_latest(due);
     }
     poll_fn(|cx| match client.poll_more(cx) {
         Poll::Ready(more) => Poll::Ready(more),
-        Poll::Pending => client.deadline().poll(cx).map(|()| Err(Failure::ClientTimeout)),
+        Poll::Pending => client.deadline().poll(cx).map(|()| Err(RequestError::ClientTimeout)),
     })
     .await
 }
@@ -128,7 +128,7 @@ pub(crate) async fn buffer<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     route: &CompiledRoute,
-) -> Result<Framing, Failure> {
+) -> Result<Framing, RequestError> {
     let framing = client.framing();
     // Messages of a gRPC call are for the upstream one by one.
     let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);

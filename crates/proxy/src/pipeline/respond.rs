@@ -1,11 +1,11 @@
 //! What the gateway adds to responses, and the answers that need no plugin.
 
-use crate::costs;
 use crate::exchange::Exchange;
+use crate::observe::costs;
 use crate::observe::request_debug;
 use crate::pipeline::grpc;
-use crate::runtime::worker::Worker;
 use crate::snapshot::CompiledRoute;
+use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
 use weir_plugin::Answer;

@@ -1,10 +1,11 @@
 //! A response's body that plugins replace: held until it is whole, then sent with its new length.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::RelayError;
+use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
-use crate::pipeline::chain::Chain;
-use crate::pipeline::relay::{Broken, Relay};
+use crate::pipeline::relay::Relay;
+use crate::snapshot::chain::Chain;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
@@ -30,7 +31,7 @@ pub(crate) struct Held {
 pub(crate) async fn hold<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
-) -> Result<Held, Broken> {
+) -> Result<Held, RelayError> {
     let framing = relay.exchange.response.framing;
     if relay.exchange.drops_response() {
         let mut body = HeldBody::default();
@@ -60,7 +61,7 @@ pub(crate) fn replace_own(
     let mut room = exchange.engine.room(false);
     if is_kept && room.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
-        return (Failure::NoRoomForResponse.answer().write(exchange), None);
+        return (RequestError::NoRoomForResponse.answer().write(exchange), None);
     }
     let body = chain.response_body(exchange, body.into());
     room.fit(body.capacity());
@@ -71,7 +72,7 @@ pub(crate) fn replace_own(
 pub(crate) async fn send<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     held: Held,
-) -> Result<(), Broken> {
+) -> Result<(), RelayError> {
     if held.is_cut {
         return poll_fn(|cx| relay.poll_end(cx)).await;
     }

@@ -1,28 +1,24 @@
 //! The story of one request, top to bottom. Knows messages and bodies, not the HTTP version that carries them; only
 //! `next` reads an HTTP/1.1 head.
 
-mod answer;
-mod next;
+mod local_response;
 mod proxy;
 
-pub(crate) use next::next;
-
-use crate::costs::{self, Waiter, Watch};
-use crate::downstream::client::Client;
-use crate::downstream::client_ip;
+use crate::client::{Client, unless_gone};
+use crate::error::RequestError;
 use crate::exchange::{Connection, Exchange, NormalPath};
+use crate::observe::costs::{self, Waiter, Watch};
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
-use crate::pipeline::chain::Chain;
+use crate::pipeline::client_ip;
+use crate::pipeline::internal;
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
-use crate::runtime::own;
-use crate::runtime::worker::Worker;
+use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
-use crate::tunnel;
-use answer::answer;
-use proxy::proxy;
+use crate::tunnel::{self, Tunnel};
+use crate::worker::Worker;
+use proxy::UpstreamResponse;
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,12 +43,26 @@ pub(crate) fn begin(
     exchange
 }
 
+/// What a request comes to.
+enum Outcome<'s> {
+    /// The gateway responds itself: a plugin, an error, or what the node has paths of its own for.
+    Local(Answer),
+    /// The upstream has responded: the head is in the exchange.
+    Upstream(UpstreamResponse<'s>),
+    /// The head that is in the exchange, whose hooks have run, and nothing else.
+    Head,
+    /// The client was told that the protocol changes.
+    Tunnel(Tunnel),
+    /// Nothing more can be sent.
+    Over,
+}
+
 /// Serves a request whose head took so many bytes, or refuses it.
 pub(crate) async fn one<C: Client>(
     worker: &Rc<Worker>,
     client: &mut C,
     exchange: &mut Exchange,
-    read: Result<usize, Failure>,
+    read: Result<usize, RequestError>,
 ) {
     match read {
         Ok(head_bytes) => {
@@ -62,8 +72,8 @@ pub(crate) async fn one<C: Client>(
         Err(failure) => {
             client.close_after();
             let snapshot = exchange.snapshot.clone();
-            answer(worker, client, exchange, &snapshot.global, failure.answer()).await;
-            finish(worker, exchange, &snapshot.global);
+            let mut outcome = Outcome::Local(failure.answer());
+            leave(worker, client, exchange, (Some(&snapshot.global), &mut outcome)).await;
         }
     }
 }
@@ -79,15 +89,16 @@ async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut 
         .await
     };
     if served.is_err() {
-        tracing::error!(request_id = exchange.id(), "{}", Failure::Internal);
-        if client.has_begun() {
+        tracing::error!(request_id = exchange.id(), "{}", RequestError::Internal);
+        let mut outcome = if client.has_begun() {
             client.abort();
+            Outcome::Over
         } else {
             client.close_after();
-            answer(worker, client, exchange, &Chain::default(), Failure::Internal.answer()).await;
-        }
+            Outcome::Local(RequestError::Internal.answer())
+        };
         // Without the hooks: one of them may have been what failed.
-        finish(worker, exchange, &Chain::default());
+        Box::pin(leave(worker, client, exchange, (None, &mut outcome))).await;
     }
 }
 
@@ -98,39 +109,80 @@ pub(crate) async fn serve<C: Client>(worker: &Rc<Worker>, client: &mut C, exchan
         // What follows is meant for a tunnel.
         client.close_after();
     }
-    if let Some(paths) = worker.options.own.of(exchange) {
-        let outcome = Box::pin(own::answer(paths, worker, client, exchange)).await;
-        answer(worker, client, exchange, &Chain::default(), outcome).await;
-        return finish(worker, exchange, &Chain::default());
+    let (chain, mut outcome) = decide(worker, client, exchange, &snapshot).await;
+    if let Outcome::Tunnel(tunnel) = outcome {
+        drop(snapshot);
+        // Boxed, so that a connection has no room for what few need.
+        return Box::pin(through(tunnel, worker, client, exchange)).await;
     }
-    let route = match admit(worker, client, exchange, &snapshot) {
+    leave(worker, client, exchange, (chain, &mut outcome)).await;
+}
+
+/// What the request comes to, and whose hooks see it.
+async fn decide<'s, C: Client>(
+    worker: &'s Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    snapshot: &'s Snapshot,
+) -> (Option<&'s Chain>, Outcome<'s>) {
+    if let Some(paths) = worker.options.own.of(exchange) {
+        let answer = Box::pin(internal::answer(paths, worker, client, exchange)).await;
+        return (None, Outcome::Local(answer));
+    }
+    let route = match admit(worker, client, exchange, snapshot) {
         Ok(route) => route,
-        Err(refusal) => {
-            answer(worker, client, exchange, &snapshot.global, refusal).await;
-            return finish(worker, exchange, &snapshot.global);
-        }
+        Err(refusal) => return (Some(&snapshot.global), Outcome::Local(refusal)),
     };
-    let outcome = match respond::require_protocol(route, exchange) {
+    let passed = match respond::require_protocol(route, exchange) {
         Some(redirect) => Err(redirect),
         None => through_plugins(worker, client, exchange, route).await,
     };
-    if let Err(outcome) = outcome {
-        answer(worker, client, exchange, &route.chain, outcome).await;
-        return finish(worker, exchange, &route.chain);
-    }
-    let tunnel = match &route.service {
-        None => {
-            answer(worker, client, exchange, &route.chain, Failure::NoService.answer()).await;
+    let outcome = match (passed, &route.service) {
+        (Err(answer), _) => Outcome::Local(answer),
+        (Ok(()), None) => Outcome::Local(RequestError::NoService.answer()),
+        (Ok(()), Some(service)) => proxy::ask(worker, client, exchange, (route, service)).await,
+    };
+    (Some(&route.chain), outcome)
+}
+
+/// The one way out of a request: response hooks, head and body, then the log. What a request comes to ends here, whoever
+/// has made the response.
+async fn leave<C: Client>(
+    worker: &Worker,
+    client: &mut C,
+    exchange: &mut Exchange,
+    (chain, outcome): (Option<&Chain>, &mut Outcome<'_>),
+) {
+    let instead = match std::mem::replace(outcome, Outcome::Over) {
+        Outcome::Local(answer) => Some(answer),
+        Outcome::Upstream(mut response) => response.pass_on(client, exchange).await,
+        Outcome::Head => {
+            exchange.bytes_out += client.begin(exchange, Framing::Length(0));
+            local_response::send_whole(worker, client, exchange, &[]).await;
             None
         }
-        Some(service) => proxy(worker, client, exchange, route, service).await,
+        Outcome::Tunnel(_) | Outcome::Over => None,
     };
-    if let Some(tunnel) = tunnel {
-        drop(snapshot);
-        // Boxed, so that a connection has no room for what few need.
-        return Box::pin(tunnel.run(worker, client, exchange)).await;
+    if let Some(answer) = instead {
+        local_response::send(worker, client, exchange, chain, answer).await;
     }
-    finish(worker, exchange, &route.chain);
+    finish(worker, exchange, chain);
+}
+
+/// Passes a tunnel's bytes on until it ends. Whatever was in force when it began, the configuration of its end counts.
+async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exchange: &mut Exchange) {
+    let ended = tunnel.run(worker, client, exchange).await;
+    let snapshot = exchange.snapshot.clone();
+    let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
+    if let Err(broken) = ended {
+        client.abort();
+        let service = route.and_then(|route| route.service.as_deref());
+        if let (tunnel::Broken::Upstream(error), Some(service)) = (broken, service) {
+            telemetry::cut(exchange, service, &error);
+        }
+    }
+    let chain = route.map_or(&snapshot.global, |route| &route.chain);
+    leave(worker, client, exchange, (Some(chain), &mut Outcome::Over)).await;
 }
 
 /// Normalises what routing and plugins look at, and finds the route.
@@ -141,11 +193,11 @@ fn admit<'s, C: Client>(
     snapshot: &'s Snapshot,
 ) -> Result<&'s CompiledRoute, Answer> {
     if matches!(exchange.request.method, Method::Connect | Method::Trace) {
-        return Err(Failure::MethodNotAllowed.answer());
+        return Err(RequestError::MethodNotAllowed.answer());
     }
     let limit = worker.options.client_max_body_size;
     if limit > 0 && matches!(client.framing(), Framing::Length(n) if n > limit) {
-        return Err(Failure::BodyTooLarge.answer());
+        return Err(RequestError::BodyTooLarge.answer());
     }
     exchange.engine.upgrade = tunnel::asked(&exchange.request, client.framing());
     exchange.request.headers.remove_hop_by_hop();
@@ -162,7 +214,7 @@ fn admit<'s, C: Client>(
         }
         _ => route(exchange, snapshot),
     };
-    found.ok_or_else(|| Failure::NoRoute.answer())
+    found.ok_or_else(|| RequestError::NoRoute.answer())
 }
 
 /// Brings the path into its normal form and finds the route.
@@ -224,7 +276,7 @@ async fn through_plugins<C: Client>(
                 let waiter = Waiter::new(exchange, plugin);
                 match unless_gone(client, future).await {
                     Some(resume) => flow = costs::resume(exchange, resume),
-                    None => return Err(Failure::ClientGone.answer()),
+                    None => return Err(RequestError::ClientGone.answer()),
                 }
                 drop(waiter);
             }
@@ -232,28 +284,14 @@ async fn through_plugins<C: Client>(
     }
 }
 
-/// Waits for the future; none, when the client left before.
-pub(crate) async fn unless_gone<C: Client, T>(client: &mut C, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending if client.body_is_whole() => client.poll_gone(cx).map(|()| None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
-
-/// Whether the client has left, as far as that can be known before its body is here.
-pub(crate) async fn is_gone<C: Client>(client: &mut C) -> bool {
-    poll_fn(|cx| Poll::Ready(client.body_is_whole() && client.poll_gone(cx).is_ready())).await
-}
-
 /// After the last byte: logs and counts.
-pub(crate) fn finish(worker: &Worker, exchange: &mut Exchange, chain: &Chain) {
+fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
     exchange.timing.end.get_or_insert_with(Instant::now);
     worker.count_request(exchange.request.version);
     costs::finished(exchange);
-    chain.log(exchange);
+    if let Some(chain) = chain {
+        chain.log(exchange);
+    }
     request_debug::log(exchange);
-    telemetry::log_access(worker, exchange);
+    telemetry::log_access(&worker.access_log, exchange, || worker.options.own.has_path(exchange));
 }

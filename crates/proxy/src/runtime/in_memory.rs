@@ -1,15 +1,15 @@
 //! The engine over connections in memory, for benchmarks: no socket, no system call, no waiting, so that what a route
 //! or a plugin adds can be told from what the machine does.
 
-use crate::costs::Costs;
-use crate::downstream::client::Http1;
 use crate::downstream::connection;
+use crate::downstream::http1::Http1;
 use crate::exchange::Connection;
 use crate::observe::access_log::{AccessLog, Format, Target};
-use crate::runtime::options::Options;
+use crate::observe::costs::Costs;
 use crate::runtime::proxy::StartError;
-use crate::runtime::worker::{Load, Node, Worker};
 use crate::snapshot::Snapshot;
+use crate::worker::Options;
+use crate::worker::{Load, Node, Worker};
 use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,7 +54,6 @@ impl InMemory {
             loads: vec![Load::default()],
             costs: Arc::new(Costs::new(1, options.cost_sampling)),
             bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
-            quic: None,
             alternatives: Vec::new(),
             options,
         });

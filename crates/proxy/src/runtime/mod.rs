@@ -1,7 +1,5 @@
-//! The threads: what each worker has, how connections reach it, how snapshots are put in force.
+//! The threads: accepting connections, running workers, putting snapshots in force.
 
 pub mod in_memory;
-pub(crate) mod options;
-pub(crate) mod own;
 pub(crate) mod proxy;
-pub(crate) mod worker;
+mod run;

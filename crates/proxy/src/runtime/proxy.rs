@@ -1,12 +1,12 @@
 //! The running data plane: listeners, the acceptor that spreads connections, and the workers.
 
-use crate::costs::Costs;
-use crate::downstream::http3::{self, AltSvc, Quic, QuicListener};
+use super::run::{Command, run};
+use crate::downstream::http3::{self, Quic, QuicListener};
 use crate::listen::{Address, Kind, Listen, Traffic, bind, bind_datagrams, bind_quic};
 use crate::observe::access_log::AccessLog;
-use crate::runtime::options::Options;
-use crate::runtime::worker::{Command, Datagrams, Load, Node, Worker};
+use crate::observe::costs::Costs;
 use crate::snapshot::Snapshot;
+use crate::worker::{AltSvc, Datagrams, Load, Node, Options, Worker};
 use acceptor::{Accepting, Acceptor};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -120,13 +120,12 @@ impl Proxy {
     ) -> Result<Self, StartError> {
         let opened = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
-        let has_quic = !opened.quic.is_empty();
+        let quic = if opened.quic.is_empty() { None } else { Some(quic(&tls, &options)?) };
         let resolver = Arc::new(Resolver::new(options.resolver.clone()).map_err(StartError::System)?);
         retained.get::<NodeResolver>().provide(&resolver);
         let node = Arc::new(Node {
             resolver,
             stream_tls: stream_config(&tls),
-            quic: if has_quic { Some(quic(&tls, &options)?) } else { None },
             tls,
             access_log: logs.requests,
             session_log: logs.sessions,
@@ -148,13 +147,13 @@ impl Proxy {
             snapshots: Mutex::new(Snapshots { in_force: snapshot.clone(), earlier: Vec::new() }),
             watched: watch::Sender::new(snapshot.watched.clone()),
         };
-        proxy.start_threads(opened, &snapshot, closed).map_err(StartError::System)?;
+        proxy.start_threads((opened, quic), &snapshot, closed).map_err(StartError::System)?;
         Ok(proxy)
     }
 
     fn start_threads(
         &mut self,
-        opened: Opened,
+        (opened, quic): (Opened, Option<Arc<Quic>>),
         snapshot: &Arc<Snapshot>,
         closed: watch::Receiver<bool>,
     ) -> io::Result<()> {
@@ -162,7 +161,7 @@ impl Proxy {
             let (sender, commands) = mpsc::unbounded_channel();
             let (node, snapshot) = (self.node.clone(), snapshot.clone());
             self.threads.push(thread(format!("weir-worker-{index}"), async move || {
-                Worker::new(index, node, snapshot, None).run(commands, datagrams).await;
+                run(Worker::new(index, node, snapshot, None), commands, datagrams).await;
             })?);
             self.workers.push(sender);
         }
@@ -177,7 +176,7 @@ impl Proxy {
                 }
             })?);
         }
-        if let Some(quic) = self.node.quic.clone() {
+        if let Some(quic) = quic {
             self.receive(quic, opened.quic, closed.clone())?;
         }
         let acceptor = Acceptor { node: self.node.clone(), workers: self.workers.clone() };
@@ -196,7 +195,10 @@ impl Proxy {
         let (node, workers, receiving) =
             (self.node.clone(), self.workers.clone(), self.receiving.subscribe());
         self.threads.push(thread("weir-quic".into(), async move || {
-            http3::receive(node, quic, workers, listeners, closed).await;
+            let deliver = move |index: usize, arriving| {
+                let _ = workers[index].send(Command::ServeQuic(arriving));
+            };
+            http3::receive(node, quic, deliver, listeners, closed).await;
             drop(receiving);
         })?);
         Ok(())
@@ -402,8 +404,6 @@ impl Opened {
         Ok(local.into())
     }
 }
-
-pub(crate) use acceptor::Complaint;
 
 mod acceptor;
 #[cfg(test)]

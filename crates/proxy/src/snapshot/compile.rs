@@ -1,13 +1,13 @@
 //! Document to snapshot. Everything that can fail fails here, off the workers' threads, before anything changes.
 
 use super::asked::Asked;
+use super::chain::Instance;
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins};
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
-use crate::pipeline::chain::Instance;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};

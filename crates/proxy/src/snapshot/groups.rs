@@ -1,11 +1,11 @@
 //! Consumer groups, and who is in them.
 
 use super::last::same;
-use crate::exchange::GroupIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{ConsumerGroup, ConsumerGroupConsumer};
 use weir_model::{Document, Uuid};
+use weir_plugin::engine::GroupIndex;
 
 /// The groups of a document, and what they were compiled from.
 pub(super) struct Groups {

@@ -7,7 +7,7 @@ use super::scopes::Scopes;
 use super::services::Services;
 use super::users::Users;
 use super::{CompiledRoute, CompiledService, Snapshot};
-use crate::stream::{StreamRoute, StreamRouter, Streams};
+use super::{StreamRoute, StreamRouter, Streams};
 use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;

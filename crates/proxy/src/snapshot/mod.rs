@@ -1,31 +1,29 @@
 //! The configuration in force, compiled: immutable, taken once by each request and kept to its end.
 
 mod asked;
+pub(crate) mod chain;
 mod check;
 mod compile;
 mod groups;
 mod instances;
 mod last;
-#[cfg(test)]
-mod precedence;
 mod scopes;
 mod services;
+mod stream_route;
+mod stream_router;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod users;
 mod watched;
 
-use crate::costs::{Costs, Ledger};
-use crate::pipeline::chain::Chain;
-use crate::stream::Streams;
 use asked::Asked;
+use chain::Chain;
 use std::ops::Deref;
-use std::rc::Rc;
 use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
-use weir_plugin::engine::{BodyMemory, Configuration, Routes, Share};
+use weir_plugin::engine::Routes;
 use weir_plugin::{Consumer, Route, Service};
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
@@ -34,6 +32,8 @@ use weir_upstream::health::MonitoredUpstream;
 use weir_upstream::retry_budget::RetryBudget;
 
 pub use compile::{CompileError, Compiler};
+pub(crate) use stream_route::{StreamRoute, Streams};
+pub(crate) use stream_router::{Query, StreamRouter, Transport};
 
 /// The configuration in force, compiled.
 pub struct Snapshot {
@@ -71,38 +71,6 @@ impl Snapshot {
 impl Routes for Snapshot {
     fn route(&self, index: u32) -> Option<&Route> {
         self.routes.get(index as usize).map(|route| &route.view)
-    }
-}
-
-/// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
-/// touch.
-pub(crate) struct Held {
-    snapshot: Arc<Snapshot>,
-    /// Where the worker writes down what its plugins cost.
-    pub(crate) ledger: Rc<Ledger>,
-    /// What plugins see of the snapshot.
-    pub(crate) configuration: Rc<Configuration>,
-}
-
-impl Held {
-    /// `bodies` is where the worker takes memory for bodies that plugins read.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
-        let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
-        Self { snapshot, ledger, configuration: Rc::new(configuration) }
-    }
-
-    /// Held by nobody who serves: nothing is written down.
-    pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
-        let ledger = Ledger::new(Arc::new(Costs::new(1, 0)), 0);
-        Self::new(snapshot, Rc::new(ledger), Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0)))
-    }
-}
-
-impl Deref for Held {
-    type Target = Snapshot;
-
-    fn deref(&self) -> &Snapshot {
-        &self.snapshot
     }
 }
 

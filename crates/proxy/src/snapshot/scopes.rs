@@ -1,10 +1,11 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
-use crate::exchange::{ConsumerIndex, GroupIndex};
-use crate::pipeline::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
+use super::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use weir_model::Uuid;
+use weir_plugin::ConsumerIndex;
+use weir_plugin::engine::GroupIndex;
 use weir_plugin::{Hooks, WantsBody};
 
 /// One configured plugin and where it was put.

@@ -3,7 +3,7 @@
 use super::compile::Compilation;
 use super::last::{LastParts, Plugins};
 use super::services::Services;
-use crate::stream::{StreamRoute, StreamRouter, Streams};
+use super::{StreamRoute, StreamRouter, Streams};
 use std::sync::Arc;
 use weir_model::entity::Route;
 use weir_plugin as plugin;

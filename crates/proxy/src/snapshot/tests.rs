@@ -1,8 +1,9 @@
 //! What is compiled anew and what is kept, and what is refused before it is stored.
 
+mod precedence;
+
+use super::chain::Own;
 use super::*;
-use crate::pipeline::chain::Own;
-use crate::stream::{self, Transport};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -165,7 +166,7 @@ fn described(snapshot: &Snapshot) -> String {
         Own::Group(own) => own.iter().map(|(group, it)| (group.0, it.id)).collect::<BTreeSet<_>>(),
     };
     let chain = |chain: &Chain| -> Vec<String> {
-        let of = |step: &crate::pipeline::chain::Step| {
+        let of = |step: &super::chain::Step| {
             let base = step.base.as_ref().map(|instance| instance.id);
             let here = step.here.as_ref().map(|instance| instance.id);
             let own: Vec<_> = step.own_here.iter().chain(&step.own_anywhere).map(of_each).collect();
@@ -204,7 +205,7 @@ fn described(snapshot: &Snapshot) -> String {
 fn streams_found(streams: &Streams) -> Vec<String> {
     let ways = [(Transport::Tcp, None), (Transport::Udp, None), (Transport::Tls, Some("a.test"))];
     let queries = ways.into_iter().flat_map(|(transport, sni)| {
-        let to = move |port| stream::Query {
+        let to = move |port| super::Query {
             transport,
             source: ([127, 0, 0, 1], 1).into(),
             destination: ([127, 0, 0, 1], port).into(),

@@ -2,12 +2,12 @@
 
 use super::groups::Groups;
 use super::last::same;
-use crate::exchange::ConsumerIndex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};
 use weir_model::{Document, Uuid};
 use weir_plugin::Consumer;
+use weir_plugin::ConsumerIndex;
 
 /// The consumers of a document, and what they were compiled from.
 pub(super) struct Users {

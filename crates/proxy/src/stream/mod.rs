@@ -6,79 +6,30 @@
 //! A session holds the route that it began with, not the snapshot: it may last for days.
 
 mod hello;
-mod pipe;
 mod relay;
-mod router;
 mod session;
 mod udp;
 mod upstream;
 
-pub use pipe::MOST_PIPES;
-pub(crate) use pipe::Pipes;
-pub(crate) use router::{Query, StreamRouter, Transport};
 pub(crate) use session::Session;
 pub(crate) use udp::receive;
 
-use crate::downstream::connection::ConnectionGuard;
 use crate::downstream::proxy_protocol;
 use crate::listen::Accepted;
-use crate::pipeline::chain::Chain;
-use crate::runtime::worker::{Load, Worker};
-use crate::snapshot::CompiledService;
+use crate::snapshot::{Query, StreamRoute, Transport};
+use crate::worker::{ConnectionGuard, Load, Worker};
 use hello::NoHello;
 use relay::{Ended, Relay};
 use std::io;
-use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use weir_model::entity::Protocol;
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_plugin::{Admission, Route};
+use weir_plugin::Admission;
 use weir_upstream::UpstreamError;
-
-/// The stream routes of a snapshot.
-#[derive(Default)]
-pub(crate) struct Streams {
-    pub(crate) router: Arc<StreamRouter>,
-    pub(crate) routes: Vec<Arc<StreamRoute>>,
-    /// Whether a hello must be looked at before a handshake.
-    pub(crate) any_passthrough: bool,
-}
-
-/// A stream route, its service and its plugins.
-pub(crate) struct StreamRoute {
-    /// What plugins see of it.
-    pub(crate) view: Arc<Route>,
-    pub(crate) service: Option<Arc<CompiledService>>,
-    pub(crate) chain: Chain,
-}
-
-impl Deref for StreamRoute {
-    type Target = Route;
-
-    fn deref(&self) -> &Route {
-        &self.view
-    }
-}
-
-impl StreamRoute {
-    /// Whether TLS passes through, not decrypted.
-    pub(crate) fn is_passthrough(&self) -> bool {
-        self.entity.protocols.contains(&Protocol::TlsPassthrough)
-    }
-
-    /// How long neither side may say anything. nginx has one time for both directions, and Kong gives it the longer.
-    fn idle_timeout(&self) -> Duration {
-        let service = self.service.as_ref().map(|service| &service.entity);
-        let longer = service.map_or(60_000, |service| service.read_timeout.max(service.write_timeout));
-        Duration::from_millis(longer.into())
-    }
-}
 
 /// Why a session came to nothing.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Bytes on their way between two connections: what one side sends, the other gets, and so with the end of it. Nothing
 //! more is read than the other side takes.
 
-use super::pipe::{Pipe, Pipes};
+use crate::worker::{Pipe, Pipes};
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};

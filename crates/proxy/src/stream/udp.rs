@@ -2,8 +2,7 @@
 
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
-use crate::downstream::connection::ConnectionGuard;
-use crate::runtime::worker::{Datagrams, Worker};
+use crate::worker::{ConnectionGuard, Datagrams, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;

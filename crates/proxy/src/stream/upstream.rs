@@ -3,8 +3,8 @@
 use super::session::Session;
 use super::{Refusal, StreamRoute};
 use crate::downstream::proxy_protocol::{self, Addresses, Form};
-use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledService, Destination};
+use crate::worker::Worker;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use weir_model::entity::{Protocol, ProxyProtocol, Service};

@@ -1,15 +1,11 @@
 //! What follows a change of protocol: bytes both ways, each no faster than its receiver, until both sides have ended or
 //! nothing moved for too long.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::client::Timeouts;
+use crate::exchange::Held;
 use crate::exchange::{ConsumerIndex, Exchange};
-use crate::observe::telemetry;
-use crate::pipeline::forward::UpstreamCall;
-use crate::pipeline::relay::Timeouts;
-use crate::pipeline::respond;
-use crate::pipeline::serve;
-use crate::runtime::worker::Worker;
-use crate::snapshot::Held;
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -60,28 +56,20 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
-    /// sent, and nothing is changed.
-    pub(crate) fn open<C: Client>(
-        call: &UpstreamCall<'_>,
-        client: &mut C,
-        exchange: &mut Exchange,
-        mut upstream: Box<UpstreamConnection>,
-    ) -> Option<Self> {
-        exchange.response.headers.remove_hop_by_hop();
-        call.route.chain.response(exchange);
-        respond::decorate_proxied(call.worker, exchange);
-        if exchange.response.status != 101 {
-            return None;
-        }
-        exchange.bytes_out += client.begin_tunnel(exchange);
+    /// A tunnel to this upstream, whose client was told of it.
+    pub(crate) fn new(mut upstream: Box<UpstreamConnection>, timeouts: Timeouts) -> Self {
         upstream.wire.begin_tunnel();
-        Some(Self { upstream, timeouts: call.timeouts })
+        Self { upstream, timeouts }
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not
     /// keep everything that was in force in those days.
-    pub(crate) async fn run<C: Client>(mut self, worker: &Worker, client: &mut C, exchange: &mut Exchange) {
+    pub(crate) async fn run<C: Client>(
+        mut self,
+        worker: &Worker,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Result<(), Broken> {
         let released = Released::new(worker, exchange);
         client.deadline().set(Instant::now(), self.timeouts.read);
         let mut pipe = Pipe {
@@ -95,16 +83,7 @@ impl Tunnel {
         };
         let ended = poll_fn(|cx| pipe.poll(cx)).await;
         released.restore(worker, exchange);
-        let snapshot = exchange.snapshot.clone();
-        let route = exchange.engine.route.map(|index| &snapshot.routes[index as usize]);
-        if let Err(broken) = ended {
-            client.abort();
-            let service = route.and_then(|route| route.service.as_deref());
-            if let (Broken::Upstream(error), Some(service)) = (broken, service) {
-                telemetry::cut(exchange, service, &error);
-            }
-        }
-        serve::finish(worker, exchange, route.map_or(&snapshot.global, |route| &route.chain));
+        ended
     }
 }
 
@@ -150,7 +129,8 @@ fn find<T>(items: &[T], at: u32, is_it: impl Fn(&T) -> bool) -> Option<u32> {
 }
 
 /// Why a tunnel ended otherwise than by both sides' ends.
-enum Broken {
+#[derive(Debug)]
+pub(crate) enum Broken {
     Client,
     Upstream(io::Error),
     Idle,

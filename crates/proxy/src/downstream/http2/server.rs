@@ -1,14 +1,13 @@
 //! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
 
-use super::Http2Options;
 use super::fields::read_request;
 use super::stream::Http2;
-use crate::downstream::client::Client;
+use crate::client::Client;
 use crate::downstream::multiplex::{InFlightGuard, LINGER, Standing, StreamStats, is_misdirected};
+use crate::error::RequestError;
 use crate::exchange::Connection;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::serve;
-use crate::runtime::worker::Worker;
+use crate::worker::{Http2Options, Worker};
 use bytes::Bytes;
 use h2::server::{self, SendResponse};
 use h2::{Reason, RecvStream};
@@ -229,12 +228,14 @@ async fn exchange(
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
         // What was given up before it was looked at costs nobody else anything.
-        _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => Err(Failure::ClientGone),
-        Err(reject) => Err(Failure::Rejected(reject)),
-        Ok(()) if has_fragment => Err(Failure::Rejected(ParseError::TargetFragment)),
+        _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => {
+            Err(RequestError::ClientGone)
+        }
+        Err(reject) => Err(RequestError::Rejected(reject)),
+        Ok(()) if has_fragment => Err(RequestError::Rejected(ParseError::TargetFragment)),
         Ok(()) => {
             let snapshot = exchange.snapshot.clone();
-            if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
+            if is_misdirected(&mut exchange, &snapshot) { Err(RequestError::Misdirected) } else { Ok(bytes) }
         }
     };
     serve::one(&worker, &mut client, &mut exchange, read).await;

@@ -1,9 +1,8 @@
 //! The client of one HTTP/2 stream.
 
-use crate::downstream::client::Client;
-use crate::downstream::multiplex::LINGER;
-use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use crate::client::Client;
+use crate::downstream::multiplex::{LINGER, SendTurns};
+use crate::error::RequestError;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -17,11 +16,9 @@ use weir_http1::{Framing, Headers, Known, KnownSet, Method, ParseError, RequestH
 use weir_net::deadline::Deadline;
 use weir_net::http2::{Incoming, Outgoing, gone};
 use weir_net::multiplex::{Start, write_fields};
+use weir_plugin::Exchange;
 
 const LENGTH: KnownSet = KnownSet::of(&[Known::ContentLength]);
-
-/// How many turns the connection's task has to send what waits before a response is aborted.
-const TURNS: u8 = 2;
 
 /// A client that speaks HTTP/2, as one of its streams shows it.
 pub(super) struct Http2 {
@@ -30,8 +27,8 @@ pub(super) struct Http2 {
     /// The head of a response whose body follows, until some of it has to leave: so far, another can take its place.
     unsent: Option<Response<()>>,
     response: Outgoing,
-    /// How often the connection's task was given its turn to send what waits.
-    turns: u8,
+    /// What an abort waits for.
+    turns: SendTurns,
     framing: Framing,
     is_head: bool,
     expects_continue: bool,
@@ -56,7 +53,7 @@ impl Http2 {
             respond,
             unsent: None,
             response: Outgoing::default(),
-            turns: 0,
+            turns: SendTurns::default(),
             framing: head.framing,
             is_head: head.method == Method::Head,
             expects_continue: head.expect_continue,
@@ -127,7 +124,7 @@ impl Client for Http2 {
         }
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
             let mut invitation = Response::new(());
             *invitation.status_mut() = StatusCode::CONTINUE;
@@ -136,7 +133,7 @@ impl Client for Http2 {
         }
         let more = ready!(self.request.poll_more(cx));
         self.cancelled |= more.is_err() && !self.begun;
-        Poll::Ready(more.map_err(|_| Failure::ClientGone))
+        Poll::Ready(more.map_err(|_| RequestError::ClientGone))
     }
 
     fn read_ahead(&mut self, cx: &mut Context<'_>) {
@@ -231,16 +228,9 @@ impl Client for Http2 {
         retracts
     }
 
-    /// A reset takes back what the crate has not written: so the connection's task, which was woken before this one, has
-    /// its turn first, and another in which to see what the socket takes.
     fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
-        if self.turns < TURNS {
-            self.turns += 1;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(()))
+        self.turns.poll(cx).map(Ok)
     }
 
     /// What the crate was given is its own.

@@ -1,8 +1,8 @@
 //! Where datagrams of QUIC arrive: one socket an address, received from by one thread, which hands each new connection
 //! to a worker and each datagram of an old one to its connection, wherever that came from.
 
-use crate::runtime::proxy::Complaint;
-use crate::runtime::worker::{Command, Node};
+use crate::listen::Complaint;
+use crate::worker::Node;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{
     ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig,
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// What may be on its way to one client without having arrived.
 const SEND_WINDOW: u64 = 2 * 1024 * 1024;
@@ -94,11 +94,11 @@ impl Arriving {
     }
 }
 
-/// Receives until every connection has ended. `closed` is kept for as long as new ones are taken.
+/// Receives until every connection has ended, and delivers each to a worker. `closed` is kept for as long as new ones are taken.
 pub(crate) async fn receive(
     node: Arc<Node>,
     quic: Arc<Quic>,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
+    deliver: impl Fn(usize, Box<Arriving>) + Clone + 'static,
     listeners: Vec<QuicListener>,
     mut closed: watch::Receiver<bool>,
 ) {
@@ -111,7 +111,7 @@ pub(crate) async fn receive(
         }
     }
     for (endpoint, local) in &endpoints {
-        let taker = Taker { node: node.clone(), quic: quic.clone(), workers: workers.clone(), local: *local };
+        let taker = Taker { node: node.clone(), quic: quic.clone(), deliver: deliver.clone(), local: *local };
         let (endpoint, mut closed) = (endpoint.clone(), closed.clone());
         tokio::task::spawn_local(async move {
             tokio::select! {
@@ -133,14 +133,15 @@ pub(crate) async fn receive(
 }
 
 /// Takes new connections.
-struct Taker {
+struct Taker<D> {
     node: Arc<Node>,
     quic: Arc<Quic>,
-    workers: Vec<mpsc::UnboundedSender<Command>>,
+    /// Hands a connection to the worker of this number.
+    deliver: D,
     local: SocketAddr,
 }
 
-impl Taker {
+impl<D: Fn(usize, Box<Arriving>)> Taker<D> {
     async fn take(self, endpoint: &Endpoint) {
         let mut complaint = Complaint::default();
         while let Some(incoming) = endpoint.accept().await {
@@ -174,6 +175,6 @@ impl Taker {
     fn hand_over(&self, arriving: Arriving) {
         let Some(index) = self.node.least_loaded() else { return };
         self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
-        let _ = self.workers[index].send(Command::ServeQuic(Box::new(arriving)));
+        (self.deliver)(index, Box::new(arriving));
     }
 }

@@ -4,8 +4,8 @@ use super::quic::{Connection, Stream, number};
 use super::sending::SendStream;
 use super::stream::Http3;
 use crate::downstream::multiplex::InFlightGuard;
-use crate::pipeline::answer::Failure;
-use crate::runtime::worker::Worker;
+use crate::error::RequestError;
+use crate::worker::Worker;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
@@ -83,7 +83,7 @@ pub(super) async fn read(
     parts: &Parts,
     client: &mut Http3,
     limits: &Limits,
-) -> Result<(), Failure> {
+) -> Result<(), RequestError> {
     let read = read_message(head, parts, client, limits).await;
     client.begin_exchange(head);
     read
@@ -94,17 +94,17 @@ async fn read_message(
     parts: &Parts,
     client: &mut Http3,
     limits: &Limits,
-) -> Result<(), Failure> {
-    read_head(head, parts, limits).map_err(Failure::Rejected)?;
+) -> Result<(), RequestError> {
+    read_head(head, parts, limits).map_err(RequestError::Rejected)?;
     if client.has_fragment() {
-        return Err(Failure::Rejected(ParseError::TargetFragment));
+        return Err(RequestError::Rejected(ParseError::TargetFragment));
     }
     let is_over = !parts.headers.contains_key(CONTENT_LENGTH) && {
         let has_mostly_none = [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE];
         client.look(has_mostly_none.contains(&parts.method)).await?;
         client.is_over()
     };
-    multiplex::framing(head, &parts.headers, is_over).map_err(Failure::Rejected)
+    multiplex::framing(head, &parts.headers, is_over).map_err(RequestError::Rejected)
 }
 
 /// What the `h3` crate leaves unchecked is refused here (RFC 9114, 4.2 and 4.3).

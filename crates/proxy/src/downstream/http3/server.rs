@@ -5,12 +5,11 @@ use super::quic::{self, close};
 use super::request::{Resolver, read, resolve};
 use super::sending::SendStream;
 use super::stream::Http3;
-use crate::downstream::connection::ConnectionGuard;
 use crate::downstream::multiplex::{InFlightGuard, Standing, StreamStats, is_misdirected};
+use crate::error::RequestError;
 use crate::exchange::{Connection, Tls};
-use crate::pipeline::answer::Failure;
 use crate::pipeline::serve;
-use crate::runtime::worker::Worker;
+use crate::worker::{ConnectionGuard, Worker};
 use bytes::Bytes;
 use h3::error::Code;
 use quinn::crypto::rustls::HandshakeData;
@@ -220,7 +219,7 @@ async fn exchange(
     let mut exchange = serve::begin(&worker, &in_flight.stats.connection, (head, response));
     let read = read.and_then(|()| {
         let snapshot = exchange.snapshot.clone();
-        if is_misdirected(&mut exchange, &snapshot) { Err(Failure::Misdirected) } else { Ok(bytes) }
+        if is_misdirected(&mut exchange, &snapshot) { Err(RequestError::Misdirected) } else { Ok(bytes) }
     });
     serve::one(&worker, &mut client, &mut exchange, read).await;
     let start = exchange.timing.start;

@@ -3,10 +3,9 @@
 use super::body::Incoming;
 use super::quic::{Stream, number};
 use super::sending::{SendStream, Sending};
-use crate::downstream::client::Client;
-use crate::downstream::multiplex::LINGER;
-use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use crate::client::Client;
+use crate::downstream::multiplex::{LINGER, SendTurns};
+use crate::error::RequestError;
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::RequestStream;
@@ -20,12 +19,10 @@ use std::time::{Duration, Instant};
 use weir_http1::{Framing, Headers, KnownSet, Method, ParseError, RequestHead};
 use weir_net::deadline::Deadline;
 use weir_net::multiplex::{Start, write_fields};
+use weir_plugin::Exchange;
 
 /// The most of a body that is written at a time.
 const PIECE: usize = 64 * 1024;
-
-/// How many turns the connection's task has to send what waits before a response is aborted.
-const TURNS: u8 = 2;
 
 /// A client that speaks HTTP/3, as one of its requests shows it.
 pub(super) struct Http3 {
@@ -39,8 +36,8 @@ pub(super) struct Http3 {
     left: Option<u64>,
     /// Some of the response's body was taken.
     has_data: bool,
-    /// How often the connection's task was given its turn to send what waits.
-    turns: u8,
+    /// What an abort waits for.
+    turns: SendTurns,
     deadline: Deadline,
     /// It took its request back before it had a response.
     pub(super) cancelled: bool,
@@ -68,7 +65,7 @@ impl Http3 {
             expects_continue: false,
             left: None,
             has_data: false,
-            turns: 0,
+            turns: SendTurns::default(),
             deadline,
             cancelled: false,
             begun: false,
@@ -78,13 +75,13 @@ impl Http3 {
 
     /// Receives what is here of a body. Where the method is one that mostly has none, and nothing says how long it is, that
     /// is waited for: otherwise an upstream would be told that there is one.
-    pub(super) async fn look(&mut self, waits: bool) -> Result<(), Failure> {
+    pub(super) async fn look(&mut self, waits: bool) -> Result<(), RequestError> {
         poll_fn(|cx| match self.request.poll_more(cx) {
             Poll::Ready(more) => {
                 self.cancelled |= more.is_err();
-                Poll::Ready(more.map_err(|_| Failure::ClientGone))
+                Poll::Ready(more.map_err(|_| RequestError::ClientGone))
             }
-            Poll::Pending if waits => self.deadline.poll(cx).map(|()| Err(Failure::ClientTimeout)),
+            Poll::Pending if waits => self.deadline.poll(cx).map(|()| Err(RequestError::ClientTimeout)),
             Poll::Pending => Poll::Ready(Ok(())),
         })
         .await
@@ -189,14 +186,14 @@ impl Client for Http3 {
         }
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.request.data().is_ok_and(<[u8]>::is_empty) {
             // A client that is gone shows that when it is read from.
             let _ = self.start(100, HeaderMap::new());
         }
         let more = ready!(self.request.poll_more(cx));
         self.cancelled |= more.is_err() && !self.begun;
-        Poll::Ready(more.map_err(|_| Failure::ClientGone))
+        Poll::Ready(more.map_err(|_| RequestError::ClientGone))
     }
 
     fn trailers(&self) -> Option<&Headers> {
@@ -288,16 +285,9 @@ impl Client for Http3 {
         retracts
     }
 
-    /// A reset takes back what is not on its way: so the connection's task, which was woken before this one, has its turn
-    /// first, and another in which to see what the socket takes.
     fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
-        if self.turns < TURNS {
-            self.turns += 1;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(()))
+        self.turns.poll(cx).map(Ok)
     }
 
     /// What is on its way may arrive.

@@ -2,10 +2,12 @@
 
 mod authority;
 mod resets;
+mod send_turns;
 mod stream_stats;
 
 pub(crate) use authority::is_misdirected;
 pub(crate) use resets::Standing;
+pub(crate) use send_turns::SendTurns;
 pub(crate) use stream_stats::{InFlightGuard, StreamStats};
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::{Addresses, LONGEST, Malformed, parse};
 use crate::listen::Accepted;
-use crate::runtime::worker::Worker;
+use crate::worker::Worker;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;

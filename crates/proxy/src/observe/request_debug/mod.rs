@@ -2,9 +2,9 @@
 
 mod tree;
 
-use crate::costs::Phase;
+use crate::exchange::is_forwarded;
 use crate::exchange::{Exchange, Source, WORKSPACE};
-use crate::runtime::own::is_forwarded;
+use crate::observe::costs::Phase;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Asking an upstream over HTTP/2, where requests share connections.
 
 use super::{AnyUpstream, AttemptError, UpstreamCall};
-use crate::downstream::client::Client;
+use crate::client::Client;
+use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::relay::Upload;
 use crate::pipeline::request_body;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl UpstreamCall<'_> {
     ) -> Result<(AnyUpstream, Upload), AttemptError> {
         let (worker, endpoint) = (self.worker, pick.endpoint);
         if exchange.engine.upgrade.is_some() && endpoint.protocol == UpstreamProtocol::Http2 {
-            return Err(Failure::NoTunnel.into());
+            return Err(RequestError::NoTunnel.into());
         }
         if exchange.engine.upgrade.is_some() || worker.upstreams.http2.chose_http1(endpoint) {
             return Box::pin(self.over_http1(pick, client, exchange)).await;

@@ -1,41 +1,46 @@
 //! The part of a request's story that an upstream has: it is asked, and its response passed on.
 
-use super::answer::{answer, send_whole};
-use crate::downstream::client::Client;
+use super::Outcome;
+use crate::client::Client;
+use crate::error::RelayError;
+use crate::error::RequestError;
 use crate::exchange::{Exchange, Source};
 use crate::observe::telemetry;
-use crate::pipeline::answer::Failure;
 use crate::pipeline::forward::{AnyUpstream, UpstreamCall};
 use crate::pipeline::grpc;
-use crate::pipeline::relay::{Awaited, Broken, Relay, Upload};
+use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
-use crate::runtime::worker::Worker;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
+use crate::worker::Worker;
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_plugin::Answer;
 use weir_plugin::engine::{self, grpc_status};
+use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
 
-/// Asks the upstream and passes its response on; where that changes the protocol, what follows is left to the caller.
-pub(super) async fn proxy<C: Client>(
-    worker: &Rc<Worker>,
+/// A response that an upstream has begun: its head is in the exchange.
+pub(super) struct UpstreamResponse<'s> {
+    call: UpstreamCall<'s>,
+    upstream: Option<AnyUpstream>,
+    upload: Option<Upload>,
+}
+
+/// Asks the upstream.
+pub(super) async fn ask<'s, C: Client>(
+    worker: &'s Worker,
     client: &mut C,
     exchange: &mut Exchange,
-    route: &CompiledRoute,
-    service: &CompiledService,
-) -> Option<Tunnel> {
+    (route, service): (&'s CompiledRoute, &'s CompiledService),
+) -> Outcome<'s> {
     let framing = match request_body::buffer(worker, client, exchange, route).await {
         Ok(framing) => framing,
-        Err(failure) => {
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
-            return None;
-        }
+        Err(failure) => return Outcome::Local(failure.answer()),
     };
     let method = exchange.request.method;
     exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
@@ -45,31 +50,65 @@ pub(super) async fn proxy<C: Client>(
         Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
             exchange.engine.body = None;
-            let tunnel = Tunnel::open(&call, client, exchange, upstream);
-            if tunnel.is_none() {
-                exchange.bytes_out += client.begin(exchange, Framing::Length(0));
-                send_whole(worker, client, exchange, &[]).await;
-            }
-            return tunnel;
+            open_tunnel(&call, client, exchange, upstream).map_or(Outcome::Head, Outcome::Tunnel)
         }
-        Ok((AnyUpstream::Http1(mut upstream), upload)) => {
-            if let Some(end) = pass_on(&call, client, exchange, &mut *upstream, upload).await {
-                worker.upstreams.http1.put(upstream, end);
-            }
-        }
-        Ok((AnyUpstream::Http2(mut upstream), upload)) => {
-            Box::pin(pass_on(&call, client, exchange, &mut *upstream, upload)).await;
+        Ok((upstream, upload)) => {
+            Outcome::Upstream(UpstreamResponse { call, upstream: Some(upstream), upload: Some(upload) })
         }
         Err(failure) => {
             failure.note(exchange);
             telemetry::failed(exchange, service, &failure);
-            if matches!(failure, Failure::ClientGone | Failure::ClientTimeout | Failure::Rejected(_)) {
+            if matches!(
+                failure,
+                RequestError::ClientGone | RequestError::ClientTimeout | RequestError::Rejected(_)
+            ) {
                 client.close_after();
             }
-            answer(worker, client, exchange, &route.chain, failure.answer()).await;
+            Outcome::Local(failure.answer())
         }
     }
-    None
+}
+
+impl UpstreamResponse<'_> {
+    /// Passes the response on. Returns what is to be sent in its place, where it broke off before any of it was.
+    pub(super) async fn pass_on<C: Client>(
+        &mut self,
+        client: &mut C,
+        exchange: &mut Exchange,
+    ) -> Option<Answer> {
+        let upload = self.upload.take()?;
+        match self.upstream.take()? {
+            AnyUpstream::Http1(mut upstream) => {
+                match pass_on(&self.call, client, exchange, &mut *upstream, upload).await {
+                    Ok(Some(end)) => self.call.worker.upstreams.http1.put(upstream, end),
+                    Ok(None) => {}
+                    Err(instead) => return instead,
+                }
+                None
+            }
+            AnyUpstream::Http2(mut upstream) => {
+                Box::pin(pass_on(&self.call, client, exchange, &mut *upstream, upload)).await.err()?
+            }
+        }
+    }
+}
+
+/// Answers the client as the upstream did: 101. None where a plugin makes another response of it: then that is to be
+/// sent, and nothing is changed.
+fn open_tunnel<C: Client>(
+    call: &UpstreamCall<'_>,
+    client: &mut C,
+    exchange: &mut Exchange,
+    upstream: Box<UpstreamConnection>,
+) -> Option<Tunnel> {
+    exchange.response.headers.remove_hop_by_hop();
+    call.route.chain.response(exchange);
+    respond::decorate_proxied(call.worker, exchange);
+    if exchange.response.status != 101 {
+        return None;
+    }
+    exchange.bytes_out += client.begin_tunnel(exchange);
+    Some(Tunnel::new(upstream, call.timeouts))
 }
 
 /// The response's head has arrived.
@@ -80,14 +119,15 @@ fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCa
     client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
 }
 
-/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another.
+/// Passes the response on: hooks, head, body. Returns when it ended, if the connection to the upstream can carry another;
+/// an error where it broke off, with what is to be sent in its place, if anything can be.
 async fn pass_on<C: Client, U: Upstream>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
     upstream: &mut U,
     upload: Upload,
-) -> Option<Instant> {
+) -> Result<Option<Instant>, Option<Answer>> {
     arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
@@ -109,8 +149,7 @@ async fn pass_on<C: Client, U: Upstream>(
         match Box::pin(response_body::hold(&mut relay, &call.route.chain)).await {
             Ok(held) => Some(held),
             Err(broken) => {
-                refuse_held(call, client, exchange, broken).await;
-                return None;
+                return Err(Some(refuse_held(call, client, exchange, broken)));
             }
         }
     } else {
@@ -128,13 +167,12 @@ async fn pass_on<C: Client, U: Upstream>(
     match passed {
         Ok(()) if reusable => {
             exchange.timing.end = Some(Instant::now());
-            exchange.timing.end
+            Ok(exchange.timing.end)
         }
-        Ok(()) => None,
+        Ok(()) => Ok(None),
         Err(broken) => {
             let is_stalled = relay.awaited == Awaited::Send;
-            Box::pin(give_up(call, client, exchange, broken, is_stalled)).await;
-            None
+            Err(Box::pin(give_up(call, client, exchange, broken, is_stalled)).await)
         }
     }
 }
@@ -173,24 +211,24 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 }
 
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
-fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &Broken) {
-    if !matches!(broken, Broken::Client(_) | Broken::Deadline | Broken::NoRoom) {
+fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) {
+    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::NoRoom) {
         telemetry::broken(exchange, call.service, broken);
     }
 }
 
-/// Answers in the place of a response whose body could not be held whole. Nothing of it was sent.
-async fn refuse_held<C: Client>(
+/// What is sent in the place of a response whose body could not be held whole. Nothing of it was sent.
+fn refuse_held<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
-    broken: Broken,
-) {
+    broken: RelayError,
+) -> Answer {
     blame(call, exchange, &broken);
     client.close_after();
     let failure = failure(broken, false);
     failure.note(exchange);
-    answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
+    failure.answer()
 }
 
 /// Ends a response that cannot be completed. As long as nothing of it has left, the client is answered instead; otherwise
@@ -199,30 +237,31 @@ async fn give_up<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
-    broken: Broken,
+    broken: RelayError,
     is_stalled: bool,
-) {
+) -> Option<Answer> {
     blame(call, exchange, &broken);
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);
     failure.note(exchange);
-    let is_clients = matches!(failure, Failure::ClientGone | Failure::ClientTimeout);
+    let is_clients = matches!(failure, RequestError::ClientGone | RequestError::ClientTimeout);
     // A message of a call that is cut off shows by its length, and its status says the rest.
     if !is_clients && call_ends.is_some_and(|trailers| client.end(Some(&trailers)).is_ok()) {
-        return;
+        return None;
     }
     if !is_clients && client.retract() {
         exchange.bytes_out = 0;
-        return answer(call.worker, client, exchange, &call.route.chain, failure.answer()).await;
+        return Some(failure.answer());
     }
     if !is_clients {
         hand_over(call, client).await;
     }
     exchange.bytes_out = exchange.bytes_out.saturating_sub(client.unsent());
     if exchange.bytes_out == 0 {
-        exchange.response.status = Failure::ClientGone.answer().status;
+        exchange.response.status = RequestError::ClientGone.answer().status;
     }
     client.abort();
+    None
 }
 
 /// Sends what waits of a response that is about to be aborted, if the client takes it in time.
@@ -237,15 +276,15 @@ async fn hand_over<C: Client>(call: &UpstreamCall<'_>, client: &mut C) {
 }
 
 /// What a response that broke off means for its request. The client may be what stalled.
-fn failure(broken: Broken, is_stalled: bool) -> Failure {
+fn failure(broken: RelayError, is_stalled: bool) -> RequestError {
     match broken {
-        Broken::Client(_) => Failure::ClientGone,
-        Broken::Timeout if is_stalled => Failure::ClientTimeout,
-        Broken::Timeout => UpstreamError::Timeout.into(),
-        Broken::Deadline => Failure::DeadlineExceeded,
-        Broken::Reset(reason) => UpstreamError::Reset(reason).into(),
-        Broken::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
-        Broken::NoRoom => Failure::NoRoomForResponse,
-        Broken::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
+        RelayError::Client(_) => RequestError::ClientGone,
+        RelayError::Timeout if is_stalled => RequestError::ClientTimeout,
+        RelayError::Timeout => UpstreamError::Timeout.into(),
+        RelayError::Deadline => RequestError::DeadlineExceeded,
+        RelayError::Reset(reason) => UpstreamError::Reset(reason).into(),
+        RelayError::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
+        RelayError::NoRoom => RequestError::NoRoomForResponse,
+        RelayError::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
     }
 }

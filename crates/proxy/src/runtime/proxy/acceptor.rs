@@ -1,12 +1,13 @@
 //! The thread that accepts connections and spreads them over the workers.
 
-use crate::listen::{Accepted, Bound, Incoming, Kind, LOCAL_PEER, Listener};
-use crate::runtime::worker::{Command, Node};
+use crate::listen::{Accepted, Bound, Complaint, Incoming, Kind, LOCAL_PEER, Listener};
+use crate::runtime::run::Command;
+use crate::worker::Node;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
@@ -128,30 +129,4 @@ impl Acceptor {
 fn is_momentary(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | WouldBlock)
-}
-
-/// Says that connections have to wait, as often as is of use.
-#[derive(Default)]
-pub(crate) struct Complaint {
-    last: Option<Instant>,
-}
-
-impl Complaint {
-    pub(crate) fn log(&mut self, why: std::fmt::Arguments<'_>) {
-        if self.is_due(Instant::now()) {
-            tracing::error!(
-                "cannot accept connections: {why}; clients wait until some close: raise the limit of open files \
-                 (ulimit -n)"
-            );
-        }
-    }
-
-    /// Once a second.
-    pub(super) fn is_due(&mut self, now: Instant) -> bool {
-        let due = self.last.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1));
-        if due {
-            self.last = Some(now);
-        }
-        due
-    }
 }

@@ -1,7 +1,7 @@
 //! What the acceptor does at the edges: when it is full, and when it is told to close.
 
-use super::acceptor::Complaint;
 use super::*;
+use crate::listen::Complaint;
 use crate::observe::access_log::{Format, Target};
 use crate::testing::{Gateway, entity, id};
 use serde_json::json;

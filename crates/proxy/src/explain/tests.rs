@@ -72,7 +72,7 @@ impl Ask {
 
 #[test]
 fn cases() {
-    let text = include_str!("../../../tests/cases/explain.toml");
+    let text = include_str!("../../tests/cases/explain.toml");
     let mut faults = Vec::new();
     for case in toml::from_str::<Cases>(text).unwrap().case {
         let gateway = gateway(&case.config);

@@ -1,19 +1,12 @@
 //! Requests that the node answers itself, on paths of its own, before any route is looked for.
 
-use crate::downstream::client::Client;
-use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
-use crate::pipeline::request_body;
-use crate::pipeline::serve::unless_gone;
-use crate::runtime::worker::Worker;
+use crate::exchange::is_forwarded;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use weir_http1::Known;
-use weir_plugin::Answer;
-use weir_plugin::WantsBody;
+use weir_plugin::{Answer, Exchange};
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,15 +53,6 @@ impl Origin<'_> {
     }
 }
 
-/// Whether a proxy says that it passes the request on, so that the peer is not who asks.
-pub(crate) fn is_forwarded(exchange: &Exchange) -> bool {
-    let headers = &exchange.request.headers;
-    exchange.engine.connection.announced
-        || headers.contains_known(Known::XForwardedFor)
-        || headers.contains_known(Known::XRealIp)
-        || headers.get("Forwarded").is_some()
-}
-
 /// The paths that the node answers itself; by default none.
 #[derive(Clone, Default)]
 pub struct Own(pub Option<Arc<dyn OwnPaths>>);
@@ -89,38 +73,5 @@ impl Own {
     /// Whether the path is one of the node's own, whoever asks.
     pub(crate) fn has_path(&self, exchange: &Exchange) -> bool {
         self.0.as_deref().is_some_and(|own| own.has(exchange.local(), exchange.request.path()))
-    }
-}
-
-/// The answer to a request to the node itself.
-pub(crate) async fn answer<C: Client>(
-    own: &dyn OwnPaths,
-    worker: &Worker,
-    client: &mut C,
-    exchange: &mut Exchange,
-) -> Answer {
-    let collected = request_body::collect(worker, client, exchange, WantsBody::Yes).await;
-    let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(Failure::BodyTooLarge));
-    let request = &exchange.request;
-    let body = match body {
-        Ok(body) => body,
-        Err(failure) => {
-            if matches!(failure, Failure::BodyTooLarge) {
-                own.too_long(exchange.peer, request.method_str(), request.path());
-            }
-            return failure.answer();
-        }
-    };
-    let target = match request.query() {
-        Some(query) => format!("{}?{query}", request.path()),
-        None => request.path().to_owned(),
-    };
-    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-    let headers = request.headers.iter().map(|field| (text(field.name), field.value.to_vec()));
-    let (peer, method) = (exchange.peer, request.method_str().to_owned());
-    let request = OwnRequest { peer, method, target, headers: headers.collect(), body };
-    match unless_gone(client, own.answer(request)).await {
-        Some(answer) => answer,
-        None => Failure::ClientGone.answer(),
     }
 }

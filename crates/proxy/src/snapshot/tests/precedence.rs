@@ -1,13 +1,14 @@
 //! Which configuration of a plugin applies, against the order that Kong documents, looked up the slow and plain way.
 
-use crate::exchange::{ConsumerIndex, Exchange};
-use crate::pipeline::chain::Chain;
+use crate::exchange::Exchange;
+use crate::snapshot::chain::Chain;
 use crate::testing::{Gateway, entity, id};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weir_model::Uuid;
 use weir_model::entity::Plugin;
+use weir_plugin::ConsumerIndex;
 
 /// Kong's order, the most specific first: what a configuration is for.
 const ORDER: [&[&str]; 12] = [

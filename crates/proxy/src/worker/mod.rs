@@ -1,22 +1,27 @@
-//! One worker: a thread, a runtime, the connections handed to it, and all that they need without a lock.
+//! One worker's context: its connections to upstreams, the snapshot in force, counters, and whatever else its requests
+//! need without a lock. The loop that runs it is above, in `runtime`.
 
-use crate::costs::{Costs, Ledger};
-use crate::downstream::connection;
-use crate::downstream::http3::{self, Arriving, Quic};
-use crate::listen::{Accepted, Traffic};
+mod internal_endpoints;
+mod options;
+mod pipes;
+
+pub use internal_endpoints::{Origin, Own, OwnPaths, OwnRequest};
+pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, RealIp};
+pub use pipes::MOST_PIPES;
+pub(crate) use pipes::{Pipe, Pipes};
+
+use crate::exchange::Held;
 use crate::observe::access_log::{AccessLog, WorkerLog};
-use crate::runtime::options::Options;
-use crate::snapshot::{Held, Snapshot};
-use crate::stream::{self, Pipes};
+use crate::observe::costs::{Costs, Ledger};
+use crate::snapshot::Snapshot;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
 use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_local;
 use weir_http1::{RequestHead, ResponseHead, Version};
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
@@ -41,8 +46,6 @@ pub(crate) struct Node {
     pub(crate) costs: Arc<Costs>,
     /// For bodies that plugins read.
     pub(crate) bodies: Arc<BodyMemory>,
-    /// Where there are listeners of QUIC.
-    pub(crate) quic: Option<Arc<Quic>>,
     /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
     pub(crate) alternatives: Vec<(u16, String)>,
 }
@@ -75,20 +78,6 @@ pub(crate) struct Load {
     pub(crate) http2_requests: AtomicU64,
     /// Of the requests, those that came over HTTP/3.
     pub(crate) http3_requests: AtomicU64,
-}
-
-/// What a worker is told from outside.
-pub(crate) enum Command {
-    /// Serve this connection.
-    Serve(Accepted),
-    /// Serve this connection, once it is one.
-    ServeQuic(Box<Arriving>),
-    /// Put the snapshot in force, then say so.
-    Publish(Arc<Snapshot>, oneshot::Sender<()>),
-    /// Close idle connections now, and the others after their exchange.
-    Drain,
-    /// Hand over what the access log holds, then say so.
-    Flush(oneshot::Sender<()>),
 }
 
 /// A socket that this worker alone reads datagrams from.
@@ -172,47 +161,16 @@ impl Worker {
         Rc::new(Held::new(snapshot, self.ledger.clone(), self.bodies.clone()))
     }
 
-    /// Follows commands until there is nobody left to give any.
-    pub(crate) async fn run(
-        self: Rc<Self>,
-        mut commands: mpsc::UnboundedReceiver<Command>,
-        datagrams: Vec<Datagrams>,
-    ) {
-        spawn_local(sweep(self.clone()));
-        let log = self.clone();
-        spawn_local(async move { log.access_log.flush_regularly().await });
-        let log = self.clone();
-        spawn_local(async move { log.session_log.flush_regularly().await });
-        for datagrams in datagrams {
-            spawn_local(stream::receive(self.clone(), datagrams));
-        }
-        while let Some(command) = commands.recv().await {
-            match command {
-                Command::Serve(accepted) if accepted.listener.traffic == Traffic::Http => {
-                    spawn_local(connection::run(self.clone(), accepted));
-                }
-                Command::Serve(accepted) => {
-                    spawn_local(stream::run(self.clone(), accepted));
-                }
-                Command::ServeQuic(arriving) => {
-                    spawn_local(http3::serve(self.clone(), *arriving));
-                }
-                Command::Publish(snapshot, done) => {
-                    let held = self.hold(snapshot);
-                    *self.snapshot.borrow_mut() = held;
-                    let _ = done.send(());
-                }
-                Command::Flush(done) => {
-                    self.access_log.flush();
-                    self.session_log.flush();
-                    let _ = done.send(());
-                }
-                Command::Drain => {
-                    self.draining.set(true);
-                    self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);
-                }
-            }
-        }
+    /// Puts a snapshot in force for the requests to come.
+    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
+        let held = self.hold(snapshot);
+        *self.snapshot.borrow_mut() = held;
+    }
+
+    /// From now on connections end with the exchange under way; those that are idle end now.
+    pub(crate) fn drain(&self) {
+        self.draining.set(true);
+        self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);
     }
 
     /// Heads to parse into; give them back with `keep_heads`.
@@ -306,11 +264,23 @@ impl Worker {
     }
 }
 
-/// Closes upstream connections that were idle for too long, and says how much CPU time the worker has used.
-async fn sweep(worker: Rc<Worker>) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        worker.upstreams.sweep(Instant::now());
-        worker.ledger.tick();
+/// Takes the connection out of the worker's list when the connection ends, however it ends.
+pub(crate) struct ConnectionGuard<'w> {
+    worker: &'w Worker,
+    place: usize,
+}
+
+impl<'w> ConnectionGuard<'w> {
+    /// Enters the running task into the list, so that a drain wakes it.
+    pub(crate) async fn register(worker: &'w Worker) -> Self {
+        let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
+        Self { worker, place }
+    }
+}
+
+impl Drop for ConnectionGuard<'_> {
+    fn drop(&mut self) {
+        self.worker.unregister_waker(self.place);
+        self.worker.load().connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

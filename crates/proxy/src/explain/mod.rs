@@ -16,9 +16,9 @@ pub use routes::{Lost, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
 use crate::Retained;
-use crate::downstream::client_ip;
+use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use crate::pipeline::client_ip;
 use crate::pipeline::respond;
 use crate::pipeline::serve;
 use crate::snapshot::{CompiledRoute, Snapshot};
@@ -128,11 +128,11 @@ pub fn explain(
     exchange.request.headers.remove_hop_by_hop();
     client_ip::strip_identity(&mut exchange);
     let (route, failure) = match exchange.request.method {
-        Method::Connect | Method::Trace => (None, Failure::MethodNotAllowed),
-        _ => (serve::route(&mut exchange, snapshot), Failure::NoRoute),
+        Method::Connect | Method::Trace => (None, RequestError::MethodNotAllowed),
+        _ => (serve::route(&mut exchange, snapshot), RequestError::NoRoute),
     };
     let (winner, others) = match failure {
-        Failure::MethodNotAllowed => (None, Vec::new()),
+        RequestError::MethodNotAllowed => (None, Vec::new()),
         _ => routes::judge(&exchange, snapshot, document),
     };
     let mut explained = Explained {
@@ -158,7 +158,7 @@ impl Explained {
     pub fn by_health(mut self, retained: &Retained, document: &Document) -> Explained {
         let upstream = self.upstream.as_ref().filter(|_| self.answer.is_none());
         if upstream.is_some_and(|upstream| upstream.is_unhealthy(retained, document)) {
-            self.answer = Some(Answered::new(&Failure::from(UpstreamError::NoTarget).answer(), None));
+            self.answer = Some(Answered::new(&RequestError::from(UpstreamError::NoTarget).answer(), None));
         }
         self
     }
@@ -175,7 +175,7 @@ fn follow(explained: &mut Explained, exchange: &mut Exchange, route: &CompiledRo
         route.service.as_ref().map(|service| upstream::of(exchange, route, service, document));
     let no_target = |upstream: &Upstream| upstream.targets.iter().all(|target| target.weight == Some(0));
     let missing = match &explained.upstream {
-        None => Some(Failure::NoService),
+        None => Some(RequestError::NoService),
         Some(upstream) if no_target(upstream) => Some(UpstreamError::NoTarget.into()),
         Some(_) => None,
     };

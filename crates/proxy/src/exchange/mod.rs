@@ -1,12 +1,16 @@
 //! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
 
-use crate::costs::{Call, Watch};
+mod held;
+
+pub(crate) use held::Held;
+
+use crate::observe::costs::{Call, Watch};
 use crate::observe::request_debug::Times;
-use crate::snapshot::{CompiledRoute, Held};
+use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
-use weir_http1::{RequestHead, ResponseHead};
+use weir_http1::{Known, RequestHead, ResponseHead};
 use weir_plugin as plugin;
 use weir_plugin::engine;
 use weir_plugin::engine::grpc_status;
@@ -144,4 +148,13 @@ impl DerefMut for Exchange {
     fn deref_mut(&mut self) -> &mut plugin::Exchange {
         &mut self.public
     }
+}
+
+/// Whether a proxy says that it passes the request on, so that the peer is not who asks.
+pub(crate) fn is_forwarded(exchange: &plugin::Exchange) -> bool {
+    let headers = &exchange.request.headers;
+    exchange.engine.connection.announced
+        || headers.contains_known(Known::XForwardedFor)
+        || headers.contains_known(Known::XRealIp)
+        || headers.get("Forwarded").is_some()
 }

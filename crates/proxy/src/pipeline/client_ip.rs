@@ -1,7 +1,7 @@
 //! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
 
 use crate::pipeline::head::REWRITTEN;
-use crate::runtime::options::{Options, RealIp};
+use crate::worker::{Options, RealIp};
 use std::net::{IpAddr, SocketAddr};
 use weir_http1::{Known, KnownSet};
 use weir_plugin::Exchange;

@@ -15,10 +15,10 @@ const AT_ONCE: usize = 64 * 1024;
 
 /// A pipe, and how many bytes are in it.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
-    pub(super) held: usize,
+    pub(crate) held: usize,
 }
 
 /// One worker's pipes.
@@ -30,7 +30,7 @@ pub(crate) struct Pipes {
 
 impl Pipes {
     /// An empty pipe, if one is to be had.
-    pub(super) fn take(&self) -> Option<Pipe> {
+    pub(crate) fn take(&self) -> Option<Pipe> {
         let pipe = match self.free.borrow_mut().pop() {
             Some(pipe) => Some(pipe),
             None if self.lent.get() < MOST_PIPES => Pipe::new().ok(),
@@ -41,7 +41,7 @@ impl Pipes {
     }
 
     /// Takes a pipe back. One that holds bytes is closed.
-    pub(super) fn give_back(&self, pipe: Pipe) {
+    pub(crate) fn give_back(&self, pipe: Pipe) {
         self.lent.set(self.lent.get() - 1);
         if pipe.held == 0 {
             self.free.borrow_mut().push(pipe);
@@ -56,14 +56,14 @@ impl Pipe {
     }
 
     /// Moves what a socket has received into the pipe, which is empty; 0 is the end.
-    pub(super) fn fill(&mut self, from: &Socket) -> io::Result<usize> {
+    pub(crate) fn fill(&mut self, from: &Socket) -> io::Result<usize> {
         let n = splice(from, None, &self.writer, None, AT_ONCE, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)?;
         self.held = n;
         Ok(n)
     }
 
     /// Moves what a socket takes out of the pipe.
-    pub(super) fn empty(&mut self, to: &Socket) -> io::Result<()> {
+    pub(crate) fn empty(&mut self, to: &Socket) -> io::Result<()> {
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         let n = splice(&self.reader, None, to, None, self.held, flags)?;
         self.held -= n;

@@ -1,11 +1,9 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
-use crate::costs::ServerTiming;
-use crate::downstream::http2::Http2Options;
-use crate::downstream::http3::Http3Options;
-use crate::listen::{Accepted, Listen};
+use super::Own;
+use crate::listen::{Accepted, Listen, Network};
+use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
-use crate::runtime::own::Own;
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_http1::Limits;
@@ -126,6 +124,87 @@ impl Options {
     }
 }
 
+/// How clients may use HTTP/2.
+#[derive(Debug, Clone)]
+pub struct Http2Options {
+    /// Requests of one connection that are served at a time; more are refused.
+    pub max_concurrent_streams: u32,
+    /// The most bytes of a request's fields, as RFC 9113 (6.5.2) counts them.
+    pub max_header_list_size: u32,
+    /// The same for all requests of one connection that are served at a time; more are refused.
+    pub connection_header_list_size: u32,
+    /// How much of a request's body may come before it is asked for.
+    pub body_preread_size: u32,
+    /// The same for all requests of one connection together.
+    pub connection_window_size: u32,
+    /// How many requests a client may give up, at once and in each second.
+    pub max_resets: u32,
+    /// How often a client with requests under way is asked whether it is still there.
+    pub ping_interval: Duration,
+}
+
+impl Default for Http2Options {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: 128,
+            max_header_list_size: 64 * 1024,
+            connection_header_list_size: 256 * 1024,
+            body_preread_size: 64 * 1024,
+            connection_window_size: 1024 * 1024,
+            max_resets: 256,
+            ping_interval: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How clients may use HTTP/3.
+#[derive(Debug, Clone)]
+pub struct Http3Options {
+    /// Requests of one connection that are served at a time; more have to wait at the client.
+    pub max_concurrent_streams: u32,
+    /// The most bytes of a request's fields, as RFC 9114 (4.2.2) counts them.
+    pub max_header_list_size: u32,
+    /// The same for all requests of one connection that are served at a time; more are refused.
+    pub connection_header_list_size: u32,
+    /// How much of a request's body may come before it is asked for.
+    pub body_preread_size: u32,
+    /// The same for all requests of one connection together.
+    pub connection_window_size: u32,
+    /// How many requests a client may give up, at once and in each second.
+    pub max_resets: u32,
+    /// How long a client may be silent. It is asked whether it is still there three times as often.
+    pub idle_timeout: Duration,
+    /// How many handshakes may be under way with clients whose address is not proven; further ones must prove it.
+    pub max_unproven_handshakes: u32,
+    /// What responses over TLS say of HTTP/3 on the same port.
+    pub alt_svc: AltSvc,
+}
+
+/// What `Alt-Svc` says.
+#[derive(Debug, Clone, Copy)]
+pub struct AltSvc {
+    /// How long clients may remember it; zero says nothing.
+    pub max_age: Duration,
+    /// The port where clients reach the listener; none is the listener's own.
+    pub port: Option<u16>,
+}
+
+impl Default for Http3Options {
+    fn default() -> Self {
+        Self {
+            max_concurrent_streams: 128,
+            max_header_list_size: 64 * 1024,
+            connection_header_list_size: 256 * 1024,
+            body_preread_size: 64 * 1024,
+            connection_window_size: 1024 * 1024,
+            max_resets: 256,
+            idle_timeout: Duration::from_secs(60),
+            max_unproven_handshakes: 100,
+            alt_svc: AltSvc { max_age: Duration::from_secs(24 * 60 * 60), port: None },
+        }
+    }
+}
+
 /// Where a trusted peer names the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RealIp {
@@ -167,56 +246,6 @@ impl Default for AddedHeaders {
             upstream_status: false,
             request_id: true,
             request_id_upstream: true,
-        }
-    }
-}
-
-/// A range of addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    /// Any address of the range.
-    pub address: IpAddr,
-    /// How many leading bits all its addresses share.
-    pub prefix: u8,
-}
-
-impl Network {
-    /// Whether the range holds the address. IPv4 written as IPv6 is IPv4.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        match (self.address.to_canonical(), ip.to_canonical()) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => {
-                same_prefix(u32::from(a).into(), u32::from(b).into(), 32, self.prefix)
-            }
-            (IpAddr::V6(a), IpAddr::V6(b)) => same_prefix(a.into(), b.into(), 128, self.prefix),
-            _ => false,
-        }
-    }
-}
-
-fn same_prefix(a: u128, b: u128, bits: u32, prefix: u8) -> bool {
-    let ignored = bits.saturating_sub(prefix.into());
-    (a ^ b).checked_shr(ignored).unwrap_or(0) == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Network;
-
-    #[test]
-    fn networks_hold_their_addresses() {
-        let cases = [
-            ("10.0.0.0", 8, "10.255.0.1", true),
-            ("10.0.0.0", 8, "11.0.0.1", false),
-            ("0.0.0.0", 0, "11.0.0.1", true),
-            ("0.0.0.0", 0, "::1", false),
-            ("::", 0, "fe80::1", true),
-            ("127.0.0.1", 32, "::ffff:127.0.0.1", true),
-            ("127.0.0.1", 32, "127.0.0.2", false),
-            ("fe80::", 10, "fec0::1", false),
-        ];
-        for (network, prefix, ip, holds) in cases {
-            let network = Network { address: network.parse().unwrap(), prefix };
-            assert_eq!(network.contains(ip.parse().unwrap()), holds, "{network:?} {ip}");
         }
     }
 }

@@ -1,76 +1,20 @@
-//! The client's half of an exchange, whatever HTTP version it speaks: what `serve` asks of it, and HTTP/1.1's answer.
+//! A client that speaks HTTP/1.1: reading its requests, and its half of an exchange.
 
-use crate::downstream::http2::PREFACE;
-use crate::exchange::Exchange;
-use crate::pipeline::answer::Failure;
+use super::http2::PREFACE;
+use crate::client::Client;
+use crate::error::RequestError;
+use crate::exchange::Connection;
+use crate::pipeline::serve::{begin, one};
+use crate::worker::Worker;
+use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 use std::task::{Context, Poll};
-use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, Version, encode};
+use std::time::Instant;
+use weir_http1::{Framing, Headers, Known, KnownSet, ParseError, RequestHead, Version, encode};
 use weir_net::deadline::Deadline;
 use weir_net::wire::Wire;
-
-/// What `serve` asks of a client, in the order in which it asks.
-pub(crate) trait Client {
-    /// Whether the client's request is one for a head alone, whatever a plugin has made of it.
-    fn is_head(&self) -> bool;
-    /// How the request's body is framed.
-    fn framing(&self) -> Framing;
-    /// Body bytes that are here, if any; never waits.
-    fn body(&mut self) -> Result<&[u8], ParseError>;
-    /// Marks body bytes as used.
-    fn consume(&mut self, n: usize);
-    /// Whether the whole body was received and used.
-    fn body_is_done(&self) -> bool;
-    /// Whether nothing follows what [`Client::body`] has returned, which may be used or not.
-    fn body_is_whole(&self) -> bool;
-    /// Whether the whole body stands in the buffers, or fills them.
-    fn body_is_buffered(&self) -> bool;
-    /// Lets others of the client's requests send as much more, although so many body bytes are kept.
-    fn acknowledge(&mut self, _: usize) {}
-    /// Waits for more of the body. Invites the client to send it where it waits to be asked.
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>>;
-    /// Takes what is here already while nobody takes the body, where it would otherwise be held in pieces.
-    fn read_ahead(&mut self, _: &mut Context<'_>) {}
-    /// Trailer fields behind the request's body.
-    fn trailers(&self) -> Option<&Headers>;
-    /// Ready when the client left while it should be waiting for its response.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-    /// Starts the response: the head that stands in the exchange, with a body framed as the upstream framed it.
-    /// Returns the bytes of the head.
-    fn begin(&mut self, exchange: &Exchange, framing: Framing) -> u64;
-    /// Starts a tunnel: the head that stands in the exchange, which agrees to a change of protocol. What follows are the
-    /// bodies of request and response. Returns the bytes of the head.
-    fn begin_tunnel(&mut self, exchange: &Exchange) -> u64 {
-        self.begin(exchange, Framing::UntilClose)
-    }
-    /// Sends some of the response's body, and returns how much.
-    fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>>;
-    /// Ends the response.
-    fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()>;
-    /// Sends all that waits.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Ends a tunnel's way to the client, and sends all that waits.
-    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.end(None)?;
-        self.poll_flush(cx)
-    }
-    /// The timer of this exchange.
-    fn deadline(&mut self) -> &mut Deadline;
-    /// Whether the response's head is on its way.
-    fn has_begun(&self) -> bool;
-    /// The connection must end with this exchange.
-    fn close_after(&mut self);
-    /// Takes the response back, so that another can be sent in its place; false when some of it may have left.
-    fn retract(&mut self) -> bool;
-    /// Sends what waits of a response that is about to be aborted. Ready when it has left, as far as that is known.
-    fn poll_hand_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(cx)
-    }
-    /// How many bytes of the response were taken and have not left, as far as that is known.
-    fn unsent(&self) -> u64;
-    /// What was sent must not look complete: ends the connection with nothing more.
-    fn abort(&mut self);
-}
+use weir_plugin::Exchange;
 
 /// What frames the message: the gateway alone says it.
 const FRAMING: KnownSet = KnownSet::of(&[Known::ContentLength, Known::TransferEncoding]);
@@ -172,18 +116,18 @@ impl Client for Http1 {
         }
     }
 
-    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>> {
         if std::mem::take(&mut self.expects_continue) && self.wire.inbox.is_empty() {
             self.wire.outbox.writable().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         if let Poll::Ready(Err(_)) = self.wire.poll_flush(cx) {
-            return Poll::Ready(Err(Failure::ClientGone));
+            return Poll::Ready(Err(RequestError::ClientGone));
         }
         self.wire.poll_fill(cx).map(|read| match read {
             Ok(1..) => Ok(()),
             // A tunnel may end so; a body may not.
             Ok(0) if self.wire.end_of_stream() => Ok(()),
-            Ok(0) | Err(_) => Err(Failure::ClientGone),
+            Ok(0) | Err(_) => Err(RequestError::ClientGone),
         })
     }
 
@@ -308,5 +252,76 @@ impl Client for Http1 {
         self.keep_alive = false;
         self.aborted = true;
         self.wire.abort();
+    }
+}
+
+/// Reads the next request of an HTTP/1.1 connection and serves it. Returns when it ended; none, when the connection is to
+/// end too.
+pub(crate) async fn next(
+    worker: &Rc<Worker>,
+    client: &mut Http1,
+    connection: &Rc<Connection>,
+) -> Option<Instant> {
+    let (mut request, response) = worker.heads();
+    let read = read_head(worker, client, &mut request).await;
+    let Some(read) = read else {
+        worker.keep_heads(request, response);
+        return None;
+    };
+    if read.is_err() {
+        // What it holds was said by an earlier request.
+        request = RequestHead::default();
+    }
+    client.begin_exchange(&request);
+    let most = worker.options.keepalive_requests;
+    if most != 0 && connection.requests.get() >= most {
+        client.close_after();
+    }
+    let mut exchange = begin(worker, connection, (request, response));
+    one(worker, client, &mut exchange, read).await;
+    let end = exchange.timing.end;
+    let heads = exchange.public;
+    worker.keep_heads(heads.request, heads.response);
+    end.filter(|_| client.keep_alive && client.body_is_done())
+}
+
+/// Reads one head. `None`: the client left, or never began. `Some(Err)`: it is owed an answer.
+async fn read_head(
+    worker: &Worker,
+    client: &mut Http1,
+    head: &mut RequestHead,
+) -> Option<Result<usize, RequestError>> {
+    let mut begun = false;
+    loop {
+        if !client.wire.inbox.is_empty() {
+            match head.parse(client.wire.inbox.bytes(), &worker.options.request_limits) {
+                Ok(Some(n)) => {
+                    client.wire.inbox.consume(n);
+                    return Some(Ok(n));
+                }
+                Ok(None) if client.wire.inbox.is_full() => {
+                    let most = worker.options.request_limits.max_head_bytes;
+                    if !client.wire.inbox.grow(most) {
+                        return Some(Err(RequestError::Rejected(ParseError::HeadTooLarge)));
+                    }
+                }
+                Ok(None) => {}
+                Err(_) if client.finds_preface() => return None,
+                Err(reject) => return Some(Err(RequestError::Rejected(reject))),
+            }
+            if !std::mem::replace(&mut begun, true) {
+                client.deadline.set(Instant::now(), worker.options.client_header_timeout);
+            }
+        }
+        let filled = poll_fn(|cx| match client.wire.poll_fill(cx) {
+            Poll::Ready(filled) => Poll::Ready(Some(filled)),
+            Poll::Pending if worker.draining.get() && !begun => Poll::Ready(Some(Ok(0))),
+            Poll::Pending => client.deadline.poll(cx).map(|()| None),
+        });
+        match filled.await {
+            Some(Ok(1..)) => {}
+            Some(_) => return None,
+            None => return begun.then_some(Err(RequestError::ClientTimeout)),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
+use crate::exchange::Held;
 use crate::exchange::{Connection, Exchange, Tls};
-use crate::snapshot::{Held, Snapshot};
+use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -3,8 +3,8 @@
 use super::Phase;
 use super::account::{Account, Key};
 use crate::exchange::Exchange;
-use crate::pipeline::chain::Instance;
-use crate::snapshot::Held;
+use crate::exchange::Held;
+use crate::snapshot::chain::Instance;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;

@@ -5,7 +5,7 @@
 //! match, the highest priority wins, then the highest UUID: SNIs, or sources and destinations together, come before
 //! the others; then what the sources are given by, then the destinations: an address before a port before a range.
 
-use crate::runtime::options::Network;
+use crate::listen::Network;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::SocketAddr;

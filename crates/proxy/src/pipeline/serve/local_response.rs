@@ -1,11 +1,11 @@
 //! Responses that the gateway makes itself, on their way to the client.
 
-use crate::downstream::client::Client;
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::pipeline::chain::Chain;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
-use crate::runtime::worker::Worker;
+use crate::snapshot::chain::Chain;
+use crate::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -13,13 +13,13 @@ use weir_http1::Framing;
 use weir_plugin::Answer;
 use weir_plugin::engine::grpc_status;
 
-/// Answers from the gateway itself. The body of a request that nobody read is read away if it is short; otherwise the
-/// connection ends, so that it can't be taken for the next request.
-pub(super) async fn answer<C: Client>(
+/// Sends a response of the gateway itself. The body of a request that nobody read is read away if it is short; otherwise
+/// the connection ends, so that it can't be taken for the next request.
+pub(super) async fn send<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
-    chain: &Chain,
+    chain: Option<&Chain>,
     answer: Answer,
 ) {
     exchange.engine.failed = answer.failed;
@@ -30,10 +30,12 @@ pub(super) async fn answer<C: Client>(
     // What was kept tells its own length, if it is known.
     let is_kept = answer.kept_headers.is_some();
     let mut body = answer.write(exchange);
-    chain.response(exchange);
     let mut room = None;
-    if exchange.holds_response() {
-        (body, room) = response_body::replace_own(exchange, chain, body, is_kept);
+    if let Some(chain) = chain {
+        chain.response(exchange);
+        if exchange.holds_response() {
+            (body, room) = response_body::replace_own(exchange, chain, body, is_kept);
+        }
     }
     respond::decorate_own(worker, exchange);
     skip_request_body(client);
@@ -58,7 +60,7 @@ pub(super) async fn send_whole<C: Client>(
 ) {
     client.deadline().set(Instant::now(), worker.options.send_timeout);
     let sent = poll_fn(|cx| {
-        let sent = send(client, exchange, &mut left, cx);
+        let sent = poll_send(client, exchange, &mut left, cx);
         if sent.is_pending() {
             client.deadline().poll(cx).map(|()| Err(std::io::ErrorKind::TimedOut.into()))
         } else {
@@ -91,7 +93,7 @@ fn skip_request_body<C: Client>(client: &mut C) {
     }
 }
 
-fn send<C: Client>(
+fn poll_send<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     left: &mut &[u8],

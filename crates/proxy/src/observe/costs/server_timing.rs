@@ -1,8 +1,8 @@
 //! `Server-Timing` (W3C): a client that may ask is told where its request's time went.
 
 use crate::exchange::Exchange;
-use crate::runtime::options::Network;
-use crate::runtime::own::is_forwarded;
+use crate::exchange::is_forwarded;
+use crate::listen::Network;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 

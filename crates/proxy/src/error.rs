@@ -1,0 +1,242 @@
+//! What can go wrong with a request: one enum, which says of what kind it is, whose side it came from, and what the client
+//! is told.
+
+use h2::Reason;
+use std::{fmt, io};
+use weir_http1::ParseError;
+use weir_plugin::engine::grpc_status::UNAVAILABLE;
+use weir_plugin::{Answer, Exchange};
+use weir_upstream::UpstreamError;
+
+/// Why an exchange could not be served as asked. Only this module says what the client sees of it.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// The client's message is ambiguous, malformed or too large.
+    Rejected(ParseError),
+    /// The body is larger than `client_max_body_size`.
+    BodyTooLarge,
+    /// The client did not send its request in time.
+    ClientTimeout,
+    /// The client left.
+    ClientGone,
+    MethodNotAllowed,
+    /// The request needs a connection that is made for its host.
+    Misdirected,
+    /// The gateway itself failed: a panic, which is a defect.
+    Internal,
+    NoRoute,
+    NoService,
+    /// The request asks to change the protocol, which no connection over HTTP/2 is used for.
+    NoTunnel,
+    /// The upstream gave no response, or no whole one.
+    Upstream(UpstreamError),
+    /// The client's own time for the call is over.
+    DeadlineExceeded,
+    /// The node has no room for the request's body, which plugins are to read.
+    NoRoomForRequest,
+    /// The same of the upstream's response.
+    NoRoomForResponse,
+    /// A plugin refused the request's body on its way.
+    Refused(Box<Answer>),
+}
+
+/// Whose side an error came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorOrigin {
+    Client,
+    Gateway,
+    Upstream,
+}
+
+impl RequestError {
+    /// Whose side it came from. What a plugin refuses is the client's.
+    pub(crate) fn origin(&self) -> ErrorOrigin {
+        match self {
+            Self::Rejected(_)
+            | Self::BodyTooLarge
+            | Self::ClientTimeout
+            | Self::ClientGone
+            | Self::MethodNotAllowed
+            | Self::Misdirected
+            | Self::DeadlineExceeded
+            | Self::Refused(_) => ErrorOrigin::Client,
+            Self::Upstream(_) => ErrorOrigin::Upstream,
+            Self::Internal
+            | Self::NoRoute
+            | Self::NoService
+            | Self::NoTunnel
+            | Self::NoRoomForRequest
+            | Self::NoRoomForResponse => ErrorOrigin::Gateway,
+        }
+    }
+
+    /// The response that tells the client of it.
+    pub(crate) fn answer(&self) -> Answer {
+        let (status, message) = match self {
+            RequestError::Refused(answer) => return Answer::clone(answer),
+            RequestError::Rejected(reject) => (reject.status(), rejection(reject.status())),
+            RequestError::BodyTooLarge => (413, "Payload too large"),
+            RequestError::ClientTimeout => (408, "Request timeout"),
+            RequestError::ClientGone => (499, "Client closed request"),
+            RequestError::MethodNotAllowed => (405, "Method not allowed"),
+            RequestError::Misdirected => (421, "Misdirected request"),
+            RequestError::Internal => (500, "An unexpected error occurred"),
+            RequestError::NoRoute => (404, "no Route matched with those values"),
+            RequestError::NoService => (503, "no Service found with those values"),
+            RequestError::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
+            RequestError::Upstream(error) => upstream_error(error),
+            RequestError::DeadlineExceeded => (504, "The time for the call is over"),
+            RequestError::NoRoomForRequest => (503, "The request's body cannot be held now"),
+            RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
+        };
+        let unheard = matches!(self, RequestError::ClientGone);
+        let mut answer = Answer::error(status, message);
+        (answer.unheard, answer.failed) = (unheard, true);
+        match self {
+            RequestError::Upstream(UpstreamError::Reset(reason)) => {
+                answer.grpc_status = Some(code_of_reset(*reason));
+                answer
+            }
+            // Whoever has had the upstream asked is not invited to have it asked again.
+            RequestError::NoRoomForRequest => answer.header("Retry-After", "5"),
+            _ => answer,
+        }
+    }
+}
+
+impl From<Box<Answer>> for RequestError {
+    fn from(refusal: Box<Answer>) -> Self {
+        RequestError::Refused(refusal)
+    }
+}
+
+impl RequestError {
+    /// Has the exchange say what failed.
+    pub(crate) fn note(&self, exchange: &mut Exchange) {
+        if let Some(name) = self.kind() {
+            exchange.engine.set_error(name);
+        }
+    }
+
+    /// Its kind, as logs name it, where the status does not say what failed.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        Some(match self {
+            RequestError::ClientGone => "client_closed",
+            RequestError::ClientTimeout => "client_timeout",
+            RequestError::Upstream(error) => error.kind(),
+            RequestError::DeadlineExceeded => "deadline_exceeded",
+            _ => return None,
+        })
+    }
+}
+
+impl From<UpstreamError> for RequestError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+/// Status and message as Kong has them.
+fn upstream_error(error: &UpstreamError) -> (u16, &'static str) {
+    match error {
+        UpstreamError::NoTarget => (503, "failure to get a peer from the ring-balancer"),
+        UpstreamError::NameResolution(_) => (503, "name resolution failed"),
+        UpstreamError::Connect(_)
+        | UpstreamError::Closed(_)
+        | UpstreamError::Reset(_)
+        | UpstreamError::InvalidResponse(_) => {
+            (502, "An invalid response was received from the upstream server")
+        }
+        UpstreamError::ConnectTimeout | UpstreamError::Timeout => (504, "The upstream server is timing out"),
+    }
+}
+
+fn rejection(status: u16) -> &'static str {
+    match status {
+        413 => "Payload too large",
+        414 => "URI too long",
+        417 => "Expectation failed",
+        431 => "Request header or cookie too large",
+        501 => "Not implemented",
+        505 => "HTTP version not supported",
+        _ => "Bad request",
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestError::Rejected(reject) => write!(f, "the request was refused: {reject}"),
+            RequestError::Upstream(error) => error.fmt(f),
+            RequestError::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
+            RequestError::NoRoomForRequest | RequestError::NoRoomForResponse => {
+                f.write_str("there is no room for the body within mem_bodies_size")
+            }
+            RequestError::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
+            RequestError::ClientTimeout => f.write_str("the client did not send its request in time"),
+            RequestError::ClientGone => f.write_str("the client left"),
+            RequestError::MethodNotAllowed => f.write_str("the method is not proxied"),
+            RequestError::Misdirected => f.write_str("the connection was made for another host"),
+            RequestError::Internal => f.write_str("the gateway failed; this is a defect"),
+            RequestError::NoRoute => f.write_str("no route matched"),
+            RequestError::NoService => f.write_str("the route has no service, and no plugin answered"),
+            RequestError::NoTunnel => f.write_str(
+                "changes of protocol, as WebSocket's, need HTTP/1.1, and the service is spoken to over HTTP/2 alone: \
+                 lead them to a service without the tag weir-upstream-http2",
+            ),
+            RequestError::DeadlineExceeded => f.write_str("the call took longer than its grpc-timeout"),
+        }
+    }
+}
+
+/// Why a response that had begun could not be completed. The client sees its connection close, never a whole message.
+#[derive(Debug)]
+pub(crate) enum RelayError {
+    Client(io::Error),
+    Garbage(ParseError),
+    Truncated,
+    /// The upstream reset the stream.
+    Reset(Reason),
+    Timeout,
+    /// The client's own time for the call is over.
+    Deadline,
+    /// The node has no room for a body that plugins replace. Nothing of it was sent.
+    NoRoom,
+}
+
+impl std::fmt::Display for RelayError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RelayError::Client(error) => write!(f, "the client took no more of the response: {error}"),
+            RelayError::Garbage(reject) => write!(f, "the response's body was refused: {reject}"),
+            RelayError::Truncated => f.write_str("the upstream closed the connection within a response"),
+            RelayError::Reset(reason) => {
+                write!(f, "the upstream reset the stream within a response: {reason}")
+            }
+            RelayError::Deadline => write!(f, "{}", RequestError::DeadlineExceeded),
+            RelayError::NoRoom => write!(f, "{}", RequestError::NoRoomForResponse),
+            RelayError::Timeout => {
+                f.write_str("nothing moved within a response for as long as the timeout allows")
+            }
+        }
+    }
+}
+
+/// gRPC's code for a stream that the upstream reset; the table is gRPC's own, in its description of HTTP/2.
+pub(crate) fn code_of_reset(reason: Reason) -> u8 {
+    match reason {
+        Reason::CANCEL => 1,
+        Reason::INADEQUATE_SECURITY => 7,
+        Reason::ENHANCE_YOUR_CALM => 8,
+        Reason::REFUSED_STREAM => UNAVAILABLE,
+        Reason::NO_ERROR
+        | Reason::PROTOCOL_ERROR
+        | Reason::INTERNAL_ERROR
+        | Reason::FLOW_CONTROL_ERROR
+        | Reason::SETTINGS_TIMEOUT
+        | Reason::FRAME_SIZE_ERROR
+        | Reason::COMPRESSION_ERROR
+        | Reason::CONNECT_ERROR => 13,
+        _ => 2,
+    }
+}

@@ -1,0 +1,40 @@
+//! A worker's hold on the configuration.
+
+use crate::observe::costs::{Costs, Ledger};
+use crate::snapshot::Snapshot;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_plugin::engine::{BodyMemory, Configuration, Share};
+
+/// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
+/// touch.
+pub(crate) struct Held {
+    snapshot: Arc<Snapshot>,
+    /// Where the worker writes down what its plugins cost.
+    pub(crate) ledger: Rc<Ledger>,
+    /// What plugins see of the snapshot.
+    pub(crate) configuration: Rc<Configuration>,
+}
+
+impl Held {
+    /// `bodies` is where the worker takes memory for bodies that plugins read.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
+        let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
+        Self { snapshot, ledger, configuration: Rc::new(configuration) }
+    }
+
+    /// Held by nobody who serves: nothing is written down.
+    pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
+        let ledger = Ledger::new(Arc::new(Costs::new(1, 0)), 0);
+        Self::new(snapshot, Rc::new(ledger), Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0)))
+    }
+}
+
+impl Deref for Held {
+    type Target = Snapshot;
+
+    fn deref(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}

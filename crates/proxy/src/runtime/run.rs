@@ -1,0 +1,75 @@
+//! A worker's loop: follows commands, each of which begins a task.
+
+use crate::downstream::connection;
+use crate::downstream::http3::{self, Arriving};
+use crate::listen::{Accepted, Traffic};
+use crate::snapshot::Snapshot;
+use crate::stream;
+use crate::worker::{Datagrams, Worker};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_local;
+
+/// What a worker is told from outside.
+pub(super) enum Command {
+    /// Serve this connection.
+    Serve(Accepted),
+    /// Serve this connection, once it is one.
+    ServeQuic(Box<Arriving>),
+    /// Put the snapshot in force, then say so.
+    Publish(Arc<Snapshot>, oneshot::Sender<()>),
+    /// Close idle connections now, and the others after their exchange.
+    Drain,
+    /// Hand over what the access log holds, then say so.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Follows commands until there is nobody left to give any.
+pub(super) async fn run(
+    worker: Rc<Worker>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+    datagrams: Vec<Datagrams>,
+) {
+    spawn_local(sweep(worker.clone()));
+    let log = worker.clone();
+    spawn_local(async move { log.access_log.flush_regularly().await });
+    let log = worker.clone();
+    spawn_local(async move { log.session_log.flush_regularly().await });
+    for datagrams in datagrams {
+        spawn_local(stream::receive(worker.clone(), datagrams));
+    }
+    while let Some(command) = commands.recv().await {
+        match command {
+            Command::Serve(accepted) if accepted.listener.traffic == Traffic::Http => {
+                spawn_local(connection::run(worker.clone(), accepted));
+            }
+            Command::Serve(accepted) => {
+                spawn_local(stream::run(worker.clone(), accepted));
+            }
+            Command::ServeQuic(arriving) => {
+                spawn_local(http3::serve(worker.clone(), *arriving));
+            }
+            Command::Publish(snapshot, done) => {
+                worker.publish(snapshot);
+                let _ = done.send(());
+            }
+            Command::Flush(done) => {
+                worker.access_log.flush();
+                worker.session_log.flush();
+                let _ = done.send(());
+            }
+            Command::Drain => worker.drain(),
+        }
+    }
+}
+
+/// Closes upstream connections that were idle for too long, and says how much CPU time the worker has used.
+async fn sweep(worker: Rc<Worker>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        worker.upstreams.sweep(Instant::now());
+        worker.ledger.tick();
+    }
+}
