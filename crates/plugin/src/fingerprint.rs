@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn equal_bytes_have_equal_fingerprints_under_one_key_only() {
-        let (one, other) = (Fingerprinter::with_random_key(), Fingerprinter::new());
+        let (one, other) = (Fingerprinter::with_random_key(), Fingerprinter::with_random_key());
         assert_eq!(one.of(b"secret"), one.of(b"secret"));
         assert_ne!(one.of(b"secret"), one.of(b"secreT"));
         assert_ne!(one.of(b"secret"), other.of(b"secret"));

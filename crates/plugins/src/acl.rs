@@ -34,7 +34,7 @@
 use foldhash::fast::RandomState;
 use std::borrow::Borrow;
 use std::collections::HashSet;
-use weir_plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Known, Record};
+use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Plugin, Record};
 
 /// Which groups may pass.
 #[derive(Debug, Clone, Record)]
@@ -79,13 +79,13 @@ pub(super) struct Acl {
     always_use_authenticated_groups: bool,
 }
 
-impl Define for Acl {
+impl Plugin for Acl {
     const NAME: &'static str = "acl";
     const PRIORITY: i32 = 950;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let (allow, deny) = (config.allow.unwrap_or_default(), config.deny.unwrap_or_default());
         Ok(Self {
             denies: !deny.is_empty(),
@@ -107,7 +107,7 @@ impl Hooks for Acl {
         }
         let declared = exchange.consumer().map_or(&[][..], |consumer| &*consumer.acl_groups);
         if declared.is_empty() && !is_consumer {
-            let nobody = || Answer::error(401, "Unauthorized");
+            let nobody = || LocalResponse::error(401, "Unauthorized");
             return Flow::Respond(if has_credential { refusal() } else { nobody() });
         }
         let admitted = self.admitted(declared);
@@ -136,8 +136,8 @@ impl Acl {
     }
 }
 
-fn refusal() -> Answer {
-    Answer::error(403, "You cannot consume this service")
+fn refusal() -> LocalResponse {
+    LocalResponse::error(403, "You cannot consume this service")
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use sha1::{Digest, Sha1};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, Define, Exchange, Fingerprint, FingerprintMap, Fingerprinter,
-    Flow, Hooks, Known, Record, Uuid,
+    BuildContext, ConsumerIndex, Credential, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow,
+    Hooks, Known, LocalResponse, Plugin, Record, Uuid,
 };
 
 /// What becomes of requests without valid credentials.
@@ -73,13 +73,13 @@ pub(super) struct BasicAuth {
     users: Arc<Users>,
 }
 
-impl Define for BasicAuth {
+impl Plugin for BasicAuth {
     const NAME: &'static str = "basic-auth";
     const PRIORITY: i32 = 1100;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self {
             hide_credentials: config.hide_credentials,
             challenge: format!("Basic realm=\"{}\"", config.realm),
@@ -101,7 +101,7 @@ impl Hooks for BasicAuth {
                 Flow::Continue
             }
             None => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, "Unauthorized").header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, "Unauthorized").header("WWW-Authenticate", &self.challenge)
             }),
         }
     }
@@ -155,7 +155,7 @@ struct User {
 }
 
 impl Users {
-    fn new(build: &Build<'_>) -> Self {
+    fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
         let user = |credential: &Arc<weir_plugin::entity::BasicAuthCredential>| {
             let user = User {

@@ -59,8 +59,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::entity::HmacAuthCredential;
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, Define, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    Known, Record, WantsBody,
+    BuildContext, ConsumerIndex, Credential, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
+    LocalResponse, Plugin, Record, WantsBody,
 };
 
 /// How requests are to be signed.
@@ -104,13 +104,13 @@ pub(super) struct HmacAuth {
     users: Arc<Users>,
 }
 
-impl Define for HmacAuth {
+impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac-auth";
     const PRIORITY: i32 = 1030;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let realm = config.realm.as_ref();
         Ok(Self {
             challenge: realm.map_or_else(|| "hmac".to_owned(), |realm| format!("hmac realm=\"{realm}\"")),
@@ -133,7 +133,7 @@ struct User {
 }
 
 impl Users {
-    fn new(build: &Build<'_>) -> Self {
+    fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
         let user = |entity: &Arc<HmacAuthCredential>| {
             let user = User { consumer: build.consumer(entity.consumer)?, entity: entity.clone() };
@@ -168,7 +168,7 @@ impl Hooks for HmacAuth {
                 Flow::Continue
             }
             Err(message) => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, message).header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, message).header("WWW-Authenticate", &self.challenge)
             }),
         }
     }

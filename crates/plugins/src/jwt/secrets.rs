@@ -7,7 +7,7 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::entity::JwtSecret;
-use weir_plugin::{Build, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
+use weir_plugin::{BuildContext, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
 
 /// Every credential of the configuration, and the places of their keys' fingerprints.
 pub(super) struct Secrets {
@@ -27,7 +27,7 @@ pub(super) struct Secret {
 }
 
 impl Secrets {
-    pub(super) fn new(build: &Build<'_>) -> Self {
+    pub(super) fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
         let known = |entity: &Arc<JwtSecret>| {
             let consumer = build.consumer(entity.consumer)?;

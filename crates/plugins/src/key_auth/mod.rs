@@ -44,8 +44,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::form;
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, Define, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    Method, Record, Uuid, WantsBody,
+    BuildContext, ConsumerIndex, Credential, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
+    LocalResponse, Method, Plugin, Record, Uuid, WantsBody,
 };
 
 /// Where keys are looked for, and what becomes of requests without one.
@@ -92,13 +92,13 @@ pub(super) struct KeyAuth {
     keys: Arc<Keys>,
 }
 
-impl Define for KeyAuth {
+impl Plugin for KeyAuth {
     const NAME: &'static str = "key-auth";
     const PRIORITY: i32 = 1250;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let challenge =
             config.realm.as_ref().map_or_else(|| "Key".to_owned(), |realm| format!("Key realm=\"{realm}\""));
         let fallback = Fallback::of(config.anonymous.as_deref(), build);
@@ -121,7 +121,7 @@ struct Owner {
 }
 
 impl Keys {
-    fn new(build: &Build<'_>) -> Self {
+    fn new(build: &BuildContext<'_>) -> Self {
         let (fingerprinter, loaded) = (Fingerprinter::with_random_key(), now());
         let owner = |credential: &Arc<weir_plugin::entity::KeyAuthCredential>| {
             let from = credential.created_at.and_then(|created| created.try_into().ok()).unwrap_or(loaded);
@@ -157,7 +157,7 @@ impl Hooks for KeyAuth {
         match self.authenticate(exchange) {
             Ok(()) => Flow::Continue,
             Err(message) => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, message).header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, message).header("WWW-Authenticate", &self.challenge)
             }),
         }
     }
