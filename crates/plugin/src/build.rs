@@ -15,7 +15,7 @@ use weir_net::dialer::Dialer;
 use weir_net::tls::{self, ClientAuthorities, Subject, TlsError};
 
 /// What a plugin may ask for while it is built.
-pub struct Build<'a> {
+pub struct BuildContext<'a> {
     /// State that outlives configurations.
     pub retained: &'a Retained,
     /// The entity being built.
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-impl<'a> Build<'a> {
+impl<'a> BuildContext<'a> {
     /// For the engine, or a test, that builds instances.
     pub fn new(
         document: &'a Document,

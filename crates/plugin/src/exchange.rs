@@ -5,8 +5,8 @@ mod told;
 
 use super::body_memory::HeldBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
+use super::extensions::Extensions;
 use super::views::{Consumer, Route};
-use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Instant;
@@ -79,6 +79,8 @@ pub struct Exchange {
     pub bytes_in: u64,
     /// Bytes of the response as sent, head and body.
     pub bytes_out: u64,
+    /// What plugins keep from one hook to the next.
+    pub extensions: Extensions,
     /// What the engine alone touches.
     #[doc(hidden)]
     pub engine: ExchangeState,
@@ -160,16 +162,6 @@ impl Exchange {
     /// Removes what the request's headers say of a certificate.
     pub fn forget_client_certificate(&mut self) {
         self.request.headers.remove_all_known(CERTIFICATE);
-    }
-
-    /// Keeps a value from one hook of a plugin to the next, by its type.
-    pub fn keep<T: Any>(&mut self, value: T) {
-        self.engine.kept.push(Box::new(value));
-    }
-
-    /// The value of this type that an earlier hook kept.
-    pub fn kept<T: Any>(&self) -> Option<&T> {
-        self.engine.kept.iter().find_map(|value| value.downcast_ref())
     }
 
     /// The address and port that the client connected to.

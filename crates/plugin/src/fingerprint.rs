@@ -22,7 +22,7 @@ pub struct Fingerprinter(SipHasher13);
 
 impl Fingerprinter {
     /// One with a new random key.
-    pub fn new() -> Self {
+    pub fn with_random_key() -> Self {
         let random = |salt: u64| RandomState::new().hash_one(salt);
         Self(SipHasher13::new_with_keys(random(0), random(1)))
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn equal_bytes_have_equal_fingerprints_under_one_key_only() {
-        let (one, other) = (Fingerprinter::new(), Fingerprinter::new());
+        let (one, other) = (Fingerprinter::with_random_key(), Fingerprinter::with_random_key());
         assert_eq!(one.of(b"secret"), one.of(b"secret"));
         assert_ne!(one.of(b"secret"), one.of(b"secreT"));
         assert_ne!(one.of(b"secret"), other.of(b"secret"));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn neighbours_do_not_run_into_each_other() {
-        let key = Fingerprinter::new();
+        let key = Fingerprinter::with_random_key();
         let of = |a: &[u8], b: &[u8]| key.clone().with(a).of(b);
         assert_ne!(of(b"ab", b"c"), of(b"a", b"bc"));
         assert_ne!(of(b"", b"x"), key.of(b"x"));

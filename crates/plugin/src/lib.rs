@@ -1,7 +1,7 @@
 //! The contract between the engine and its plugins: all that a plugin may see and do, and nothing of the engine.
 //!
-//! A plugin declares its name, priority, configuration and hooks by [`Define`]; schema, validation, documentation and order
-//! of execution derive from that. The engine makes one instance per configured plugin, which asks [`Build`] for what it
+//! A plugin declares its name, priority, configuration and hooks by [`Plugin`]; schema, validation, documentation and order
+//! of execution derive from that. The engine makes one instance per configured plugin, which asks [`BuildContext`] for what it
 //! needs: other servers, queues, what is [`Retained`]. Then it calls the instance's [`Hooks`] for each [`Exchange`] (or
 //! [`Session`] of a stream), and does what the returned [`Flow`] says: go on, send a response, or wait.
 //!
@@ -10,6 +10,7 @@
 //!
 //! What the engine alone calls is in [`engine`]; a test refuses plugins that name it.
 
+mod admin;
 mod authority;
 mod background;
 mod body_memory;
@@ -19,6 +20,7 @@ mod count;
 mod durations;
 pub mod engine;
 mod exchange;
+mod extensions;
 mod fingerprint;
 pub mod form;
 mod grpc_client;
@@ -45,10 +47,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_memory::{HeldBodies, HeldBody, NoRoom};
-pub use build::Build;
+pub use build::BuildContext;
 pub use bytes::Bytes;
 pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
@@ -56,10 +59,11 @@ pub use durations::{BOUNDS, Spread};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, Timing, WORKSPACE,
 };
+pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use grpc_client::{CallError, GrpcClient};
 pub use http_client::{HttpClient, HttpError, host_and_port};
-pub use local_response::Answer;
+pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use record::Record;
@@ -85,8 +89,8 @@ pub use whole_lines::append;
 pub enum Flow {
     /// Go on with the next plugin.
     Continue,
-    /// Answer the client now; the upstream is not asked.
-    Respond(Answer),
+    /// LocalResponse the client now; the upstream is not asked.
+    Respond(LocalResponse),
     /// Wait for the future, then go on with what the value it yields says. Dropped when the client leaves.
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
@@ -155,7 +159,7 @@ pub trait Hooks: Send + Sync + 'static {
 }
 
 /// How a plugin is declared.
-pub trait Define: Hooks + Sized {
+pub trait Plugin: Hooks + Sized {
     /// Kong's name of the plugin.
     const NAME: &'static str;
     /// Plugins run from the highest priority to the lowest.
@@ -173,6 +177,8 @@ pub trait Define: Hooks + Sized {
     /// A field of the configuration: instances with the same value of it share their counters, so that they must be
     /// configured alike.
     const SHARED_BY: Option<&'static str> = None;
+    /// What it adds to the Admin API. The path of each begins with the plugin's name.
+    const ADMIN_ROUTES: &'static [AdminRoute] = &[];
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
@@ -186,7 +192,7 @@ pub trait Define: Hooks + Sized {
         Vec::new()
     }
     /// One instance per plugin entity.
-    fn new(config: Self::Config, build: &Build<'_>) -> Result<Self, String>;
+    fn new(config: Self::Config, build: &BuildContext<'_>) -> Result<Self, String>;
 }
 
 /// An instance of a plugin, or why there is none and how to mend it.
@@ -201,16 +207,19 @@ pub struct Definition {
     pub priority: i32,
     /// Its name and configuration, as the model checks it.
     pub schema: PluginSchema,
+    /// What it adds to the Admin API.
+    pub admin_routes: &'static [AdminRoute],
     /// Makes one instance from a checked configuration.
-    pub build: fn(&Json, &Build<'_>) -> Built,
+    pub build: fn(&Json, &BuildContext<'_>) -> Built,
 }
 
 /// The row of a plugin in the list of plugins.
-pub const fn define<P: Define>() -> Definition {
+pub const fn define<P: Plugin>() -> Definition {
     Definition {
         name: P::NAME,
         priority: P::PRIORITY,
         schema: schema::<P>(),
+        admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
             let config = P::Config::from_value(config).map_err(|violations| {
                 let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
@@ -221,7 +230,7 @@ pub const fn define<P: Define>() -> Definition {
     }
 }
 
-const fn schema<P: Define>() -> PluginSchema {
+const fn schema<P: Plugin>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);

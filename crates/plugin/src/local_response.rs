@@ -10,7 +10,7 @@ use weir_http1::{Headers, Known};
 
 /// A response made by the gateway.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct LocalResponse {
     /// Its status.
     pub status: u16,
     /// Those of a response that was kept.
@@ -32,7 +32,7 @@ pub(crate) enum Body {
     Raw(Option<Cow<'static, str>>, Bytes),
 }
 
-impl Answer {
+impl LocalResponse {
     /// An error in Kong's template: JSON, text, HTML or XML by `Accept`, with the request's id.
     pub fn error(status: u16, message: &str) -> Self {
         Self::new(status, Body::Template(message.to_owned()))

@@ -1,6 +1,6 @@
 //! Metrics that plugins count, which `/metrics` shows beside those of the node. They outlive configurations.
 
-use crate::build::Build;
+use crate::build::BuildContext;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -52,7 +52,7 @@ pub struct Sample {
     series: Arc<Series>,
 }
 
-impl Build<'_> {
+impl BuildContext<'_> {
     /// A number that only grows. The name ends in `_total`; a metric of the same name and labels is the same metric.
     pub fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<Metric, String> {
         self.retained.get::<Metrics>().metric(name, Kind::Counter, help, labels, &[])

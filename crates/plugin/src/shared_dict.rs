@@ -1,6 +1,6 @@
 //! Shared dictionaries: what all workers of a node see alike, and what outlives configurations; as `ngx.shared` has it.
 
-use crate::build::Build;
+use crate::build::BuildContext;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl SharedDicts {
     }
 }
 
-impl Build<'_> {
+impl BuildContext<'_> {
     /// The node's dictionary of this name, which may hold so many bytes. Whoever asks for the same name gets the same
     /// dictionary, now and after reloads; the size is the one that was asked for last.
     pub fn shared_dict(&self, name: &str, bytes: usize) -> SharedDict {
@@ -386,7 +386,9 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let dict = dict.clone();
-                scope.spawn(move || (0..1_000).for_each(|_| drop(dict.incr("n", 1.0, Some((0.0, None))))));
+                scope.spawn(move || {
+                    (0..1_000).for_each(|_| assert!(dict.incr("n", 1.0, Some((0.0, None))).is_ok()));
+                });
             }
         });
         assert_eq!(dict.get_number("n"), Some(4_000.0));

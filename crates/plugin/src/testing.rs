@@ -5,15 +5,15 @@
 
 use super::engine::{self, BodyMemory, Configuration, Connection, Routes, Share, Shared};
 use super::{
-    Build, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained, Route,
-    Service, Source, Uuid,
+    BuildContext, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained,
+    Route, Service, Source, Uuid,
 };
 use serde_json::json;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http1::{Limits, RequestHead, ResponseHead};
 use weir_model::Document;
-use weir_model::entity::{CustomEntity, Plugin};
+use weir_model::entity::CustomEntity;
 use weir_model::schema::Record;
 
 /// One configuration and what outlives it.
@@ -77,7 +77,7 @@ impl Gateway {
     pub fn scoped_plugin(&self, plugin: Json) -> Result<Arc<dyn Hooks>, String> {
         let mut plugin = plugin;
         plugin["id"] = json!(id(0xf1));
-        let mut entity: Arc<Plugin> = entity(plugin);
+        let mut entity: Arc<weir_model::entity::Plugin> = entity(plugin);
         let definition =
             self.plugins.iter().find(|definition| definition.schema.name == entity.name).unwrap();
         let messages = |found: Vec<weir_model::schema::FieldError>| {
@@ -88,10 +88,14 @@ impl Gateway {
     }
 
     /// What is made of a plugin entity.
-    pub fn build_with<T>(&self, entity: &Plugin, make: impl FnOnce(&Build<'_>) -> T) -> T {
+    pub fn build_with<T>(
+        &self,
+        entity: &weir_model::entity::Plugin,
+        make: impl FnOnce(&BuildContext<'_>) -> T,
+    ) -> T {
         let consumers =
             self.document.consumers.iter().zip(0..).map(|(c, i)| (c.id, ConsumerIndex(i))).collect();
-        make(&Build::new(&self.document, &self.retained, entity, &consumers, &self.shared))
+        make(&BuildContext::new(&self.document, &self.retained, entity, &consumers, &self.shared))
     }
 
     /// A request that matched the first route: lines of a head, then, after an empty line, the body.

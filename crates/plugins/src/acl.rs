@@ -40,8 +40,8 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, CustomEntity, CustomEntitySchema, Define, Document, EntityWarning,
-    Exchange, FieldError, Flow, Hooks, Known, Record,
+    BuildContext, ConsumerIndex, CustomEntity, CustomEntitySchema, Document, EntityWarning, Exchange,
+    FieldError, Flow, Hooks, Known, LocalResponse, Plugin, Record,
 };
 
 /// Which groups may pass.
@@ -92,7 +92,7 @@ pub(super) struct Acl {
 struct Groups(HashMap<ConsumerIndex, Vec<Box<str>>, RandomState>);
 
 impl Groups {
-    fn new(build: &Build<'_>) -> Self {
+    fn new(build: &BuildContext<'_>) -> Self {
         let mut groups: HashMap<_, Vec<Box<str>>, _> = HashMap::default();
         for membership in build.entities::<Membership>() {
             if let Some(consumer) = build.consumer(membership.consumer) {
@@ -107,7 +107,7 @@ impl Groups {
     }
 }
 
-impl Define for Acl {
+impl Plugin for Acl {
     const NAME: &'static str = "acl";
     const PRIORITY: i32 = 950;
     const FOR_CONSUMERS: bool = false;
@@ -118,7 +118,7 @@ impl Define for Acl {
         warnings::unknown_groups(document)
     }
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let (allow, deny) = (config.allow.unwrap_or_default(), config.deny.unwrap_or_default());
         Ok(Self {
             denies: !deny.is_empty(),
@@ -141,7 +141,7 @@ impl Hooks for Acl {
         }
         let declared = self.groups.of(exchange.consumer_index());
         if declared.is_empty() && !is_consumer {
-            let nobody = || Answer::error(401, "Unauthorized");
+            let nobody = || LocalResponse::error(401, "Unauthorized");
             return Flow::Respond(if has_credential { refusal() } else { nobody() });
         }
         let admitted = self.admitted(declared);
@@ -170,8 +170,8 @@ impl Acl {
     }
 }
 
-fn refusal() -> Answer {
-    Answer::error(403, "You cannot consume this service")
+fn refusal() -> LocalResponse {
+    LocalResponse::error(403, "You cannot consume this service")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the authentication plugins share: whom a request without a valid credential passes as, and who is meant by a name.
 
 use std::collections::HashMap;
-use weir_plugin::{Answer, Build, ConsumerIndex, Exchange, Flow, Uuid};
+use weir_plugin::{BuildContext, ConsumerIndex, Exchange, Flow, LocalResponse, Uuid};
 
 /// What becomes of requests that could not be authenticated.
 pub(super) enum Fallback {
@@ -15,7 +15,7 @@ pub(super) enum Fallback {
 
 impl Fallback {
     /// By the `anonymous` of a configuration.
-    pub(super) fn of(anonymous: Option<&str>, build: &Build<'_>) -> Self {
+    pub(super) fn of(anonymous: Option<&str>, build: &BuildContext<'_>) -> Self {
         let Some(named) = anonymous else { return Fallback::Refuse };
         build.consumer_named(named).map_or_else(|| Fallback::Missing(named.to_owned()), Fallback::Anonymous)
     }
@@ -26,7 +26,11 @@ impl Fallback {
     }
 
     /// Refuses the request, or lets it pass as the anonymous consumer.
-    pub(super) fn unauthenticated(&self, exchange: &mut Exchange, refusal: impl FnOnce() -> Answer) -> Flow {
+    pub(super) fn unauthenticated(
+        &self,
+        exchange: &mut Exchange,
+        refusal: impl FnOnce() -> LocalResponse,
+    ) -> Flow {
         match self {
             Fallback::Refuse => Flow::Respond(refusal()),
             Fallback::Anonymous(consumer) => {
@@ -35,7 +39,7 @@ impl Fallback {
             }
             Fallback::Missing(named) => {
                 let message = format!("anonymous consumer {named} is configured but doesn't exist");
-                Flow::Respond(Answer::error(500, &message))
+                Flow::Respond(LocalResponse::error(500, &message))
             }
         }
     }
@@ -48,7 +52,7 @@ pub(super) struct Consumers {
 }
 
 impl Consumers {
-    pub(super) fn new(build: &Build<'_>) -> Self {
+    pub(super) fn new(build: &BuildContext<'_>) -> Self {
         let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
         for consumer in &build.document().consumers {
             let Some(index) = build.consumer(consumer.id) else { continue };

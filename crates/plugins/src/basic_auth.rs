@@ -44,8 +44,8 @@ use credential::BasicAuthCredential;
 use sha1::{Digest, Sha1};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Define, Exchange,
-    Fingerprint, FingerprintMap, Fingerprinter, Flow, Hooks, Known, Record, Uuid,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, Fingerprint,
+    FingerprintMap, Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, Uuid,
 };
 
 /// What becomes of requests without valid credentials.
@@ -76,14 +76,14 @@ pub(super) struct BasicAuth {
     users: Arc<Users>,
 }
 
-impl Define for BasicAuth {
+impl Plugin for BasicAuth {
     const NAME: &'static str = "basic-auth";
     const PRIORITY: i32 = 1100;
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[BasicAuthCredential::ENTITY];
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self {
             hide_credentials: config.hide_credentials,
             challenge: format!("Basic realm=\"{}\"", config.realm),
@@ -105,7 +105,7 @@ impl Hooks for BasicAuth {
                 Flow::Continue
             }
             None => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, "Unauthorized").header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, "Unauthorized").header("WWW-Authenticate", &self.challenge)
             }),
         }
     }
@@ -159,8 +159,8 @@ struct User {
 }
 
 impl Users {
-    fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+    fn new(build: &BuildContext<'_>) -> Self {
+        let fingerprinter = Fingerprinter::with_random_key();
         let user = |credential: &BasicAuthCredential| {
             let user = User {
                 name: credential.username.as_str().into(),

@@ -25,7 +25,7 @@
 
 use regex::bytes::{Regex, RegexSet};
 use std::sync::LazyLock;
-use weir_plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Known, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Plugin, Record};
 
 /// Who passes and who does not.
 #[derive(Debug, Clone, Record)]
@@ -90,13 +90,13 @@ pub(super) struct BotDetection {
     bots: Regex,
 }
 
-impl Define for BotDetection {
+impl Plugin for BotDetection {
     const NAME: &'static str = "bot-detection";
     const PRIORITY: i32 = 2500;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let set = |field: &str, regexes: &[String]| {
             RegexSet::new(regexes).map_err(|error| format!("config.{field}: {error}; write simpler regexes"))
         };
@@ -111,10 +111,10 @@ impl Hooks for BotDetection {
         let mut agents = exchange.request.headers.get_all_known(Known::UserAgent);
         let (agent, another) = (agents.next(), agents.next());
         if another.is_some() {
-            return Flow::Respond(Answer::error(400, "Only one User-Agent header allowed"));
+            return Flow::Respond(LocalResponse::error(400, "Only one User-Agent header allowed"));
         }
         match agent {
-            Some(agent) if self.refuses(agent) => Flow::Respond(Answer::error(403, "Forbidden")),
+            Some(agent) if self.refuses(agent) => Flow::Respond(LocalResponse::error(403, "Forbidden")),
             _ => Flow::Continue,
         }
     }

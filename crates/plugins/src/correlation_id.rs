@@ -22,7 +22,7 @@
 use super::random_id;
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_plugin::{Build, Define, Exchange, Flow, Hooks, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Plugin, Record};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -52,12 +52,12 @@ pub(super) struct CorrelationId {
     echo_downstream: bool,
 }
 
-impl Define for CorrelationId {
+impl Plugin for CorrelationId {
     const NAME: &'static str = "correlation-id";
     const PRIORITY: i32 = 100_001;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let generator = match config.generator.as_str() {
             "uuid" => Generator::Uuid,
             "tracker" => Generator::Tracker,
@@ -83,7 +83,7 @@ impl Hooks for CorrelationId {
             }
         };
         if self.echo_downstream {
-            exchange.keep(Given(id));
+            exchange.extensions.insert(Given(id));
         }
         Flow::Continue
     }
@@ -92,7 +92,7 @@ impl Hooks for CorrelationId {
         if !self.echo_downstream {
             return;
         }
-        let id = match exchange.kept::<Given>() {
+        let id = match exchange.extensions.get::<Given>() {
             Some(Given(id)) => id.clone(),
             // The request was answered before its access hook could run.
             None => self.generator.make(exchange).into_bytes(),

@@ -29,7 +29,8 @@
 use regex::bytes::Regex;
 use weir_plugin::rule;
 use weir_plugin::{
-    Answer, Build, Define, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, Method, Record,
+    BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Method,
+    Plugin, Record,
 };
 
 /// What pages of other origins may do.
@@ -100,7 +101,7 @@ pub(super) struct Cors {
     allow_origin_absent: bool,
 }
 
-impl Define for Cors {
+impl Plugin for Cors {
     const NAME: &'static str = "cors";
     const PRIORITY: i32 = 2000;
     const FOR_CONSUMERS: bool = false;
@@ -119,7 +120,7 @@ impl Define for Cors {
         wildcards.collect()
     }
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let joined =
             |list: Option<Vec<String>>| list.filter(|list| !list.is_empty()).map(|list| list.join(","));
         Ok(Self {
@@ -223,7 +224,7 @@ impl Hooks for Cors {
             return Flow::Continue;
         }
         let verdict = self.verdict(exchange.header(Known::Origin));
-        let mut answer = Answer::raw(200, None, "");
+        let mut answer = LocalResponse::raw(200, None, "");
         if verdict.vary {
             answer = answer.header("Vary", "Origin");
         }
@@ -278,7 +279,7 @@ impl Cors {
     }
 
     /// What a preflight asks about, besides its origin.
-    fn permissions(&self, exchange: &Exchange, mut answer: Answer) -> Answer {
+    fn permissions(&self, exchange: &Exchange, mut answer: LocalResponse) -> LocalResponse {
         let asked = |name| exchange.request.headers.get(name);
         let headers = self.headers.as_ref().map(|list| list.as_bytes());
         if let Some(headers) = headers.or_else(|| asked("Access-Control-Request-Headers")) {

@@ -40,7 +40,10 @@ const RECENT: usize = 512;
 
 impl<C: Counter> Default for Table<C> {
     fn default() -> Self {
-        Self { key: Fingerprinter::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self {
+            key: Fingerprinter::with_random_key(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 }
 

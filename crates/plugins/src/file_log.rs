@@ -58,7 +58,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_plugin::{
-    Build, Define, Delivered, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered, append,
+    BuildContext, Delivered, Exchange, Hooks, Lines, Plugin, Record, Session, Streams, Undelivered, append,
 };
 
 /// The file.
@@ -88,13 +88,13 @@ pub(super) struct FileLog {
     lines: Lines,
 }
 
-impl Define for FileLog {
+impl Plugin for FileLog {
     const NAME: &'static str = "file-log";
     const PRIORITY: i32 = 9;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let record = LogRecord::new(&config.custom_fields_by_lua);
         let target = Arc::new(Target::new(config));
         let lines = build.lines(move |text| write(target.clone(), text));

@@ -47,8 +47,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_plugin::{
-    Answer, Build, Bytes, Define, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow, Headers, Hooks,
-    HttpClient, HttpError, Known, Record, Resume,
+    BuildContext, Bytes, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow, Headers, Hooks,
+    HttpClient, HttpError, Known, LocalResponse, Plugin, Record, Resume,
 };
 
 /// Whom to ask, and what is passed on.
@@ -108,13 +108,13 @@ struct Instance {
 /// What goes to the upstream.
 type Told = Arc<[(HeaderName, HeaderValue)]>;
 
-impl Define for ForwardAuth {
+impl Plugin for ForwardAuth {
     const NAME: &'static str = "forward-auth";
     const PRIORITY: i32 = 1010;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let url = config.url.parse().map_err(|error| format!("config.url is no URL: {error}"))?;
         let client = HttpClient::new(build.tls_dialer(config.ssl_verify, "config.ssl_verify: false")?);
         let (passes, warned) = (Passes::default(), AtomicU64::new(0));
@@ -208,7 +208,7 @@ impl Instance {
         fields.collect()
     }
 
-    fn refusal(&self, answer: Response<Bytes>) -> Answer {
+    fn refusal(&self, answer: Response<Bytes>) -> LocalResponse {
         let (head, body) = answer.into_parts();
         let is_named = |name: &HeaderName| match &self.config.client_headers {
             None => true,
@@ -221,7 +221,7 @@ impl Instance {
             let is_ended = known.is_hop_by_hop() || known == Known::Other && ends_here(&head.headers, name);
             is_named(name) && !is_ended && known != Known::ContentLength
         });
-        passed.fold(Answer::raw(head.status.as_u16(), None, body), |answer, (name, value)| {
+        passed.fold(LocalResponse::raw(head.status.as_u16(), None, body), |answer, (name, value)| {
             answer.header(name.as_str().to_owned(), value)
         })
     }
@@ -239,7 +239,10 @@ impl Instance {
         if self.config.fail_open {
             return Flow::Continue;
         }
-        Flow::Respond(Answer::error(self.config.status_on_error, "The authorization service gave no answer"))
+        Flow::Respond(LocalResponse::error(
+            self.config.status_on_error,
+            "The authorization service gave no answer",
+        ))
     }
 }
 
@@ -341,7 +344,7 @@ const MOST: usize = 1024;
 
 impl Default for Passes {
     fn default() -> Self {
-        Self { key: Fingerprinter::new(), shards: Default::default() }
+        Self { key: Fingerprinter::with_random_key(), shards: Default::default() }
     }
 }
 

@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{
-    Build, Bytes, Define, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Queue, QueueConfig,
-    Record, Session, Streams, host_and_port,
+    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Plugin, Queue,
+    QueueConfig, Record, Session, Streams, host_and_port,
 };
 
 /// The server, and how it is told.
@@ -107,7 +107,7 @@ pub(super) struct HttpLog {
     queue: Queue<Vec<u8>>,
 }
 
-impl Define for HttpLog {
+impl Plugin for HttpLog {
     const NAME: &'static str = "http-log";
     const PRIORITY: i32 = 12;
     const STREAMS: Streams = Streams::IfNamed;
@@ -117,7 +117,7 @@ impl Define for HttpLog {
         QueueConfig::unheeded(config)
     }
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let record = LogRecord::new(&config.custom_fields_by_lua);
         let endpoint = Arc::new(Endpoint::new(&config, build)?);
         let deliver = move |batch: Arc<[Vec<u8>]>| {
@@ -157,7 +157,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(config: &Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let unusable =
             |_| "config.http_endpoint is no URL that can be asked; write it percent-encoded".to_owned();
         let user = userinfo(&config.http_endpoint);

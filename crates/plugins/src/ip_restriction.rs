@@ -22,7 +22,8 @@
 
 use std::net::IpAddr;
 use weir_plugin::{
-    Admission, Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, Session, Streams,
+    Admission, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Plugin, Record, Session,
+    Streams,
 };
 
 /// Who may pass.
@@ -60,14 +61,14 @@ pub(super) struct IpRestriction {
     message: Option<String>,
 }
 
-impl Define for IpRestriction {
+impl Plugin for IpRestriction {
     const NAME: &'static str = "ip-restriction";
     const PRIORITY: i32 = 990;
     const FOR_CONSUMER_GROUPS: bool = true;
     const STREAMS: Streams = Streams::ByDefault;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let allow = config.allow.filter(|list| !list.is_empty());
         Ok(Self {
             allow: allow.map(|list| Addresses::of(&list)),
@@ -84,8 +85,10 @@ impl Hooks for IpRestriction {
             return Flow::Continue;
         }
         Flow::Respond(match &self.message {
-            Some(message) => Answer::error(self.status, message),
-            None => Answer::error(self.status, &format!("IP address not allowed: {}", exchange.client_ip)),
+            Some(message) => LocalResponse::error(self.status, message),
+            None => {
+                LocalResponse::error(self.status, &format!("IP address not allowed: {}", exchange.client_ip))
+            }
         })
     }
 

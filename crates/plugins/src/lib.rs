@@ -2,8 +2,7 @@
 //!
 //! A plugin depends on `weir_plugin` and, of it, not on `weir_plugin::engine`. [`PLUGINS`] goes to the engine, which builds
 //! an instance for each plugin entity of a configuration and calls its hooks. Of some plugins the gateway wants more than
-//! hooks: [`prometheus`] renders the metrics, [`proxy_cache`] can be purged, and [`limits`] take the counters that the nodes
-//! of one database share.
+//! hooks: [`prometheus`] renders the metrics, and [`limits`] take the counters that the nodes of one database share.
 
 use weir_plugin::{Definition, define};
 
@@ -32,7 +31,7 @@ mod mtls_auth;
 mod multipart;
 mod opentelemetry;
 pub mod prometheus;
-pub mod proxy_cache;
+mod proxy_cache;
 mod random_id;
 mod rate_limiting;
 mod redirect;

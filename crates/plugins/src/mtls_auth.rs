@@ -48,8 +48,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use weir_plugin::{
-    Answer, Build, ClientAuthorities, ClientCertificate, Credential, Define, Exchange, Flow, Hooks, Known,
-    Record, Uuid,
+    BuildContext, ClientAuthorities, ClientCertificate, Credential, Exchange, Flow, Hooks, Known,
+    LocalResponse, Plugin, Record, Uuid,
 };
 
 /// Whose certificates are good, and whom they name.
@@ -85,13 +85,13 @@ pub(super) struct MtlsAuth {
     consumers: Arc<Consumers>,
 }
 
-impl Define for MtlsAuth {
+impl Plugin for MtlsAuth {
     const NAME: &'static str = "mtls-auth";
     const PRIORITY: i32 = 1600;
     const FOR_CONSUMERS: bool = false;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self {
             authorities: build.client_authorities(&config.ca_certificates)?,
             fallback: Fallback::of(config.anonymous.as_deref(), build),
@@ -109,12 +109,12 @@ impl Hooks for MtlsAuth {
         let refusal = match exchange.client_certificate() {
             Some(certificate) => match self.authenticate(exchange, &certificate) {
                 true => return Flow::Continue,
-                false => Answer::error(401, "TLS certificate failed verification"),
+                false => LocalResponse::error(401, "TLS certificate failed verification"),
             },
             None if exchange.tls && !exchange.is_asked_for_certificate() => {
-                Answer::error(421, "The TLS handshake was for another name")
+                LocalResponse::error(421, "The TLS handshake was for another name")
             }
-            None => Answer::error(401, "No required TLS certificate was sent"),
+            None => LocalResponse::error(401, "No required TLS certificate was sent"),
         };
         self.fallback.unauthenticated(exchange, || refusal)
     }

@@ -15,7 +15,7 @@
 //! Every request is answered with `status_code`, `Location` and the body `redirecting`. With `keep_incoming_path`, path
 //! and query of the `location` give way to those of the request.
 
-use weir_plugin::{Answer, Build, Define, Exchange, Flow, Hooks, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Plugin, Record};
 
 /// Where clients are sent.
 #[derive(Debug, Clone, Record)]
@@ -38,13 +38,13 @@ pub(super) struct Redirect {
     origin: String,
 }
 
-impl Define for Redirect {
+impl Plugin for Redirect {
     const NAME: &'static str = "redirect";
     const PRIORITY: i32 = 779;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let (scheme, rest) = config.location.split_once("://").ok_or("config.location has no scheme")?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         Ok(Self { origin: format!("{scheme}://{authority}"), config })
@@ -53,7 +53,7 @@ impl Define for Redirect {
 
 impl Hooks for Redirect {
     fn access(&self, exchange: &mut Exchange) -> Flow {
-        let answer = Answer::raw(self.config.status_code, None, "redirecting");
+        let answer = LocalResponse::raw(self.config.status_code, None, "redirecting");
         Flow::Respond(if self.config.keep_incoming_path {
             let query = exchange.request.query().map(|query| format!("?{query}")).unwrap_or_default();
             answer.header("Location", format!("{}{}{query}", self.origin, exchange.request.path()))

@@ -18,7 +18,7 @@
 //! | `range_id` | `range_id.length` random characters of `range_id.char_set` |
 
 use super::random_id;
-use weir_plugin::{Build, Define, Exchange, FieldError, Flow, Hooks, Record};
+use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Plugin, Record};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -71,13 +71,13 @@ pub(super) struct RequestId {
     algorithm: Algorithm,
 }
 
-impl Define for RequestId {
+impl Plugin for RequestId {
     const NAME: &'static str = "request-id";
     const PRIORITY: i32 = 12_015;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let RangeId { length, char_set } = config.range_id;
         let algorithm = match config.algorithm.as_str() {
             "nanoid" => Algorithm::Random { characters: NANOID.into(), length: NANOID_LENGTH },
@@ -104,7 +104,7 @@ impl Hooks for RequestId {
             }
         };
         if self.include_in_response {
-            exchange.keep(Given(id));
+            exchange.extensions.insert(Given(id));
         }
         Flow::Continue
     }
@@ -115,7 +115,7 @@ impl Hooks for RequestId {
         {
             return;
         }
-        let id = match exchange.kept::<Given>() {
+        let id = match exchange.extensions.get::<Given>() {
             Some(Given(id)) => id.clone(),
             // The request was answered before its access hook could run.
             None => self.algorithm.make(),

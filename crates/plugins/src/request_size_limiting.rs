@@ -20,7 +20,9 @@
 //! | 417 | `Request size limit exceeded` | so it is, and the client asks first, by `Expect: 100-continue` |
 //! | 411 | `A valid Content-Length header is required` | with `require_content_length`, where there is neither one nor `Transfer-Encoding: chunked` |
 
-use weir_plugin::{Answer, Build, Define, Exchange, Flow, Framing, Hooks, Known, Record, Version};
+use weir_plugin::{
+    BuildContext, Exchange, Flow, Framing, Hooks, Known, LocalResponse, Plugin, Record, Version,
+};
 
 /// How large bodies may be.
 #[derive(Debug, Clone, Record)]
@@ -57,12 +59,12 @@ pub(super) struct RequestSizeLimiting {
     require_content_length: bool,
 }
 
-impl Define for RequestSizeLimiting {
+impl Plugin for RequestSizeLimiting {
     const NAME: &'static str = "request-size-limiting";
     const PRIORITY: i32 = 951;
     type Config = Config;
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let unit: u64 = match config.size_unit.as_str() {
             "megabytes" => 1024 * 1024,
             "kilobytes" => 1024,
@@ -76,7 +78,7 @@ impl Define for RequestSizeLimiting {
 impl Hooks for RequestSizeLimiting {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let refuse = |asks_first: bool| {
-            Answer::error(if asks_first { 417 } else { 413 }, "Request size limit exceeded")
+            LocalResponse::error(if asks_first { 417 } else { 413 }, "Request size limit exceeded")
         };
         let expected = exchange.header(Known::Expect);
         let asks_first = expected.is_some_and(|it| it.trim_ascii().eq_ignore_ascii_case(b"100-continue"));
@@ -89,7 +91,7 @@ impl Hooks for RequestSizeLimiting {
             return Flow::Respond(refuse(asks_first));
         }
         if self.require_content_length && !tells_length(exchange) {
-            return Flow::Respond(Answer::error(411, "A valid Content-Length header is required"));
+            return Flow::Respond(LocalResponse::error(411, "A valid Content-Length header is required"));
         }
         if length.is_none() && exchange.request.framing != Framing::None {
             let (most, mut passed) = (self.most, 0);

@@ -30,7 +30,9 @@ mod echo;
 
 use echo::Node;
 use weir_plugin::form;
-use weir_plugin::{Answer, Build, Define, Exchange, FieldError, Flow, Hooks, Record, WantsBody};
+use weir_plugin::{
+    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Plugin, Record, WantsBody,
+};
 
 /// The answer.
 #[derive(Debug, Clone, Record)]
@@ -74,13 +76,13 @@ pub(super) struct RequestTermination {
     node: Node,
 }
 
-impl Define for RequestTermination {
+impl Plugin for RequestTermination {
     const NAME: &'static str = "request-termination";
     const PRIORITY: i32 = 2;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self { config, node: Node::new(build.retained) })
     }
 }
@@ -94,15 +96,15 @@ impl Hooks for RequestTermination {
         Flow::Respond(match (config.echo, &config.body) {
             (true, _) => {
                 let echo = echo::body(exchange, self.message(), &self.node);
-                Answer::raw(config.status_code, Some(JSON), echo)
+                LocalResponse::raw(config.status_code, Some(JSON), echo)
             }
             (false, Some(body)) => {
                 let content_type = config.content_type.as_deref().unwrap_or(JSON);
-                Answer::raw(config.status_code, Some(content_type), body.clone())
+                LocalResponse::raw(config.status_code, Some(content_type), body.clone())
             }
             (false, None) => match self.message() {
-                Some(message) => Answer::message(config.status_code, message),
-                None => Answer::raw(config.status_code, None, ""),
+                Some(message) => LocalResponse::message(config.status_code, message),
+                None => LocalResponse::raw(config.status_code, None, ""),
             },
         })
     }

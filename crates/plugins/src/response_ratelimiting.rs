@@ -39,8 +39,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weir_plugin::{
-    Answer, Build, Define, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, Record,
-    Resume, Source, Uuid,
+    BuildContext, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, LocalResponse,
+    Plugin, Record, Resume, Source, Uuid,
 };
 
 /// What is limited, and who is counted.
@@ -151,12 +151,12 @@ struct Rules {
     limiter: Limiter,
 }
 
-impl Define for ResponseRateLimiting {
+impl Plugin for ResponseRateLimiting {
     const NAME: &'static str = "response-ratelimiting";
     const PRIORITY: i32 = 900;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let limiter = Limiter::new(config.policy(), build)?;
         let scope = limiter.key.clone().with(Self::NAME.as_bytes());
         let limits = config.limits.iter().map(|(name, limits)| Named::new(name, limits, &scope)).collect();
@@ -178,7 +178,7 @@ impl Hooks for ResponseRateLimiting {
         let headers = &mut exchange.response.headers;
         let used = if of_upstream { rules.used(headers) } else { vec![0; rules.limits.len()] };
         headers.remove(&rules.config.header_name);
-        let Some(whose) = exchange.kept::<Whose>().copied() else { return };
+        let Some(whose) = exchange.extensions.get::<Whose>().copied() else { return };
         let left: Vec<_> = rules.limits.iter().map(|named| rules.left(named, whose)).collect();
         let is_over = |(left, used): (&Vec<f64>, &u64)| *used > 0 && left.iter().any(|left| *left <= 0.0);
         if left.iter().zip(&used).any(is_over) {
@@ -214,12 +214,12 @@ impl Rules {
             let left = self.left(named, whose);
             if self.config.block_on_first_violation && left.iter().any(|left| *left <= 0.0) {
                 let message = format!("API rate limit exceeded for '{}'", named.name);
-                return Flow::Respond(Answer::error(429, &message));
+                return Flow::Respond(LocalResponse::error(429, &message));
             }
             let least = left.into_iter().fold(f64::INFINITY, f64::min);
             written(least, |least| exchange.request.headers.set(&named.to_upstream, least.as_bytes()));
         }
-        exchange.keep(whose);
+        exchange.extensions.insert(whose);
         Flow::Continue
     }
 
@@ -233,7 +233,7 @@ impl Rules {
             }
             let resume: Resume = Box::new(move |exchange| match answered || fault_tolerant {
                 true => self.admit(exchange, whose),
-                false => Flow::Respond(Answer::error(500, "An unexpected error occurred")),
+                false => Flow::Respond(LocalResponse::error(500, "An unexpected error occurred")),
             });
             resume
         }))

@@ -30,7 +30,7 @@ use super::members::{Members, quoted};
 use super::transformer::{
     ignored_fields, is_settable, rename, renamed_header, split, valued, valued_header, values,
 };
-use weir_plugin::{Build, Define, Exchange, FieldWarning, Headers, Hooks, Json, Known, Record};
+use weir_plugin::{BuildContext, Exchange, FieldWarning, Headers, Hooks, Json, Known, Plugin, Record};
 
 /// What is changed.
 #[derive(Debug, Clone, Record)]
@@ -114,7 +114,7 @@ struct Operations {
     append: Entries,
 }
 
-impl Define for ResponseTransformer {
+impl Plugin for ResponseTransformer {
     const NAME: &'static str = "response-transformer";
     const PRIORITY: i32 = 800;
     const FOR_CONSUMER_GROUPS: bool = true;
@@ -124,7 +124,7 @@ impl Define for ResponseTransformer {
         ignored_fields(config)
     }
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let Config { remove, rename, replace, add, append } = config;
         let headers = Operations {
             remove: remove.headers,

@@ -19,7 +19,7 @@ use super::log_record::{LogRecord, constant};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use weir_plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Plugin, Record, Session, Streams};
 
 /// How severe a request is, and for whom.
 #[derive(Debug, Clone, Record)]
@@ -64,13 +64,13 @@ pub(super) struct Syslog {
     beginnings: [Option<String>; 3],
 }
 
-impl Define for Syslog {
+impl Plugin for Syslog {
     const NAME: &'static str = "syslog";
     const PRIORITY: i32 = 4;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let number =
             |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
         let (least, facility) =

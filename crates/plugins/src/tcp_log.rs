@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use weir_plugin::{Build, Define, Dialer, Exchange, Hooks, Lines, Record, Session, Streams, Undelivered};
+use weir_plugin::{
+    BuildContext, Dialer, Exchange, Hooks, Lines, Plugin, Record, Session, Streams, Undelivered,
+};
 
 /// The server.
 #[derive(Debug, Clone, Record)]
@@ -58,13 +60,13 @@ pub(super) struct TcpLog {
     lines: Lines,
 }
 
-impl Define for TcpLog {
+impl Plugin for TcpLog {
     const NAME: &'static str = "tcp-log";
     const PRIORITY: i32 = 7;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let record = LogRecord::new(&config.custom_fields_by_lua);
         let server = Arc::new(Server::new(config, build)?);
         let lines = build.lines(move |text: Vec<u8>| {
@@ -108,7 +110,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let host = config.host.trim_matches(['[', ']']).to_owned();
         let tls = config.tls.then(|| config.tls_sni.unwrap_or_else(|| host.clone()));
         if tls.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {

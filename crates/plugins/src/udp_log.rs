@@ -16,7 +16,7 @@ use super::datagrams::{Peer, send_lines};
 use super::log_record::{LogRecord, constant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_plugin::{Build, Define, Exchange, Hooks, Lines, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Plugin, Record, Session, Streams};
 
 /// The server.
 #[derive(Debug, Clone, Record)]
@@ -40,13 +40,13 @@ pub(super) struct UdpLog {
     lines: Lines,
 }
 
-impl Define for UdpLog {
+impl Plugin for UdpLog {
     const NAME: &'static str = "udp-log";
     const PRIORITY: i32 = 8;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let peer = Arc::new(Peer::new(&config.host, config.port, config.timeout, build.dialer()));
         let lines = build.lines(move |text: Vec<u8>| {
             let peer = peer.clone();

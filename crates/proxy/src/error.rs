@@ -5,7 +5,7 @@ use h2::Reason;
 use std::{fmt, io};
 use weir_http1::ParseError;
 use weir_plugin::engine::grpc_status::UNAVAILABLE;
-use weir_plugin::{Answer, Exchange};
+use weir_plugin::{Exchange, LocalResponse};
 use weir_upstream::UpstreamError;
 
 /// Why an exchange could not be served as asked. Only this module says what the client sees of it.
@@ -37,7 +37,7 @@ pub(crate) enum RequestError {
     /// The same of the upstream's response.
     NoRoomForResponse,
     /// A plugin refused the request's body on its way.
-    Refused(Box<Answer>),
+    Refused(Box<LocalResponse>),
 }
 
 /// Whose side an error came from.
@@ -71,9 +71,9 @@ impl RequestError {
     }
 
     /// The response that tells the client of it.
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> LocalResponse {
         let (status, message) = match self {
-            RequestError::Refused(answer) => return Answer::clone(answer),
+            RequestError::Refused(answer) => return LocalResponse::clone(answer),
             RequestError::Rejected(reject) => (reject.status(), rejection(reject.status())),
             RequestError::BodyTooLarge => (413, "Payload too large"),
             RequestError::ClientTimeout => (408, "Request timeout"),
@@ -90,7 +90,7 @@ impl RequestError {
             RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
         let unheard = matches!(self, RequestError::ClientGone);
-        let mut answer = Answer::error(status, message);
+        let mut answer = LocalResponse::error(status, message);
         (answer.unheard, answer.failed) = (unheard, true);
         match self {
             RequestError::Upstream(UpstreamError::Reset(reason)) => {
@@ -104,8 +104,8 @@ impl RequestError {
     }
 }
 
-impl From<Box<Answer>> for RequestError {
-    fn from(refusal: Box<Answer>) -> Self {
+impl From<Box<LocalResponse>> for RequestError {
+    fn from(refusal: Box<LocalResponse>) -> Self {
         RequestError::Refused(refusal)
     }
 }

@@ -200,7 +200,7 @@ fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
     assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("\r\n\r\n"), "{response}");
     let access = |exchange: &mut Exchange| {
         exchange.set_method("GET");
-        Flow::Respond(Answer::message(403, "no"))
+        Flow::Respond(LocalResponse::message(403, "no"))
     };
     let response = Bench::new(Scripted { access, ..idle() }, HI).send("HEAD / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 403") && response.ends_with("\r\n\r\n"), "{response}");
@@ -225,7 +225,7 @@ fn a_response_body_is_replaced_with_its_length() {
         );
         assert!(!has("chunked".into()) && response.ends_with(&format!("\r\n\r\n{text}")), "{response}");
     }
-    let access = |_: &mut Exchange| Flow::Respond(Answer::raw(403, None, "gone"));
+    let access = |_: &mut Exchange| Flow::Respond(LocalResponse::raw(403, None, "gone"));
     let bench = Bench::new(Scripted { access, response, body, ..idle() }, HI);
     assert!(bench.send("GET / HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nGONE"), "the gateway's own answers too");
 }
@@ -243,7 +243,7 @@ fn at_most_three(exchange: &mut Exchange) -> Flow {
     let mut seen = 0;
     exchange.observe_request(move |data| {
         seen += data.len();
-        if seen > 3 { Err(Answer::message(413, "too long")) } else { Ok(()) }
+        if seen > 3 { Err(LocalResponse::message(413, "too long")) } else { Ok(()) }
     });
     Flow::Continue
 }
@@ -323,7 +323,11 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
     let access = |exchange: &mut Exchange| {
         let told = WITNESSED.lock().unwrap().clone().unwrap();
         exchange.observe_upstream(Witness(0, Capture(Vec::new(), false, told)));
-        if exchange.path() == "/own" { Flow::Respond(Answer::message(403, "no")) } else { Flow::Continue }
+        if exchange.path() == "/own" {
+            Flow::Respond(LocalResponse::message(403, "no"))
+        } else {
+            Flow::Continue
+        }
     };
     let replace = |exchange: &mut Exchange| {
         exchange.response.status = 201;
@@ -375,7 +379,7 @@ fn a_kept_response_is_answered_with_its_own_headers() {
         headers.append("Date", b"Thu, 01 Jan 1970 00:00:00 GMT");
         headers.append("X-Kept", b"yes");
         let body = Bytes::from_static(b"kept");
-        Flow::Respond(Answer::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
+        Flow::Respond(LocalResponse::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
     };
     let response = Bench::new(Scripted { access, ..idle() }, HI).send("GET / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\nkept"), "{response}");

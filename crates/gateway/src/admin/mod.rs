@@ -53,7 +53,8 @@ struct AccessLog {
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
-    let paths = status::shared().merge(entities(&control)).merge(node::router()).with_state(control);
+    let of_node = node::router(control.plugin_definitions());
+    let paths = status::shared().merge(entities(&control)).merge(of_node).with_state(control);
     // The methods that a path allows are known only outside the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }

@@ -21,6 +21,11 @@ pub(super) struct ApiRequest {
 }
 
 impl ApiRequest {
+    /// The arguments in the query.
+    pub(super) fn query(&self) -> &[(String, String)] {
+        &self.query
+    }
+
     /// The value of an argument in the query.
     pub(super) fn argument(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(argument, _)| argument == name).map(|(_, value)| value.as_str())

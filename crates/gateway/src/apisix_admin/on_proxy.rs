@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
-use weir_proxy::{Answer, InternalHandler, InternalRequest, RequestOrigin};
+use weir_proxy::{InternalHandler, InternalRequest, LocalResponse, RequestOrigin};
 
 /// Serves on the proxy's listeners, once it is connected to the API.
 pub(crate) struct OnProxy {
@@ -56,15 +56,15 @@ impl InternalHandler for OnProxy {
         from.peer.ip().to_canonical().is_loopback() && !from.is_forwarded && is_local(from.host)
     }
 
-    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        let failed = || Answer::error(500, "An unexpected error occurred");
+    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>> {
+        let failed = || LocalResponse::error(500, "An unexpected error occurred");
         let Some(Connected { api, runtime, .. }) = self.connected.get() else {
             return Box::pin(async move { failed() });
         };
         let (api, runtime) = (api.clone(), runtime.clone());
         Box::pin(async move {
             let peer = request.peer.ip();
-            let Some(request) = read(request) else { return Answer::error(400, "Bad request") };
+            let Some(request) = read(request) else { return LocalResponse::error(400, "Bad request") };
             // Not on this worker, because it serves traffic.
             let answered = runtime.spawn(async move { api.answer(peer, request).await });
             answered.await.map_or_else(|_| failed(), written)
@@ -86,10 +86,10 @@ fn read(request: InternalRequest) -> Option<Request<Bytes>> {
     builder.body(body.into()).ok()
 }
 
-fn written(response: Response<String>) -> Answer {
+fn written(response: Response<String>) -> LocalResponse {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let answer = Answer::raw(parts.status.as_u16(), content_type, body);
+    let answer = LocalResponse::raw(parts.status.as_u16(), content_type, body);
     let passed_on =
         [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
     passed_on.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {

@@ -1,12 +1,12 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
 use super::{Configuration, Connection, Room};
-use crate::Answer;
+use crate::LocalResponse;
 use crate::body_memory::HeldBody;
 use crate::exchange::rare::Rare;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
+use crate::extensions::Extensions;
 use crate::views::Route;
-use std::any::Any;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -60,7 +60,6 @@ pub struct ExchangeState {
     pub absent: Cell<bool>,
     pub(crate) credential: Option<Uuid>,
     pub(crate) anonymous: bool,
-    pub(crate) kept: Vec<Box<dyn Any>>,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
@@ -82,6 +81,7 @@ pub fn begin(
         timing: Timing { start: Instant::now(), upstream_start: None, upstream_head: None, end: None },
         bytes_in: 0,
         bytes_out: 0,
+        extensions: Extensions::default(),
         engine: ExchangeState {
             connection: connection.clone(),
             configuration,
@@ -101,7 +101,6 @@ pub fn begin(
             absent: Cell::new(false),
             credential: None,
             anonymous: false,
-            kept: Vec::new(),
             rare: None,
         },
         request,
@@ -193,7 +192,7 @@ impl ExchangeState {
 
     /// Some of the request's body is on its way. An error is what the client is answered.
     #[inline]
-    pub fn request_passes(&mut self, data: &[u8]) -> Result<(), Box<Answer>> {
+    pub fn request_passes(&mut self, data: &[u8]) -> Result<(), Box<LocalResponse>> {
         let Some(rare) = &mut self.rare else { return Ok(()) };
         rare.show(0, data)
     }
@@ -206,7 +205,7 @@ impl ExchangeState {
     }
 
     /// What was collected of the request's body is on its way: those see it who came later.
-    pub fn collected_passes(&mut self) -> Result<(), Box<Answer>> {
+    pub fn collected_passes(&mut self) -> Result<(), Box<LocalResponse>> {
         let Some((rare, body)) = self.rare.as_mut().zip(self.body.as_deref()) else { return Ok(()) };
         rare.show(rare.seen, body)
     }

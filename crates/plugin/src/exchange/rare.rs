@@ -1,7 +1,7 @@
 //! What plugins ask of few exchanges. The others have a word for it and no more.
 
 use super::{ConsumerIndex, Exchange};
-use crate::Answer;
+use crate::LocalResponse;
 use crate::body_memory::HeldBody;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub trait Observer: 'static {
 }
 
 /// Sees a request's body as it passes, and may refuse it.
-type RequestObserver = Box<dyn FnMut(&[u8]) -> Result<(), Answer>>;
+type RequestObserver = Box<dyn FnMut(&[u8]) -> Result<(), LocalResponse>>;
 
 /// An attempt to get a response of the upstream that failed.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ pub(crate) struct Rare {
 
 impl Rare {
     /// Shows some of the body to the observers of the request behind the first `skipped`, until one refuses it.
-    pub(crate) fn show(&mut self, skipped: usize, data: &[u8]) -> Result<(), Box<Answer>> {
+    pub(crate) fn show(&mut self, skipped: usize, data: &[u8]) -> Result<(), Box<LocalResponse>> {
         let mut observers = self.request.iter_mut().skip(skipped);
         observers.find_map(|observer| observer(data).err()).map_or(Ok(()), |answer| Err(Box::new(answer)))
     }
@@ -122,7 +122,7 @@ impl Exchange {
 
     /// Has the request's body seen by the observer on its way to the upstream, whichever way it goes and however long
     /// it is: as it comes from the client, or as it is where it was collected already. Once it is refused, the client is answered instead, if the upstream has not answered yet.
-    pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), Answer> + 'static) {
+    pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), LocalResponse> + 'static) {
         self.engine.rare().request.push(Box::new(observer));
     }
 

@@ -4,7 +4,7 @@ use super::group::Membership;
 use std::collections::HashSet;
 use weir_plugin::entity::EntityKind;
 use weir_plugin::schema::{did_you_mean, quoted};
-use weir_plugin::{Define, Document, EntityWarning};
+use weir_plugin::{Document, EntityWarning, Plugin};
 
 /// Warns of groups that a configuration names and no consumer is in. A group may be denied before anybody is in it, or be
 /// known from certificates; one that is spelt nearly like another is reported all the same.

@@ -60,8 +60,8 @@ use parameters::Parameters;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Define, Exchange,
-    FingerprintMap, Fingerprinter, Flow, Hooks, Known, Record, WantsBody,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
+    Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, WantsBody,
 };
 
 /// How requests are to be signed.
@@ -105,14 +105,14 @@ pub(super) struct HmacAuth {
     users: Arc<Users>,
 }
 
-impl Define for HmacAuth {
+impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac-auth";
     const PRIORITY: i32 = 1030;
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[HmacAuthCredential::ENTITY];
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let realm = config.realm.as_ref();
         Ok(Self {
             challenge: realm.map_or_else(|| "hmac".to_owned(), |realm| format!("hmac realm=\"{realm}\"")),
@@ -135,8 +135,8 @@ struct User {
 }
 
 impl Users {
-    fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+    fn new(build: &BuildContext<'_>) -> Self {
+        let fingerprinter = Fingerprinter::with_random_key();
         let user = |entity: Arc<HmacAuthCredential>| {
             let fingerprint = fingerprinter.of(entity.username.as_bytes());
             Some((fingerprint, User { consumer: build.consumer(entity.consumer)?, entity }))
@@ -170,7 +170,7 @@ impl Hooks for HmacAuth {
                 Flow::Continue
             }
             Err(message) => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, message).header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, message).header("WWW-Authenticate", &self.challenge)
             }),
         }
     }

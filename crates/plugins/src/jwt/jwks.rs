@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use weir_plugin::{Background, Build, Bytes, HttpClient};
+use weir_plugin::{Background, BuildContext, Bytes, HttpClient};
 
 /// How long a set is used before it is fetched again.
 const FRESH: Duration = Duration::from_secs(300);
@@ -55,7 +55,7 @@ fn milliseconds() -> u64 {
 
 impl KeySet {
     /// The set at this address; nothing is fetched yet.
-    pub(super) fn of(uri: &str, verify: bool, build: &Build<'_>) -> Result<Arc<Self>, String> {
+    pub(super) fn of(uri: &str, verify: bool, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
         let sets = build.retained.get::<KeySets>();
         let mut sets = sets.0.lock().unwrap_or_else(PoisonError::into_inner);
         sets.retain(|_, set| set.strong_count() > 0);

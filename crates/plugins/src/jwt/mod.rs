@@ -94,8 +94,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use token::Found;
 use weir_plugin::{
-    Answer, Build, Credential, CustomEntity, CustomEntitySchema, Define, Exchange, FieldError, Fingerprinter,
-    Flow, Hooks, Json, Method, Record, Resume,
+    BuildContext, Credential, CustomEntity, CustomEntitySchema, Exchange, FieldError, Fingerprinter, Flow,
+    Hooks, Json, LocalResponse, Method, Plugin, Record, Resume,
 };
 
 /// Where tokens are looked for, and what is asked of them.
@@ -178,14 +178,14 @@ struct Instance {
     fingerprinter: Fingerprinter,
 }
 
-impl Define for Jwt {
+impl Plugin for Jwt {
     const NAME: &'static str = "jwt";
     const PRIORITY: i32 = 1450;
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[JwtSecret::ENTITY];
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let secrets = build.once(Secrets::new);
         let (realm, uri) = (config.realm.as_ref(), config.jwks_uri.as_ref());
         let issuer = uri.map(|uri| {
@@ -256,12 +256,12 @@ impl Instance {
         self.fallback.unauthenticated(exchange, || self.answer(refusal))
     }
 
-    fn answer(&self, refusal: Refusal) -> Answer {
+    fn answer(&self, refusal: Refusal) -> LocalResponse {
         let invalid = || format!("{} error=\"invalid_token\"", self.challenge);
         let (answer, challenge) = match refusal {
-            Refusal::NoToken => (Answer::message(401, "Unauthorized"), self.challenge.clone()),
+            Refusal::NoToken => (LocalResponse::message(401, "Unauthorized"), self.challenge.clone()),
             Refusal::Message(message) | Refusal::NoKey(message) => {
-                (Answer::message(401, &message), invalid())
+                (LocalResponse::message(401, &message), invalid())
             }
             Refusal::Claims { exp, nbf } => {
                 let wrong =
@@ -269,7 +269,7 @@ impl Instance {
                 let body: serde_json::Map<_, _> =
                     wrong.map(|(name, why)| (name.to_owned(), why.into())).collect();
                 let content_type = Some("application/json; charset=utf-8");
-                (Answer::raw(401, content_type, Json::Object(body).to_string()), invalid())
+                (LocalResponse::raw(401, content_type, Json::Object(body).to_string()), invalid())
             }
         };
         answer.header("WWW-Authenticate", challenge)

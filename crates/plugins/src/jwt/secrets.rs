@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::sync::{Arc, OnceLock};
-use weir_plugin::{Build, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
+use weir_plugin::{BuildContext, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
 
 /// Every credential of the configuration, and the places of their keys' fingerprints.
 pub(super) struct Secrets {
@@ -27,8 +27,8 @@ pub(super) struct Secret {
 }
 
 impl Secrets {
-    pub(super) fn new(build: &Build<'_>) -> Self {
-        let fingerprinter = Fingerprinter::new();
+    pub(super) fn new(build: &BuildContext<'_>) -> Self {
+        let fingerprinter = Fingerprinter::with_random_key();
         let known = |entity: Arc<JwtSecret>| {
             let consumer = build.consumer(entity.consumer)?;
             let (verifier, of_base64) = (OnceLock::new(), OnceLock::new());

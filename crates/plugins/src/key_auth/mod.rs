@@ -46,8 +46,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::form;
 use weir_plugin::{
-    Answer, Build, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Define, Exchange,
-    FingerprintMap, Fingerprinter, Flow, Hooks, Method, Record, Uuid, WantsBody,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
+    Fingerprinter, Flow, Hooks, LocalResponse, Method, Plugin, Record, Uuid, WantsBody,
 };
 
 /// Where keys are looked for, and what becomes of requests without one.
@@ -94,14 +94,14 @@ pub(super) struct KeyAuth {
     keys: Arc<Keys>,
 }
 
-impl Define for KeyAuth {
+impl Plugin for KeyAuth {
     const NAME: &'static str = "key-auth";
     const PRIORITY: i32 = 1250;
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[KeyAuthCredential::ENTITY];
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let challenge =
             config.realm.as_ref().map_or_else(|| "Key".to_owned(), |realm| format!("Key realm=\"{realm}\""));
         let fallback = Fallback::of(config.anonymous.as_deref(), build);
@@ -124,8 +124,8 @@ struct Owner {
 }
 
 impl Keys {
-    fn new(build: &Build<'_>) -> Self {
-        let (fingerprinter, loaded) = (Fingerprinter::new(), now());
+    fn new(build: &BuildContext<'_>) -> Self {
+        let (fingerprinter, loaded) = (Fingerprinter::with_random_key(), now());
         let owner = |credential: &KeyAuthCredential| {
             let from = credential.created_at.and_then(|created| created.try_into().ok()).unwrap_or(loaded);
             let ttl = credential.ttl.and_then(|ttl| u64::try_from(ttl).ok()).filter(|ttl| *ttl > 0);
@@ -160,7 +160,7 @@ impl Hooks for KeyAuth {
         match self.authenticate(exchange) {
             Ok(()) => Flow::Continue,
             Err(message) => self.fallback.unauthenticated(exchange, || {
-                Answer::error(401, message).header("WWW-Authenticate", &self.challenge)
+                LocalResponse::error(401, message).header("WWW-Authenticate", &self.challenge)
             }),
         }
     }

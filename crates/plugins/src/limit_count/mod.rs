@@ -80,8 +80,8 @@ use key::Key;
 use shared::Shared;
 use std::sync::Arc;
 use weir_plugin::{
-    Answer, Build, Define, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, Record,
-    Resume, Secret, Uuid,
+    BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
+    Plugin, Record, Resume, Secret, Uuid,
 };
 use window::{Limit, Usage, Window, wall_clock};
 
@@ -175,11 +175,11 @@ struct Instance {
     table: Arc<Table<Window>>,
     /// Where all nodes count together.
     shared: Option<Shared>,
-    rejected: Answer,
+    rejected: LocalResponse,
     show_limit_quota_header: bool,
 }
 
-impl Define for LimitCount {
+impl Plugin for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
     const FOR_CONSUMER_GROUPS: bool = true;
@@ -192,7 +192,7 @@ impl Define for LimitCount {
         given.map(|field| FieldWarning::new(field, "one connection to each server is kept")).collect()
     }
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let table = build.retained.get::<Table<Window>>();
         let limit = Limit {
             count: config.count.unsigned_abs(),
@@ -226,10 +226,12 @@ fn scope(key: &Fingerprinter, config: &Config, entity: &weir_plugin::entity::Plu
     }
 }
 
-fn rejection(config: &Config) -> Answer {
-    let Some(message) = &config.rejected_msg else { return Answer::raw(config.rejected_code, None, "") };
+fn rejection(config: &Config) -> LocalResponse {
+    let Some(message) = &config.rejected_msg else {
+        return LocalResponse::raw(config.rejected_code, None, "");
+    };
     let body = format!("{{\"error_msg\":{}}}", Json::from(message.as_str()));
-    Answer::raw(config.rejected_code, Some("application/json"), body)
+    LocalResponse::raw(config.rejected_code, Some("application/json"), body)
 }
 
 impl Hooks for LimitCount {
@@ -241,7 +243,7 @@ impl Hooks for LimitCount {
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        let Some(Told { limit, usage }) = exchange.kept::<Told>().copied() else { return };
+        let Some(Told { limit, usage }) = exchange.extensions.get::<Told>().copied() else { return };
         let mut number = itoa::Buffer::new();
         for (name, value) in [
             ("X-RateLimit-Limit", limit),
@@ -263,7 +265,7 @@ impl Instance {
 
     fn decide(&self, exchange: &mut Exchange, usage: Usage) -> Flow {
         if self.show_limit_quota_header {
-            exchange.keep(Told { limit: self.limit.count, usage });
+            exchange.extensions.insert(Told { limit: self.limit.count, usage });
         }
         if usage.admitted { Flow::Continue } else { Flow::Respond(self.rejected.clone()) }
     }
@@ -289,7 +291,7 @@ impl Instance {
             return self.count_here(exchange);
         }
         let body = "{\"error_msg\":\"failed to limit count\"}";
-        Flow::Respond(Answer::raw(500, Some("application/json"), body))
+        Flow::Respond(LocalResponse::raw(500, Some("application/json"), body))
     }
 }
 

@@ -6,7 +6,7 @@ use super::window::{Limit, Usage};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use weir_plugin::{Build, Exchange, FieldError, Uuid};
+use weir_plugin::{BuildContext, Exchange, FieldError, Uuid};
 
 /// Where the counts of one plugin are.
 pub(super) struct Shared {
@@ -19,7 +19,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(config: &Config, limit: Limit, build: &Build<'_>) -> Result<Self, String> {
+    pub(super) fn new(config: &Config, limit: Limit, build: &BuildContext<'_>) -> Result<Self, String> {
         let quota = Quota { count: limit.count, seconds: limit.milliseconds / 1_000 };
         let scope = match &config.group {
             Some(group) => format!("group:{group}"),

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use weir_plugin::{Build, FieldError, Fingerprint, Fingerprinter, Uuid};
+use weir_plugin::{BuildContext, FieldError, Fingerprint, Fingerprinter, Uuid};
 
 /// The longest identifier that stores get as it is.
 const LONGEST: usize = 256;
@@ -147,7 +147,7 @@ impl Asked {
 
 impl Limiter {
     /// For the plugin that is being built.
-    pub(crate) fn new(policy: Policy<'_>, build: &Build<'_>) -> Result<Self, String> {
+    pub(crate) fn new(policy: Policy<'_>, build: &BuildContext<'_>) -> Result<Self, String> {
         let slides = policy.slides();
         let counting = match policy.name {
             "redis" => {
@@ -304,7 +304,7 @@ enum Key {
 }
 
 /// Counts in Redis.
-fn ledger_of_redis(policy: &Policy<'_>, build: &Build<'_>) -> Result<Arc<Ledger>, String> {
+fn ledger_of_redis(policy: &Policy<'_>, build: &BuildContext<'_>) -> Result<Arc<Ledger>, String> {
     let key = Key::Redis(Box::new(policy.redis.clone()), policy.interval());
     build.retained.get::<Ledgers>().of(key, || {
         let store = RedisStore::new(policy.redis.clone(), build)?;
@@ -313,7 +313,7 @@ fn ledger_of_redis(policy: &Policy<'_>, build: &Build<'_>) -> Result<Arc<Ledger>
 }
 
 /// Counts in the database of the nodes.
-fn ledger_of_cluster(build: &Build<'_>) -> Result<Arc<Ledger>, String> {
+fn ledger_of_cluster(build: &BuildContext<'_>) -> Result<Arc<Ledger>, String> {
     build.retained.get::<Ledgers>().of(Key::Cluster, || {
         let store = ClusterStore::of(build.retained).ok_or_else(|| {
             "config.policy: policy cluster counts in the PostgreSQL database that nodes share, and this node has none: start \

@@ -9,7 +9,7 @@ use super::store::Unavailable;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use weir_plugin::{Background, Build};
+use weir_plugin::{Background, BuildContext};
 
 /// At most so many requests per window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ struct Shared {
 
 impl Quotas {
     /// Plugins that name the same servers share a connection.
-    pub(crate) fn of(redis: &Redis, build: &Build<'_>) -> Result<Arc<Self>, String> {
+    pub(crate) fn of(redis: &Redis, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
         build.retained.get::<InUse<Redis, Quotas>>().of(redis.clone(), || {
             let store = Arc::new(RedisStore::new(redis.clone(), build)?);
             let shared = Arc::new(Shared { breaker: Arc::new(Breaker::new(store.clone())), store });

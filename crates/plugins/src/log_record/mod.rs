@@ -97,7 +97,7 @@ fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     error(out, exchange);
     workspace(out);
     let mut object = Object::resume(out);
-    if let Some(TraceIds(ids)) = exchange.kept().filter(|TraceIds(ids)| !ids.is_empty()) {
+    if let Some(TraceIds(ids)) = exchange.extensions.get().filter(|TraceIds(ids)| !ids.is_empty()) {
         let mut inner = Object::open(object.key("trace_id"));
         ids.iter().for_each(|(format, id)| inner.text(format, id.as_bytes()));
         inner.close();

@@ -7,7 +7,9 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_plugin::{Build, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue, host_and_port};
+use weir_plugin::{
+    BuildContext, Bytes, CallError, Failed, GrpcClient, HttpClient, NodeId, Queue, host_and_port,
+};
 
 const EXPORT_SPANS: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const EXPORT_LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
@@ -38,7 +40,11 @@ fn grpc(endpoint: &str) -> Option<(bool, &str)> {
 }
 
 /// The queue to a collector of spans.
-pub(super) fn spans(config: &Config, endpoint: &str, build: &Build<'_>) -> Result<Queue<otlp::Span>, String> {
+pub(super) fn spans(
+    config: &Config,
+    endpoint: &str,
+    build: &BuildContext<'_>,
+) -> Result<Queue<otlp::Span>, String> {
     let exporter = Arc::new(Exporter::new(config, ("traces_endpoint", endpoint), EXPORT_SPANS, build)?);
     Ok(build.queue(config.queue(), move |batch: Arc<[otlp::Span]>| {
         let exporter = exporter.clone();
@@ -53,7 +59,7 @@ pub(super) fn spans(config: &Config, endpoint: &str, build: &Build<'_>) -> Resul
 pub(super) fn logs(
     config: &Config,
     endpoint: &str,
-    build: &Build<'_>,
+    build: &BuildContext<'_>,
 ) -> Result<Queue<otlp::LogRecord>, String> {
     let exporter = Arc::new(Exporter::new(config, ("logs_endpoint", endpoint), EXPORT_LOGS, build)?);
     Ok(build.queue(config.queue(), move |batch: Arc<[otlp::LogRecord]>| {
@@ -84,7 +90,7 @@ impl Exporter {
         config: &Config,
         (field, endpoint): (&str, &str),
         method: &str,
-        build: &Build<'_>,
+        build: &BuildContext<'_>,
     ) -> Result<Self, String> {
         let (client, uri) = match grpc(endpoint) {
             Some((tls, host)) => {
@@ -168,7 +174,7 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
 }
 
 /// What is said of this node, unless the configuration says otherwise.
-fn resource(mut attributes: BTreeMap<String, String>, build: &Build<'_>) -> otlp::Resource {
+fn resource(mut attributes: BTreeMap<String, String>, build: &BuildContext<'_>) -> otlp::Resource {
     let instance = build.retained.get::<NodeId>().0.to_string();
     for (key, value) in [
         ("service.name", "kong"),

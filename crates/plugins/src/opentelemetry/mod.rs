@@ -66,7 +66,9 @@ use logs::Logs;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_plugin::{Build, Define, Exchange, FieldError, Flow, Hooks, NodeLog, Queue, QueueConfig, Record};
+use weir_plugin::{
+    BuildContext, Exchange, FieldError, Flow, Hooks, NodeLog, Plugin, Queue, QueueConfig, Record,
+};
 
 /// The collector, and how traces are passed on.
 #[derive(Debug, Clone, Record)]
@@ -156,12 +158,12 @@ pub(super) struct OpenTelemetry {
     _logs: Option<Arc<Logs>>,
 }
 
-impl Define for OpenTelemetry {
+impl Plugin for OpenTelemetry {
     const NAME: &'static str = "opentelemetry";
     const PRIORITY: i32 = 14;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let queue = match &config.traces_endpoint {
             Some(endpoint) => Some(exporter::spans(&config, endpoint, build)?),
             None => None,
@@ -186,13 +188,13 @@ impl Hooks for OpenTelemetry {
         let found = self.traces.extract(&exchange.request.headers);
         let trace = self.begin(found.as_ref());
         self.traces.inject(exchange, found.as_ref(), &trace.onward);
-        exchange.keep(trace);
+        exchange.extensions.insert(trace);
         Flow::Continue
     }
 
     fn response(&self, exchange: &mut Exchange) {
         let Some(name) = &self.response_header else { return };
-        if let Some(trace) = exchange.kept::<Trace>().copied() {
+        if let Some(trace) = exchange.extensions.get::<Trace>().copied() {
             let id = format!("{:032x}", trace.onward.trace);
             exchange.response.headers.append(name, id.as_bytes());
         }
@@ -201,7 +203,7 @@ impl Hooks for OpenTelemetry {
     fn log(&self, exchange: &Exchange) {
         let Some(queue) = &self.queue else { return };
         // A request that was answered before its access hook could run has none yet.
-        let trace = exchange.kept::<Trace>().copied().unwrap_or_else(|| self.begin(None));
+        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
         if trace.onward.sampled {
             for span in spans::of(exchange, &trace) {
                 let bytes = span.encoded_len();

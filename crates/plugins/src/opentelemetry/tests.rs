@@ -17,7 +17,7 @@ fn met(config: Json, request: &str) -> (Exchange, Trace) {
     let plugin = gateway.plugin("opentelemetry", config).unwrap();
     let mut exchange = gateway.exchange(request);
     assert!(matches!(plugin.access(&mut exchange), Flow::Continue));
-    let trace = *exchange.kept::<Trace>().unwrap();
+    let trace = *exchange.extensions.get::<Trace>().unwrap();
     (exchange, trace)
 }
 

@@ -73,7 +73,7 @@ pub use process::Process;
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_plugin::{Build, Define, Exchange, Hooks, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Plugin, Record, Session, Streams};
 
 /// What is counted.
 #[derive(Debug, Clone, Record)]
@@ -108,14 +108,14 @@ pub(super) struct Prometheus {
     sessions: Arc<Sessions>,
 }
 
-impl Define for Prometheus {
+impl Plugin for Prometheus {
     const NAME: &'static str = "prometheus";
     const PRIORITY: i32 = 13;
     const FOR_CONSUMERS: bool = false;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         Ok(Self { config, registry: build.retained.get(), sessions: build.retained.get() })
     }
 }

@@ -93,7 +93,7 @@ impl Observer for Capture {
     fn head(&mut self, exchange: &Exchange) -> bool {
         self.copy = self.begin(exchange);
         if self.copy.is_none() {
-            if let Some(outcome) = exchange.kept::<Outcome>() {
+            if let Some(outcome) = exchange.extensions.get::<Outcome>() {
                 outcome.status.set("Bypass");
             }
             self.give_up();

@@ -56,6 +56,7 @@
 //! reloads, and stays on its node. Copies in the making count against the setting `mem_bodies_size`, of which they use half
 //! at most; without room for one, its response is not kept. [The Admin API](../admin-api.md#the-cache) shows and removes it.
 
+mod admin;
 mod capture;
 mod key;
 mod media_type;
@@ -65,7 +66,6 @@ mod store;
 mod tests;
 
 pub(super) use store::kept;
-pub use store::{purge, purge_all, shown};
 
 use capture::Capture;
 use media_type::MediaType;
@@ -75,8 +75,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Cache, Joined, Lead, PATIENCE, Stored};
 use weir_plugin::{
-    Answer, Build, Bytes, Define, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known, Record,
-    Resume, Streams, WantsBody,
+    AdminRoute, BuildContext, Bytes, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
+    LocalResponse, Plugin, Record, Resume, Streams, WantsBody,
 };
 
 /// The name that Kong gives the memory.
@@ -169,11 +169,12 @@ struct Wanted {
     status: &'static str,
 }
 
-impl Define for ProxyCache {
+impl Plugin for ProxyCache {
     const NAME: &'static str = "proxy-cache";
     const PRIORITY: i32 = 100;
     const STREAMS: Streams = Streams::Accepted;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const ADMIN_ROUTES: &'static [AdminRoute] = admin::ROUTES;
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
@@ -182,7 +183,7 @@ impl Define for ProxyCache {
         if other { vec![FieldWarning::new("memory.dictionary_name", message)] } else { Vec::new() }
     }
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let types = config.content_type.iter().filter_map(|text| MediaType::parse(text.as_bytes())).collect();
         Ok(Self(Arc::new(Instance { types, cache: build.retained.get(), config })))
     }
@@ -198,7 +199,7 @@ impl Hooks for ProxyCache {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let instance = &self.0;
         let Some(mut wanted) = instance.wanted(exchange) else {
-            exchange.keep(Outcome { status: Cell::new("Bypass"), key: None, age: None });
+            exchange.extensions.insert(Outcome { status: Cell::new("Bypass"), key: None, age: None });
             return Flow::Continue;
         };
         let now = exchange.timing.start;
@@ -210,14 +211,14 @@ impl Hooks for ProxyCache {
         }
         if wanted.directives.only_if_cached {
             let key = Some(key::text(&wanted.parts));
-            exchange.keep(Outcome { status: Cell::new(""), key, age: None });
-            return Flow::Respond(Answer::raw(504, None, Bytes::new()));
+            exchange.extensions.insert(Outcome { status: Cell::new(""), key, age: None });
+            return Flow::Respond(LocalResponse::raw(504, None, Bytes::new()));
         }
         instance.ask(exchange, wanted, None)
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        let Some(outcome) = exchange.kept::<Outcome>() else { return };
+        let Some(outcome) = exchange.extensions.get::<Outcome>() else { return };
         let (status, key, age) = (outcome.status.get(), outcome.key.clone(), outcome.age);
         let told = &self.0.config.response_headers;
         let all = exchange.header(Known::KongDebug).is_some();
@@ -317,7 +318,11 @@ impl Instance {
     /// Has the upstream asked, and its response kept.
     fn fetch(self: &Arc<Self>, exchange: &mut Exchange, wanted: &Wanted, lead: Option<Lead>) {
         let key = key::text(&wanted.parts);
-        exchange.keep(Outcome { status: Cell::new(wanted.status), key: Some(key.clone()), age: None });
+        exchange.extensions.insert(Outcome {
+            status: Cell::new(wanted.status),
+            key: Some(key.clone()),
+            age: None,
+        });
         let plan = Plan { instance: self.clone() };
         exchange.observe_upstream(Capture::new(plan, self.cache.clone(), (wanted.fingerprint, key), lead));
     }
@@ -327,9 +332,9 @@ impl Instance {
 fn hit(stored: &Arc<Stored>, exchange: &mut Exchange, now: Instant) -> Flow {
     let elapsed = now.saturating_duration_since(stored.since);
     let age = Some(stored.term.age_before + elapsed.as_secs());
-    exchange.keep(Outcome { status: Cell::new("Hit"), key: Some(stored.key.clone()), age });
+    exchange.extensions.insert(Outcome { status: Cell::new("Hit"), key: Some(stored.key.clone()), age });
     if rules::is_known_to_client(stored, &exchange.request) {
         return Flow::Respond(rules::not_modified(stored));
     }
-    Flow::Respond(Answer::kept(stored.status, stored.headers.clone(), stored.body.clone()))
+    Flow::Respond(LocalResponse::kept(stored.status, stored.headers.clone(), stored.body.clone()))
 }

@@ -5,7 +5,7 @@ use super::{Config, Instance, MediaType};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_plugin::RequestHead;
-use weir_plugin::{Answer, Bytes, Exchange, Headers, Known};
+use weir_plugin::{Bytes, Exchange, Headers, Known, LocalResponse};
 
 /// What `Cache-Control` says, as far as it matters here.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -195,14 +195,14 @@ fn strong(tag: &[u8]) -> &[u8] {
 }
 
 /// What the client is told of a response that it has.
-pub(super) fn not_modified(stored: &Stored) -> Answer {
+pub(super) fn not_modified(stored: &Stored) -> LocalResponse {
     const TOLD: [&str; 7] =
         ["Cache-Control", "Content-Location", "Date", "ETag", "Expires", "Last-Modified", "Vary"];
     let fields = stored.headers.iter().filter(|field| {
         std::str::from_utf8(field.name)
             .is_ok_and(|name| TOLD.iter().any(|told| told.eq_ignore_ascii_case(name)))
     });
-    let answer = Answer::kept(304, Arc::default(), Bytes::new());
+    let answer = LocalResponse::kept(304, Arc::default(), Bytes::new());
     fields.fold(answer, |answer, field| {
         answer.header(String::from_utf8_lossy(field.name).into_owned(), field.value)
     })

@@ -185,7 +185,7 @@ impl Cache {
     /// One of so many bytes.
     pub(super) fn of(most: usize) -> Self {
         Self {
-            key: Fingerprinter::new(),
+            key: Fingerprinter::with_random_key(),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             bytes: AtomicUsize::new(0),
             most,
@@ -342,18 +342,18 @@ pub(crate) fn kept(retained: &Retained) -> (usize, usize) {
 }
 
 /// The response that the node keeps under a key, as JSON.
-pub fn shown(retained: &Retained, key: &str) -> Option<Value> {
+pub(super) fn shown(retained: &Retained, key: &str) -> Option<Value> {
     retained.get::<Cache>().shown(key)
 }
 
 /// Removes what the node keeps under a key; whether there was something.
-pub fn purge(retained: &Retained, key: &str) -> bool {
+pub(super) fn purge(retained: &Retained, key: &str) -> bool {
     let now = Instant::now();
     let has = |slot: &Slot| slot.variants.iter().any(|stored| *stored.key == *key && !stored.is_over(now));
     retained.get::<Cache>().remove(has) > 0
 }
 
 /// Removes all responses that the node keeps.
-pub fn purge_all(retained: &Retained) {
+pub(super) fn purge_all(retained: &Retained) {
     retained.get::<Cache>().remove(|_| true);
 }

@@ -101,7 +101,8 @@
 use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage, written};
 use std::sync::Arc;
 use weir_plugin::{
-    Answer, Build, Define, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, Record, Resume,
+    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, LocalResponse, Plugin,
+    Record, Resume,
 };
 
 /// What is limited, and how clients are told.
@@ -201,13 +202,13 @@ struct Rules {
     error_message: String,
 }
 
-impl Define for RateLimiting {
+impl Plugin for RateLimiting {
     const NAME: &'static str = "rate-limiting";
     const PRIORITY: i32 = 910;
     const FOR_CONSUMER_GROUPS: bool = true;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let limiter = Limiter::new(config.policy(), build)?;
         Ok(Self {
             identifiers: limiter.key.clone().with(config.limit_by.as_bytes()),
@@ -259,7 +260,7 @@ impl Hooks for RateLimiting {
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        if let Some(usage) = exchange.kept::<Usage>().copied() {
+        if let Some(usage) = exchange.extensions.get::<Usage>().copied() {
             self.rules.tell(&usage, &mut exchange.response.headers);
         }
     }
@@ -285,12 +286,12 @@ impl RateLimiting {
 impl Rules {
     fn decide(&self, exchange: &mut Exchange, usage: Usage) -> Flow {
         if !self.hide_client_headers {
-            exchange.keep(usage);
+            exchange.extensions.insert(usage);
         }
         if usage.admitted {
             return Flow::Continue;
         }
-        Flow::Respond(Answer::error(self.error_code, &self.error_message))
+        Flow::Respond(LocalResponse::error(self.error_code, &self.error_message))
     }
 
     /// When the store has answered, or else as the configuration says.
@@ -312,7 +313,7 @@ impl Rules {
         if self.fault_tolerant {
             return self.decide(exchange, asked.reserve_here());
         }
-        Flow::Respond(Answer::error(500, "An unexpected error occurred"))
+        Flow::Respond(LocalResponse::error(500, "An unexpected error occurred"))
     }
 
     fn tell(&self, usage: &Usage, headers: &mut Headers) {

@@ -63,7 +63,9 @@ use body::Form;
 use headers::HeaderOperations;
 use operations::{Operations, Value, Values, apply};
 use weir_plugin::form;
-use weir_plugin::{Build, Define, Exchange, FieldWarning, Flow, Hooks, Json, Known, Record, WantsBody};
+use weir_plugin::{
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Plugin, Record, WantsBody,
+};
 
 /// What is changed.
 #[derive(Debug, Clone, Record)]
@@ -175,7 +177,7 @@ pub(super) struct RequestTransformer {
     moves_form: bool,
 }
 
-impl Define for RequestTransformer {
+impl Plugin for RequestTransformer {
     const NAME: &'static str = "request-transformer";
     const PRIORITY: i32 = 801;
     const FOR_CONSUMER_GROUPS: bool = true;
@@ -185,7 +187,7 @@ impl Define for RequestTransformer {
         ignored_fields(config)
     }
 
-    fn new(config: Config, _: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
         let mut values = Values::default();
         let Config { http_method, remove, rename, replace, add, append } = config;
         let Replace { values: replace, uri } = replace;

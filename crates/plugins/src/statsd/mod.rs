@@ -45,8 +45,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use weir_plugin::{
-    Build, Define, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Queue, QueueConfig, Record,
-    Streams,
+    BuildContext, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Plugin, Queue, QueueConfig,
+    Record, Streams,
 };
 
 /// The server, and what it is told.
@@ -175,7 +175,7 @@ pub(super) struct Statsd {
     queue: Queue<Vec<u8>>,
 }
 
-impl Define for Statsd {
+impl Plugin for Statsd {
     const NAME: &'static str = "statsd";
     const PRIORITY: i32 = 11;
     const STREAMS: Streams = Streams::Accepted;
@@ -185,7 +185,7 @@ impl Define for Statsd {
         QueueConfig::unheeded(config)
     }
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let ranges = config.allow_status_codes.as_ref();
         let allowed = ranges.map(|ranges| ranges.iter().filter_map(|text| range(text)).collect());
         let server = Arc::new(Server::new(&config, build.dialer()));

@@ -82,6 +82,9 @@ impl Traces {
         for format in self.inject.iter().map(|format| format.unwrap_or(own)) {
             told.add(format.name(), onward.inject(headers, format, found));
         }
-        exchange.keep(told);
+        // Of several plugins that trace, the first says what logs call the trace.
+        if exchange.extensions.get::<TraceIds>().is_none() {
+            exchange.extensions.insert(told);
+        }
     }
 }

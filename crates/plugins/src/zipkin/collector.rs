@@ -6,10 +6,10 @@ use http::uri::Scheme;
 use http::{Method, Request, Uri};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_plugin::{Build, Bytes, HttpClient, Queue, host_and_port};
+use weir_plugin::{BuildContext, Bytes, HttpClient, Queue, host_and_port};
 
 /// The queue to the server, if there is one.
-pub(super) fn queue(config: &Config, build: &Build<'_>) -> Result<Option<Queue<Vec<u8>>>, String> {
+pub(super) fn queue(config: &Config, build: &BuildContext<'_>) -> Result<Option<Queue<Vec<u8>>>, String> {
     let Some(endpoint) = &config.http_endpoint else { return Ok(None) };
     let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
     let uri: Uri = endpoint.parse().map_err(|_| "config.http_endpoint is no URL that can be asked")?;

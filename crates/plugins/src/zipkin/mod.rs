@@ -44,7 +44,8 @@ mod tests;
 use super::trace_context::{Context, Onward, Propagation, Traces};
 use std::time::Instant;
 use weir_plugin::{
-    Build, Define, Exchange, FieldError, Flow, Hooks, NodeId, Queue, QueueConfig, Record, Session, Streams,
+    BuildContext, Exchange, FieldError, Flow, Hooks, NodeId, Plugin, Queue, QueueConfig, Record, Session,
+    Streams,
 };
 
 /// The server, what it is told, and how traces are passed on.
@@ -187,13 +188,13 @@ pub(super) struct Zipkin {
     config: Config,
 }
 
-impl Define for Zipkin {
+impl Plugin for Zipkin {
     const NAME: &'static str = "zipkin";
     const PRIORITY: i32 = 100_000;
     const STREAMS: Streams = Streams::IfNamed;
     type Config = Config;
 
-    fn new(config: Config, build: &Build<'_>) -> Result<Self, String> {
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let default = Some(&*config.default_header_type);
         Ok(Self {
             traces: Traces::new(&config.propagation, &config.header_type, default),
@@ -211,19 +212,19 @@ impl Hooks for Zipkin {
         let Trace { id, request, proxy, sampled, .. } = trace;
         let onward = Onward { trace: id, span: proxy, parent: request, sampled };
         self.traces.inject(exchange, found.as_ref(), &onward);
-        exchange.keep(trace);
+        exchange.extensions.insert(trace);
         Flow::Continue
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        let trace = exchange.kept::<Trace>().copied().unwrap_or_else(|| {
+        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| {
             // The request was answered before its access hook could run.
             let trace = self.begin(None);
-            exchange.keep(trace);
+            exchange.extensions.insert(trace);
             trace
         });
         if trace.sampled {
-            exchange.keep(HeadAt(Instant::now()));
+            exchange.extensions.insert(HeadAt(Instant::now()));
         }
         if let Some(name) = &self.config.http_response_header_for_traceid {
             exchange.response.headers.append(name, trace.text().as_bytes());
@@ -232,7 +233,7 @@ impl Hooks for Zipkin {
 
     fn log(&self, exchange: &Exchange) {
         let Some(queue) = &self.queue else { return };
-        let trace = exchange.kept::<Trace>().copied().unwrap_or_else(|| self.begin(None));
+        let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
         if trace.sampled {
             spans::of_request(self, exchange, &trace)
                 .into_iter()

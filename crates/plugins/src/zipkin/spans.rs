@@ -37,7 +37,7 @@ impl Phases {
     fn of(exchange: &Exchange, trace: &Trace) -> Self {
         let timing = &exchange.timing;
         let end = timing.end.unwrap_or_else(Instant::now);
-        let head = exchange.kept::<HeadAt>().map_or(end, |HeadAt(at)| *at);
+        let head = exchange.extensions.get::<HeadAt>().map_or(end, |HeadAt(at)| *at);
         let asked = timing.upstream_start.unwrap_or(head);
         Self { start: timing.start, access: trace.access.unwrap_or(asked), asked, head, end }
     }

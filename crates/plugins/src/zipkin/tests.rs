@@ -23,7 +23,7 @@ fn zipkin(config: Json) -> Zipkin {
 fn met(zipkin: &Zipkin, request: &str) -> (Exchange, Trace) {
     let mut exchange = Gateway::new(PLUGINS).exchange(request);
     assert!(matches!(zipkin.access(&mut exchange), Flow::Continue));
-    let trace = *exchange.kept::<Trace>().unwrap();
+    let trace = *exchange.extensions.get::<Trace>().unwrap();
     (exchange, trace)
 }
 
@@ -53,7 +53,7 @@ fn spans_tell_of_the_request_the_proxy_and_each_attempt() {
     exchange.timing.upstream_start = Some(after(2));
     (exchange.timing.upstream_head, exchange.timing.end) = (Some(after(5)), Some(after(10)));
     (exchange.response.status, exchange.source) = (201, Source::Service);
-    exchange.keep(HeadAt(after(6)));
+    exchange.extensions.insert(HeadAt(after(6)));
     let trace = Trace { access: Some(after(1)), ..trace };
     let spans = sent(&zipkin, &exchange, &trace);
     let [failed, reached, proxy, request] = &spans[..] else { panic!("{spans:?}") };

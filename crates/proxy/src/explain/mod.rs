@@ -27,7 +27,7 @@ use std::sync::Arc;
 use weir_http1::Method;
 use weir_model::schema::FieldError;
 use weir_model::{Document, Uuid};
-use weir_plugin::Answer;
+use weir_plugin::LocalResponse;
 use weir_upstream::UpstreamError;
 
 /// What is wrong with a question, field by field.
@@ -110,7 +110,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    fn new(answer: &Answer, plugin: Option<&str>) -> Answered {
+    fn new(answer: &LocalResponse, plugin: Option<&str>) -> Answered {
         Answered { status: answer.status, message: answer.message_text(), plugin: plugin.map(str::to_owned) }
     }
 }

@@ -5,20 +5,20 @@ use crate::exchange::Exchange;
 use crate::snapshot::CompiledRoute;
 use std::time::{Duration, Instant};
 use weir_http1::{Headers, Known};
-use weir_plugin::Answer;
+use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status::{CONTENT_TYPE, DEADLINE_EXCEEDED, UNAVAILABLE, encoded, has_trailers};
 
 /// Kong's answer to a request that a route of gRPC cannot serve, if it cannot.
-pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
+pub(crate) fn refuse(route: &CompiledRoute, exchange: &Exchange) -> Option<LocalResponse> {
     if !exchange.header(Known::ContentType).is_some_and(|value| value.starts_with(CONTENT_TYPE)) {
-        return Some(Answer::error(415, "Non-gRPC request matched gRPC route"));
+        return Some(LocalResponse::error(415, "Non-gRPC request matched gRPC route"));
     }
     if !has_trailers(exchange) {
-        let answer = Answer::error(426, "Please use HTTP2 protocol");
+        let answer = LocalResponse::error(426, "Please use HTTP2 protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "HTTP/2"));
     }
     if !route.http && !exchange.tls {
-        let answer = Answer::raw(200, Some("application/grpc"), "").header("grpc-status", "1");
+        let answer = LocalResponse::raw(200, Some("application/grpc"), "").header("grpc-status", "1");
         return Some(answer.header("grpc-message", "gRPC request matched gRPCs route"));
     }
     None

@@ -5,7 +5,7 @@ use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::Exchange;
 use crate::worker::{InternalHandler, InternalRequest, Worker};
-use weir_plugin::{Answer, WantsBody};
+use weir_plugin::{LocalResponse, WantsBody};
 
 /// The answer to a request to the node itself.
 pub(crate) async fn answer<C: Client>(
@@ -13,7 +13,7 @@ pub(crate) async fn answer<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
-) -> Answer {
+) -> LocalResponse {
     let collected = request_body::collect(worker, client, exchange, WantsBody::Yes).await;
     let body = collected.and_then(|()| exchange.body().map(<[u8]>::to_vec).ok_or(RequestError::BodyTooLarge));
     let request = &exchange.request;

@@ -8,7 +8,7 @@ use crate::snapshot::CompiledRoute;
 use crate::worker::Worker;
 use std::time::Instant;
 use weir_http1::{Headers, Known, Version};
-use weir_plugin::Answer;
+use weir_plugin::LocalResponse;
 
 /// The name in `Server` and `Via`.
 const SERVER: &[u8] = concat!("weir/", env!("CARGO_PKG_VERSION")).as_bytes();
@@ -16,7 +16,7 @@ const VIA: &[u8] = b"1.1 weir";
 const VIA_HTTP2: &[u8] = b"2 weir";
 
 /// The answer to a request whose protocol its route does not serve, if so.
-pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Option<Answer> {
+pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Option<LocalResponse> {
     if route.grpc {
         return grpc::refuse(route, exchange);
     }
@@ -31,7 +31,7 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
     }
     let status = route.entity.https_redirect_status_code;
     if status == 426 {
-        let answer = Answer::message(426, "Please use HTTPS protocol");
+        let answer = LocalResponse::message(426, "Please use HTTPS protocol");
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
     }
     let own = weir_plugin::without_port(exchange.request.host().unwrap_or_default());
@@ -41,7 +41,7 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         location.push('?');
         location.push_str(query);
     }
-    Some(Answer::message(status, "Moved").header("Location", location))
+    Some(LocalResponse::message(status, "Moved").header("Location", location))
 }
 
 /// Adds to an upstream's response.

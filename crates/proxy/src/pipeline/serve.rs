@@ -27,8 +27,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::{Framing, Known, Method, RequestHead, ResponseHead};
-use weir_plugin::Answer;
 use weir_plugin::Flow;
+use weir_plugin::LocalResponse;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.
@@ -46,7 +46,7 @@ pub(crate) fn begin(
 /// What a request comes to.
 enum Outcome<'s> {
     /// The gateway responds itself: a plugin, an error, or what the node has paths of its own for.
-    Local(Answer),
+    Local(LocalResponse),
     /// The upstream has responded: the head is in the exchange.
     Upstream(UpstreamResponse<'s>),
     /// The head that is in the exchange, whose hooks have run, and nothing else.
@@ -191,7 +191,7 @@ fn admit<'s, C: Client>(
     client: &C,
     exchange: &mut Exchange,
     snapshot: &'s Snapshot,
-) -> Result<&'s CompiledRoute, Answer> {
+) -> Result<&'s CompiledRoute, LocalResponse> {
     if matches!(exchange.request.method, Method::Connect | Method::Trace) {
         return Err(RequestError::MethodNotAllowed.answer());
     }
@@ -250,7 +250,7 @@ async fn through_plugins<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     route: &CompiledRoute,
-) -> Result<(), Answer> {
+) -> Result<(), LocalResponse> {
     let (mut reader, all) = (route.chain.reader, route.chain.steps.len());
     let mut until = reader.map_or(all, |(first, _)| first);
     let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0, until);

@@ -15,7 +15,7 @@ use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::Retained;
 use weir_plugin::engine::Shared;
-use weir_plugin::{Build, Definition, Route};
+use weir_plugin::{BuildContext, Definition, Route};
 use weir_router::{Calculation, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
@@ -240,7 +240,7 @@ impl<'d> Compilation<'d> {
         let definition = self.compiler.plugins.iter().find(|definition| definition.name == entity.name)?;
         let caller = self.caller(entity)?;
         let retained = &self.compiler.retained;
-        let build = Build::new(self.document, retained, entity, &self.users.index, shared);
+        let build = BuildContext::new(self.document, retained, entity, &self.users.index, shared);
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
                 priority: definition.priority,

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use weir_plugin::{Answer, Exchange};
+use weir_plugin::{Exchange, LocalResponse};
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub trait InternalHandler: Send + Sync + 'static {
     /// Whether a request to such a path is answered; if not, it is one like any other.
     fn admits(&self, from: &RequestOrigin<'_>) -> bool;
     /// Answers it. Runs on a worker: what takes long is to be done elsewhere.
-    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>>;
     /// Is told of a request whose body is too long, which is refused.
     fn too_long(&self, peer: SocketAddr, method: &str, path: &str);
 }

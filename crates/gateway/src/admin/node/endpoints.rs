@@ -1,4 +1,5 @@
 //! `/endpoints`: every path there is.
+use super::plugin_routes;
 use crate::admin::collection::{EntityPath, entity_paths};
 use crate::admin::response::json_response;
 use crate::control::Control;
@@ -21,9 +22,6 @@ const OTHERS: &[&str] = &[
     "/plugins/costs",
     "/plugins/enabled",
     "/plugins/schema/{name}",
-    "/proxy-cache",
-    "/proxy-cache/{cache_key}",
-    "/proxy-cache/{plugins}/caches/{cache_key}",
     "/schemas/plugins/{name}",
     "/schemas/plugins/validate",
     "/schemas/{entity}",
@@ -42,7 +40,9 @@ pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {
     let paths = entity_paths(control.plugins());
     let mut paths: Vec<_> = paths.into_iter().map(|(path, entity_path)| kongs(&path, entity_path)).collect();
     paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
+    paths.extend(plugin_routes::routes(control.plugin_definitions()).map(|route| route.path.to_owned()));
     paths.sort_unstable();
+    paths.dedup();
     json_response(StatusCode::OK, &json!({ "data": paths }))
 }
 

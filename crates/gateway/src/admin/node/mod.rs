@@ -1,5 +1,4 @@
 //! The endpoints about the node itself: its plugins and schemas, its configuration, its health.
-mod cache;
 mod config;
 mod costs;
 mod endpoints;
@@ -8,19 +7,21 @@ mod flattened;
 mod health;
 mod log_level;
 mod openapi;
+mod plugin_routes;
 mod root;
 mod schemas;
 mod tags;
 
 use super::response::ApiError;
 use crate::control::Control;
+use crate::plugins::Definitions;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
 use std::sync::Arc;
 
 /// The routes of the node itself.
-pub(super) fn router() -> Router<Arc<Control>> {
+pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
     Router::new()
         .route("/", get(root::root))
         .route(
@@ -42,7 +43,7 @@ pub(super) fn router() -> Router<Arc<Control>> {
         .route("/tags", get(tags::list))
         .route("/tags/{tag}", get(tags::list_one))
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
-        .merge(cache::router())
+        .merge(plugin_routes::router(definitions))
         .merge(health::of_targets())
         .method_not_allowed_fallback(|| async { ApiError::Method })
 }

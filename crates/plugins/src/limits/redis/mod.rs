@@ -20,7 +20,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
-use weir_plugin::Build;
+use weir_plugin::BuildContext;
 
 /// A server, or several that are one.
 pub(crate) struct RedisStore {
@@ -65,7 +65,7 @@ struct Commands {
 }
 
 impl RedisStore {
-    pub(super) fn new(config: Redis, build: &Build<'_>) -> Result<Self, String> {
+    pub(super) fn new(config: Redis, build: &BuildContext<'_>) -> Result<Self, String> {
         let dialer = match config.ssl {
             true => build.tls_dialer(config.ssl_verify, "redis.ssl_verify: false")?,
             false => build.dialer(),

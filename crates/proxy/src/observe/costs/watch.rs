@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use weir_model::Uuid;
-use weir_plugin::{self as plugin, Answer, Flow, Hooks, Resume};
+use weir_plugin::{self as plugin, Flow, Hooks, LocalResponse, Resume};
 
 /// Whether the hooks of an exchange are measured, and for whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Drop for Waiter {
 }
 
 /// A plugin has answered in the place of the upstream.
-pub(crate) fn answered(exchange: &Exchange, plugin: Option<Uuid>, answer: &Answer) {
+pub(crate) fn answered(exchange: &Exchange, plugin: Option<Uuid>, answer: &LocalResponse) {
     write(exchange, plugin, |account| {
         account.answers.add(1);
         account.errors.add(u64::from(answer.status >= 500));

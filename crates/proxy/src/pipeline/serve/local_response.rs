@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use weir_http1::Framing;
-use weir_plugin::Answer;
+use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status;
 
 /// Sends a response of the gateway itself. The body of a request that nobody read is read away if it is short; otherwise
@@ -20,7 +20,7 @@ pub(super) async fn send<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     chain: Option<&Chain>,
-    answer: Answer,
+    answer: LocalResponse,
 ) {
     exchange.engine.failed = answer.failed;
     if answer.unheard {

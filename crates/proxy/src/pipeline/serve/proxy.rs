@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
-use weir_plugin::Answer;
+use weir_plugin::LocalResponse;
 use weir_plugin::engine::{self, grpc_status};
 use weir_upstream::pool::UpstreamConnection;
 use weir_upstream::{Upstream, UpstreamError};
@@ -75,7 +75,7 @@ impl UpstreamResponse<'_> {
         &mut self,
         client: &mut C,
         exchange: &mut Exchange,
-    ) -> Option<Answer> {
+    ) -> Option<LocalResponse> {
         let upload = self.upload.take()?;
         match self.upstream.take()? {
             AnyUpstream::Http1(mut upstream) => {
@@ -127,7 +127,7 @@ async fn pass_on<C: Client, U: Upstream>(
     exchange: &mut Exchange,
     upstream: &mut U,
     upload: Upload,
-) -> Result<Option<Instant>, Option<Answer>> {
+) -> Result<Option<Instant>, Option<LocalResponse>> {
     arrived(client, exchange, call);
     if upload.whole {
         // It will not be sent again.
@@ -223,7 +223,7 @@ fn refuse_held<C: Client>(
     client: &mut C,
     exchange: &mut Exchange,
     broken: RelayError,
-) -> Answer {
+) -> LocalResponse {
     blame(call, exchange, &broken);
     client.close_after();
     let failure = failure(broken, false);
@@ -239,7 +239,7 @@ async fn give_up<C: Client>(
     exchange: &mut Exchange,
     broken: RelayError,
     is_stalled: bool,
-) -> Option<Answer> {
+) -> Option<LocalResponse> {
     blame(call, exchange, &broken);
     let call_ends = grpc_status::is_call(exchange).then(|| grpc::broken_off(&broken));
     let failure = failure(broken, is_stalled);

@@ -5,6 +5,7 @@ mod others;
 use super::schemas::kinds;
 use crate::admin::response::json_response;
 use crate::control::Control;
+use crate::plugins::Definitions;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,13 +16,14 @@ use weir_model::entity::EntityKind;
 use weir_model::schema::Direction;
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
-    json_response(StatusCode::OK, &describe(control.settings().admin_auth.is_off(), control.plugins()))
+    let open = control.settings().admin_auth.is_off();
+    json_response(StatusCode::OK, &describe(open, control.plugins(), control.plugin_definitions()))
 }
 
 /// The whole document.
-fn describe(open: bool, plugins: &[PluginSchema]) -> Value {
+fn describe(open: bool, plugins: &[PluginSchema], definitions: Definitions) -> Value {
     let mut paths = entities::paths(plugins);
-    paths.extend(others::paths());
+    paths.extend(others::paths(definitions));
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {

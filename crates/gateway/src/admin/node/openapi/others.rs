@@ -1,7 +1,10 @@
 //! The operations that are about the node.
+use super::super::plugin_routes;
 use super::{answer, operation, path_parameters, response_ref, schema_ref};
+use crate::plugins::Definitions;
 use serde_json::{Value, json};
 use weir_model::schema::{Direction, JsonMap, Record};
+use weir_plugin::{AdminMethod, AdminRoute};
 use weir_proxy::explain::Asked;
 
 /// A path, a verb, the operation's name, and what it does.
@@ -16,8 +19,6 @@ const ASKED: &[Row] = &[
     ("/plugins/costs", "get", "list-plugin-costs", "What each plugin has cost on each of its routes"),
     ("/plugins/enabled", "get", "list-enabled-plugins", "The plugins that may be configured"),
     ("/plugins/schema/{name}", "get", "get-plugin-config-schema", "The fields of a plugin's configuration"),
-    ("/proxy-cache/{cache_key}", "get", "get-cached", "A response that is kept"),
-    ("/proxy-cache/{plugins}/caches/{cache_key}", "get", "get-cached-by-plugin", "A response that is kept"),
     ("/schemas/{entity}", "get", "get-schema", "The fields of a kind of entity"),
     ("/schemas/plugins/{name}", "get", "get-plugin-schema", "The fields of a plugin"),
     ("/status", "get", "status", "How the node fares"),
@@ -33,14 +34,8 @@ const MARKED: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
 ];
 
-const PURGED: &[(&str, &str, &str)] = &[
-    ("/proxy-cache", "purge", "Remove every response that is kept"),
-    ("/proxy-cache/{cache_key}", "purge-cached", "Remove a response that is kept"),
-    ("/proxy-cache/{plugins}/caches/{cache_key}", "purge-cached-by-plugin", "Remove a response that is kept"),
-];
-
 /// Every path that is not about entities.
-pub(super) fn paths() -> JsonMap {
+pub(super) fn paths(plugins: Definitions) -> JsonMap {
     let mut paths = json!({});
     let object = json!({ "type": "object" });
     for (path, verb, id, summary) in ASKED {
@@ -60,20 +55,11 @@ pub(super) fn paths() -> JsonMap {
         });
         for verb in ["post", "put"] {
             let id = format!("{verb}-{health}-{whose}");
-            add(
-                &mut paths,
-                path,
-                verb,
-                operation(&id, &format!("ApiRequest it {health}"), responses.clone()),
-            );
+            add(&mut paths, path, verb, operation(&id, &format!("Call it {health}"), responses.clone()));
         }
     }
-    for (path, id, summary) in PURGED {
-        let mut responses = json!({ "204": { "description": "It is gone, from this node" } });
-        if path.contains('{') {
-            responses["404"] = response_ref("NotFound");
-        }
-        add(&mut paths, path, "delete", operation(id, summary, responses));
+    for route in plugin_routes::routes(plugins) {
+        add(&mut paths, route.path, route.method.name(), of_plugin(route));
     }
     add(&mut paths, "/config", "post", load());
     add(&mut paths, "/explain", "post", explain());
@@ -86,6 +72,23 @@ pub(super) fn paths() -> JsonMap {
         Value::Object(paths) => paths,
         _ => JsonMap::new(),
     }
+}
+
+/// A route that a plugin adds.
+fn of_plugin(route: &AdminRoute) -> Value {
+    let object = json!({ "type": "object" });
+    let mut responses = match route.method {
+        AdminMethod::Delete => json!({ "204": { "description": "It is gone, from this node" } }),
+        _ => json!({ "200": answer(route.summary, object.clone()), "400": response_ref("Invalid") }),
+    };
+    if route.path.contains('{') {
+        responses["404"] = response_ref("NotFound");
+    }
+    let mut described = operation(route.operation, route.summary, responses);
+    if !matches!(route.method, AdminMethod::Get | AdminMethod::Delete) {
+        described["requestBody"] = json!({ "content": { "application/json": { "schema": object } } });
+    }
+    described
 }
 
 fn add(paths: &mut Value, path: &str, verb: &str, operation: Value) {

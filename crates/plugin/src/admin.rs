@@ -1,0 +1,179 @@
+//! Routes that plugins add to the Admin API.
+
+use super::retained::Retained;
+use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::{Json, JsonMap};
+use weir_model::{Entities, Uuid};
+
+/// A route of the Admin API. The node's `/endpoints` and `/openapi.json` list it.
+pub struct AdminRoute {
+    /// What clients ask it with.
+    pub method: AdminMethod,
+    /// Its path, with parameters in braces: `/name-of-the-plugin/{key}`. It begins with the name of the plugin.
+    pub path: &'static str,
+    /// What OpenAPI calls the operation: a name of its own.
+    pub operation: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// Serves a request. It must not wait: the API serves nobody else meanwhile.
+    pub handle: fn(&AdminRequest<'_>) -> AdminResponse,
+}
+
+/// How clients ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminMethod {
+    /// For something.
+    Get,
+    /// To make or do something.
+    Post,
+    /// To replace something.
+    Put,
+    /// To change something.
+    Patch,
+    /// To remove something.
+    Delete,
+}
+
+impl AdminMethod {
+    /// `get`, as OpenAPI writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AdminMethod::Get => "get",
+            AdminMethod::Post => "post",
+            AdminMethod::Put => "put",
+            AdminMethod::Patch => "patch",
+            AdminMethod::Delete => "delete",
+        }
+    }
+}
+
+/// A request to a plugin's route. The client has been let in by the Admin API.
+pub struct AdminRequest<'a> {
+    /// What outlives configurations.
+    pub retained: &'a Retained,
+    /// The members of its body, where it has one.
+    pub body: &'a JsonMap,
+    entities: &'a Entities,
+    /// The parameters of the path, by name.
+    parameters: &'a [(String, String)],
+    query: &'a [(String, String)],
+}
+
+impl<'a> AdminRequest<'a> {
+    /// For the gateway, or a test, that has a request.
+    pub fn new(
+        (retained, entities): (&'a Retained, &'a Entities),
+        (parameters, query): (&'a [(String, String)], &'a [(String, String)]),
+        body: &'a JsonMap,
+    ) -> Self {
+        Self { retained, body, entities, parameters, query }
+    }
+
+    /// A parameter of the path; empty, where the path has none of this name.
+    pub fn parameter(&self, name: &str) -> &'a str {
+        value(self.parameters, name).unwrap_or_default()
+    }
+
+    /// An argument of the query.
+    pub fn argument(&self, name: &str) -> Option<&'a str> {
+        value(self.query, name)
+    }
+
+    /// The id of the plugin entity of this id or instance name, where it configures the plugin of this name.
+    pub fn plugin(&self, name: &str, id_or_instance_name: &str) -> Option<Uuid> {
+        match self.entities.find(EntityKind::Plugins, id_or_instance_name)? {
+            Entity::Plugins(plugin) if plugin.name == name => Some(plugin.id),
+            _ => None,
+        }
+    }
+}
+
+fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+/// What the client of the Admin API gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdminResponse {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Option<Json>,
+}
+
+impl AdminResponse {
+    /// JSON.
+    pub fn json(status: u16, body: Json) -> Self {
+        Self { status, body: Some(body) }
+    }
+
+    /// `{"message":"…"}`.
+    pub fn message(status: u16, message: &str) -> Self {
+        Self::json(status, serde_json::json!({ "message": message }))
+    }
+
+    /// 204: it is done, and there is nothing to say.
+    pub fn no_content() -> Self {
+        Self { status: 204, body: None }
+    }
+
+    /// 404.
+    pub fn not_found() -> Self {
+        Self::message(404, "Not found")
+    }
+}
+
+/// The routes, if the path of each begins with the plugin's name: then no plugin takes a path that is another's, or the
+/// gateway's own.
+pub(crate) const fn checked(routes: &'static [AdminRoute], name: &str) -> &'static [AdminRoute] {
+    let mut at = 0;
+    while at < routes.len() {
+        assert!(
+            begins_with(routes[at].path, name),
+            "the path of an Admin API route begins with `/` and the plugin's name"
+        );
+        at += 1;
+    }
+    routes
+}
+
+const fn begins_with(path: &str, name: &str) -> bool {
+    let (path, name) = (path.as_bytes(), name.as_bytes());
+    if path.len() <= name.len() || path[0] != b'/' {
+        return false;
+    }
+    let mut at = 0;
+    while at < name.len() {
+        if path[at + 1] != name[at] {
+            return false;
+        }
+        at += 1;
+    }
+    path.len() == name.len() + 1 || path[name.len() + 1] == b'/'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_begin_with_the_name_of_their_plugin() {
+        for path in ["/a-b", "/a-b/", "/a-b/{key}"] {
+            assert!(begins_with(path, "a-b"), "{path}");
+        }
+        for path in ["", "/", "a-b", "/a-", "/a-bc", "/routes/a-b"] {
+            assert!(!begins_with(path, "a-b"), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_parameters_and_arguments() {
+        let (retained, entities, body) = (Retained::default(), Entities::default(), JsonMap::new());
+        let pairs = |name: &str| [(name.to_owned(), "1".to_owned())];
+        let (parameters, query) = (pairs("key"), pairs("all"));
+        let request = AdminRequest::new((&retained, &entities), (&parameters, &query), &body);
+        assert_eq!((request.parameter("key"), request.parameter("all")), ("1", ""));
+        assert_eq!((request.argument("all"), request.argument("key")), (Some("1"), None));
+        assert_eq!(request.plugin("acl", "1"), None);
+    }
+}
