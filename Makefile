@@ -150,7 +150,7 @@ bench-plugins: tools-rust ## Measure what routes and plugins add, in a loop with
 	bench/plugins.py
 
 .PHONY: instructions
-instructions: tools-rust ## Count the instructions of a request in Weir, nginx and HAProxy, in 3 minutes after the build
+instructions: tools-rust ## Count the instructions of a request in Weir, nginx and HAProxy, in 5 minutes after the build
 	$(call need,$(BUILD_TOOLS) $(COUNT_TOOLS))
 	$(CARGO) build --release --locked --package weir-gateway
 	bench/instructions.py --weir "$${CARGO_TARGET_DIR:-target}/release/weir"

@@ -7,7 +7,7 @@ Each target runs alone under valgrind with one worker and serves 16 connections 
 load of a few requests and, over new connections, one of many. The two counts are subtracted, so that the start of the
 process and the opening of connections drop out; the rest is divided by the difference in requests. Both loads are
 repeated, because the state of a target's heap differs from load to load. Instructions in the kernel are not counted.
-Two runs differ by less than 0.2 % for Weir, 0.5 % for HAProxy and 2 % for nginx, whatever else the machine does.
+Two runs differ by less than 0.5 %, whatever else the machine does.
 
 Needs valgrind, nginx, haproxy and openssl (Debian packages of those names), and a build of Weir with symbols, as
 `cargo build --release` makes it.
@@ -73,6 +73,11 @@ backend pool
 """
 
 
+# nginx allocates a pool for each request; what that costs depends on the state of its heap, which differs from process to
+# process.
+PROCESSES = {"nginx": 4}
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
@@ -97,7 +102,7 @@ def weir_command(given, folder, port, upstream, tls, with_plugins):
     settings = {
         "prefix": folder / "prefix", "workers": 1, "admin_listen": "off", "status_listen": "off",
         "proxy_listen": f"127.0.0.1:{port}{' ssl' if tls else ''}",
-        "ssl_cert": folder.parent / "cert.pem", "ssl_cert_key": folder.parent / "key.pem",
+        "ssl_cert": given.folder / "cert.pem", "ssl_cert_key": given.folder / "key.pem",
         "keepalive_requests": 1_000_000_000, "upstream_keepalive_max_requests": 0,
     }
     flags = [flag for name, value in settings.items() for flag in ("--set", f"{name}={value}")]
@@ -105,7 +110,7 @@ def weir_command(given, folder, port, upstream, tls, with_plugins):
 
 
 def nginx_command(given, folder, port, upstream, tls, _):
-    certificate = f" ssl; ssl_certificate {folder.parent}/cert.pem; ssl_certificate_key {folder.parent}/key.pem"
+    certificate = f" ssl; ssl_certificate {given.folder}/cert.pem; ssl_certificate_key {given.folder}/key.pem"
     server = NGINX_PROXY.format(port=port, upstream=upstream, tls=certificate if tls else "")
     config = folder / "nginx.conf"
     config.write_text(NGINX.format(folder=folder, server=server))
@@ -114,7 +119,7 @@ def nginx_command(given, folder, port, upstream, tls, _):
 
 def haproxy_command(given, folder, port, upstream, tls, _):
     config = folder / "haproxy.cfg"
-    certificate = f" ssl crt {folder.parent}/both.pem alpn http/1.1" if tls else ""
+    certificate = f" ssl crt {given.folder}/both.pem alpn http/1.1" if tls else ""
     config.write_text(HAPROXY.format(port=port, upstream=upstream, tls=certificate))
     return [given.haproxy, "-db", "-f", config]
 
@@ -230,24 +235,31 @@ def self_costs(text):
     return costs
 
 
-def count(given, target, tls, with_plugins, upstream, folder):
+def count(given, case, target, upstream, folder):
     """Instructions per request, by object and function."""
-    folder.mkdir()
+    _, tls, with_plugins = CASES[case]
+    processes, added = PROCESSES.get(target, 1), collections.Counter()
+    for number in range(processes):
+        count_process(given, target, (tls, with_plugins), upstream, folder / f"process-{number}", added)
+    requests = processes * given.repeats * (given.many // CONNECTIONS - given.few // CONNECTIONS) * CONNECTIONS
+    return {name: cost / requests for name, cost in added.items()}
+
+
+def count_process(given, target, load_kind, upstream, folder, added):
+    """Adds what the larger loads cost more than the smaller ones, in a new process."""
+    folder.mkdir(parents=True)
     port = free_port()
-    command = COMMANDS[target](given, folder, port, upstream, tls, with_plugins)
+    command = COMMANDS[target](given, folder, port, upstream, *load_kind)
     valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.out.%p", "--dump-line=no", *command]
     with running(valgrind, port, folder / "log") as process:
         # Work that is done once, such as filling caches, belongs to neither load.
-        load(port, tls, with_plugins, given.many)
+        load(port, *load_kind, given.many)
         dump(process, folder)
-        added = collections.Counter()
         for _ in range(given.repeats):
-            load(port, tls, with_plugins, given.few)
+            load(port, *load_kind, given.few)
             added.subtract(dump(process, folder))
-            load(port, tls, with_plugins, given.many)
+            load(port, *load_kind, given.many)
             added.update(dump(process, folder))
-    requests = given.repeats * (given.many // CONNECTIONS - given.few // CONNECTIONS) * CONNECTIONS
-    return {name: cost / requests for name, cost in added.items()}
 
 
 def is_cryptography(name):
@@ -308,17 +320,16 @@ def arguments():
 def main():
     given = arguments()
     with tempfile.TemporaryDirectory(prefix="instructions-") as name:
-        folder = pathlib.Path(name)
+        folder = given.folder = pathlib.Path(name)
         make_certificate(folder)
         upstream, config = free_port(), folder / "upstream.conf"
         config.write_text(NGINX.format(folder=folder, server=NGINX_UPSTREAM.format(port=upstream, body="x" * BODY_BYTES)))
         counts = {}
         with running([given.nginx, "-p", folder, "-e", folder / "error.log", "-c", config], upstream, folder / "upstream.log"):
-            for index, (case, (targets, tls, with_plugins)) in enumerate(CASES.items()):
-                for target in targets:
-                    if given.only in (None, target):
-                        print(f"counting {target}, {case} …", file=sys.stderr, flush=True)
-                        counts.setdefault(case, {})[target] = count(given, target, tls, with_plugins, upstream, folder / f"{target}-{index}")
+            for index, case in enumerate(CASES):
+                for target in (target for target in CASES[case][0] if given.only in (None, target)):
+                    print(f"counting {target}, {case} …", file=sys.stderr, flush=True)
+                    counts.setdefault(case, {})[target] = count(given, case, target, upstream, folder / f"{target}-{index}")
     print_table(counts)
     if given.only in (None, "weir"):
         print_functions(counts, given.functions)

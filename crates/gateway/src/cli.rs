@@ -25,27 +25,27 @@ pub(crate) enum Command {
         #[command(flatten)]
         settings: CheckArgs,
     },
-    /// Tell what would become of a request, and why: its route, plugins and upstream. Nothing is sent.
+    /// Explain how a request would be handled: its route, plugins and upstream. Nothing is sent.
     Explain(ExplainArgs),
-    /// Make the running node read its declarative file again; fails with the errors when the file is bad.
+    /// Make the running node read its declarative file again; fails with the errors if the file is invalid.
     Reload(NodeArgs),
     /// Make the running node drain and stop; waits until it has.
     Quit(NodeArgs),
-    /// Serve a sample configuration with a built-in upstream, and show what to try.
+    /// Serve a sample configuration with a built-in upstream, and print requests to try.
     Demo(SettingsArgs),
-    /// Serve the demo's upstream alone: it answers with what it was asked.
+    /// Serve the demo's upstream alone, which echoes requests.
     Echo {
         /// Where to listen.
         #[arg(default_value = "127.0.0.1:9000")]
         addresses: Vec<SocketAddr>,
     },
-    /// Look after those who may use the Admin API.
+    /// Manage access to the Admin API.
     #[command(subcommand)]
     Admin(AdminCommand),
-    /// Look after the tables of the database.
+    /// Manage the tables of the database.
     #[command(subcommand)]
     Migrations(MigrationsCommand),
-    /// Move configurations into the database and out of it.
+    /// Import configurations into the database, and export them.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the manual of all settings.
@@ -56,25 +56,25 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
-    /// Make a token that opens the Admin API: print it, and its hash for the setting `admin_auth`.
+    /// Generate a token for the Admin API: print it, and its hash for the setting `admin_auth`.
     Token,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrationsCommand {
-    /// Create the tables where there are none.
+    /// Create the tables.
     Bootstrap(StoreArgs),
-    /// Bring the tables of an older version up to date.
+    /// Migrate the tables of an older version.
     #[command(alias = "finish")]
     Up(StoreArgs),
-    /// Say what is there; fails unless the tables can be used as they are.
+    /// Report the state of the tables; fails unless they can be used as they are.
     #[command(alias = "list")]
     Status(StoreArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Add what a declarative file says, in place of entities with the same ids.
+    /// Import a declarative file; its entities replace those with the same ids.
     #[command(name = "db_import")]
     DbImport {
         /// The file, YAML or JSON; `-` is the standard input.
@@ -82,7 +82,7 @@ pub(crate) enum ConfigCommand {
         #[command(flatten)]
         store: StoreArgs,
     },
-    /// Write everything to a declarative file, which must not be there yet.
+    /// Export everything to a declarative file, which must not exist yet.
     #[command(name = "db_export")]
     DbExport {
         /// The file; `-` is the standard output.
@@ -128,7 +128,7 @@ pub(crate) struct SettingsArgs {
     set: Vec<(String, String)>,
 }
 
-/// Where the settings come from that a check needs.
+/// Where the settings of a check come from.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// A file of settings, in TOML.
@@ -146,7 +146,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) file: PathBuf,
     /// The method.
     pub(crate) method: String,
-    /// Where the client would go: `https://host:port/path?query`.
+    /// The URL of the request: `https://host:port/path?query`.
     pub(crate) url: String,
     /// A header, as `name: value`; may be given several times.
     #[arg(short = 'H', long = "header", value_name = "NAME:VALUE", value_parser = name_and_value)]
@@ -154,7 +154,7 @@ pub(crate) struct ExplainArgs {
     /// The client's address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) client_ip: String,
-    /// Print what `POST /explain` answers.
+    /// Print the response of `POST /explain`.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -225,7 +225,7 @@ fn name_and_value(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// The environment; what is not UTF-8 is no setting's value.
+/// The environment, without variables that are not UTF-8.
 fn environment() -> std::collections::BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,4 +1,4 @@
-//! The declarative configuration: from a file or a setting to a document that breaks no rule, or to every error in it.
+//! The declarative configuration: reads a file or a setting into a valid document, or returns all its errors.
 use crate::apisix::standalone;
 use crate::plugins::Definitions;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -15,25 +15,25 @@ use weir_model::schema::printable;
 use weir_model::{ConfigError, Document, EntityLocation, EntityLocations, Format, PluginSchema, Uuid};
 use weir_proxy::CompileError;
 
-/// The hash where nothing is declared, as Kong's.
+/// The hash of an empty configuration, as in Kong.
 pub(crate) const UNCONFIGURED: &str = "00000000000000000000000000000000";
 
 /// Looks up what `${NAME}` stands for.
 pub(crate) type Environment = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Where the configuration comes from, and what it may say.
+/// Where the configuration comes from, and the plugins that it may use.
 pub(crate) struct Source {
-    /// Where its text is.
+    /// The location of its text.
     pub(crate) origin: Origin,
-    /// What `${NAME}` stands for in it.
+    /// The environment for `${NAME}` in it.
     pub(crate) environment: Environment,
     /// The plugins of this program.
     pub(crate) definitions: Definitions,
-    /// What it may say of each of them.
+    /// The schemas of the plugins, switched off where the settings do not allow them.
     pub(crate) plugins: Vec<PluginSchema>,
 }
 
-/// Where a declarative configuration's text is. Shown as what messages about the configuration start with.
+/// The location of a declarative configuration. Messages about the configuration start with it.
 pub(crate) enum Origin {
     /// In a file.
     File(PathBuf),
@@ -62,7 +62,7 @@ impl Origin {
         }
     }
 
-    /// The same, to look for places in; the standard input is read once.
+    /// Reads the text again, to find locations in it; standard input can be read only once.
     fn text_again(&self) -> Option<Cow<'_, str>> {
         if self.path() == Some(Path::new("-")) { None } else { self.text().ok() }
     }
@@ -81,21 +81,21 @@ impl Origin {
     }
 }
 
-/// A declarative configuration that breaks no rule.
+/// A valid declarative configuration.
 pub(crate) struct Configuration {
-    /// What it says.
+    /// Its content.
     pub(crate) document: Document,
     /// Identifies its text, as Kong's `configuration_hash`: 32 hexadecimal digits.
     pub(crate) hash: String,
-    /// What is probably a mistake all the same, each as `file:line:column: message`.
+    /// Lints, each as `file:line:column: message`.
     pub(crate) warnings: Vec<String>,
-    /// What is accepted but has no effect.
+    /// Fields that are accepted but have no effect.
     pub(crate) ignored_fields: Vec<ConfigError>,
-    /// Where the entities stand that the data plane may refuse.
+    /// The locations of the entities, for errors of the compiler.
     places: EntityLocations,
 }
 
-/// Where each entity stands.
+/// The location of each entity.
 type ByEntity<'p> = HashMap<(EntityKind, Uuid), &'p EntityLocation>;
 
 /// Looks names up in the environment of this process.
@@ -142,19 +142,19 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 }
 
 impl Configuration {
-    /// Everything that the data plane refuses.
-    pub(crate) fn refusals(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
+    /// The compiler's errors as messages, in the order of the file.
+    pub(crate) fn compile_errors(&self, origin: &Origin, errors: &[CompileError]) -> Vec<String> {
         let places = self.places.iter().map(|(of, place)| (*of, place)).collect();
         let text = origin.text_again();
         let root = text.as_deref().and_then(|text| parse(text, origin.format()).ok());
-        let mut refusals: Vec<_> =
-            errors.iter().map(|error| self.refusal(origin, error, &places, root.as_ref())).collect();
-        refusals.sort_by_key(|(at, _)| *at);
-        refusals.into_iter().map(|(_, message)| printable(&message).into_owned()).collect()
+        let mut compile_errors: Vec<_> =
+            errors.iter().map(|error| self.compile_error(origin, error, &places, root.as_ref())).collect();
+        compile_errors.sort_by_key(|(at, _)| *at);
+        compile_errors.into_iter().map(|(_, message)| printable(&message).into_owned()).collect()
     }
 
-    /// What the data plane refuses, behind its place where that is known.
-    fn refusal(
+    /// An error of the compiler as a message, with its location if that is known.
+    fn compile_error(
         &self,
         origin: &Origin,
         error: &CompileError,
@@ -170,39 +170,39 @@ impl Configuration {
         (at, format!("{origin}:{}:{}: {path}: {message}", at.line, at.column))
     }
 
-    /// The fields that have no effect and are not among those `known`, at most [`MOST_LISTED`] of them.
-    pub(crate) fn ignored_fields_beside(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
+    /// The fields without effect that are not among those `known`, at most [`MAX_LISTED_FIELDS`] of them.
+    pub(crate) fn new_ignored_fields(&self, known: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
         let new: Vec<_> =
-            self.ignored_fields.iter().filter(|it| !known.contains(&without_place(it))).collect();
-        let mut lines = located(origin, &new[..new.len().min(MOST_LISTED)]);
+            self.ignored_fields.iter().filter(|it| !known.contains(&without_location(it))).collect();
+        let mut lines = located(origin, &new[..new.len().min(MAX_LISTED_FIELDS)]);
         let file = match origin.path() {
             Some(path) if path != Path::new("-") => path.display().to_string(),
             _ => "FILE".to_owned(),
         };
-        lines.extend(further(new.len() - lines.len(), &format!("`weir check {file}` lists all")));
+        lines.extend(and_more(new.len() - lines.len(), &format!("`weir check {file}` lists all")));
         lines
     }
 
-    /// What [`ignored_fields_beside`](Self::ignored_fields_beside) knows of them again, wherever they stand.
-    pub(crate) fn ignored_fields(&self) -> BTreeSet<String> {
-        self.ignored_fields.iter().map(without_place).collect()
+    /// Identifies the fields without effect, wherever in the file they are.
+    pub(crate) fn ignored_field_names(&self) -> BTreeSet<String> {
+        self.ignored_fields.iter().map(without_location).collect()
     }
 }
 
-/// So many fields without effect are listed in the log.
-pub(crate) const MOST_LISTED: usize = 20;
+/// How many fields without effect are listed in the log.
+pub(crate) const MAX_LISTED_FIELDS: usize = 20;
 
-/// The line after those that are listed, where there are more.
-pub(crate) fn further(more: usize, advice: &str) -> Option<String> {
+/// The line that follows a list if there are more fields.
+pub(crate) fn and_more(more: usize, advice: &str) -> Option<String> {
     (more > 0).then(|| format!("and {more} more fields without effect in this version: {advice}"))
 }
 
-/// A problem of the same field, whatever stands before it in the file.
-fn without_place(problem: &ConfigError) -> String {
+/// A problem without list indices, which is the same when entities before it change.
+fn without_location(problem: &ConfigError) -> String {
     format!("{}: {}", without_indices(&problem.path), problem.message)
 }
 
-/// Messages, each with what it is about in front of it.
+/// Messages, each after the location of the configuration.
 pub(crate) fn located(origin: &Origin, messages: &[impl Display]) -> Vec<String> {
     messages.iter().map(|message| printable(&format!("{origin}:{message}")).into_owned()).collect()
 }

@@ -1,18 +1,18 @@
-//! How deep JSON is nested. Parsers give up at a depth, and whatever walks a value needs stack for each level of it: what
-//! is written must stay well below both.
+//! The nesting depth of JSON. Parsers have a limit, and code that walks a value needs stack for each level, so stored
+//! values stay well below both.
 use weir_model::entity::Entity;
 use weir_model::schema::Json;
 
-/// How deep an entity may be nested. What reads the JSON of stores gives up at 128 levels, and what reads a declarative
-/// file, such as one that was exported, at 64, of which the file itself needs two.
-pub(crate) const DEEPEST: usize = 62;
+/// How deep an entity may be nested. The parser of stored JSON stops at 128 levels, and that of declarative files, such
+/// as exported ones, at 64, of which the file itself needs two.
+pub(crate) const MAX_DEPTH: usize = 62;
 
-/// Whether an entity is nested too deep to be kept.
+/// Whether an entity is nested too deep to be stored.
 pub(crate) fn is_too_deep(entity: &Entity) -> bool {
-    is_deeper(&entity.to_value(), DEEPEST)
+    is_deeper(&entity.to_value(), MAX_DEPTH)
 }
 
-/// Whether lists and objects lie in one another more often than this. Looks no deeper than that itself.
+/// Whether lists and objects are nested deeper than this. Recurses no deeper than the limit.
 pub(crate) fn is_deeper(value: &Json, limit: usize) -> bool {
     let below = |element: &Json| is_deeper(element, limit.saturating_sub(1));
     match value {

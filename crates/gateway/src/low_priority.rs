@@ -1,4 +1,4 @@
-//! Long work beside traffic: on a thread of its own, which yields to the workers.
+//! Long work on threads of low priority, which yield to the workers.
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -9,12 +9,13 @@ use thread_priority::{
 };
 use tokio::sync::oneshot;
 
-/// Does the work, and returns what it yields; an error where there can be no thread, or the work panicked.
-pub(crate) async fn aside<T: Send + 'static>(
+/// Runs the work on a new thread of low priority, and returns its result; an error if there is no thread, or the work
+/// panicked.
+pub(crate) async fn spawn_low_priority<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    // Of no more than the thread; where it is refused, the work merely competes with traffic.
+    // Applies to this thread alone. If it fails, the work merely competes with traffic.
     let nicely = || {
         let _ = rustix::process::nice(19);
         work()
@@ -31,22 +32,22 @@ async fn on_a_thread<T: Send + 'static>(
     outcome.await.map_err(|_| io::Error::other(format!("{name} ended early; this is a defect")))
 }
 
-/// A thread behind all others, for work that comes again and again while there is traffic. One for all of it: a thread is
-/// of its creator's class until it has changed that itself, and would keep a worker waiting meanwhile.
+/// A thread of the idle class for recurring work. It is one thread for all of it, because a new thread runs in the
+/// class of its creator until it has changed that itself, and a worker would wait meanwhile.
 pub(crate) struct Background(mpsc::Sender<Work>);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 impl Background {
-    /// Starts the thread, which ends with this.
+    /// Starts the thread, which ends when this is dropped.
     pub(crate) fn start(name: &str) -> io::Result<Background> {
         let (sender, queue) = mpsc::channel::<Work>();
         let work = move || {
-            step_back();
+            set_idle_priority();
             for work in queue {
-                // A thread that has slept is owed a turn, even of this class, and would take it while a worker waits.
+                // The scheduler favours a thread that has slept, even one of this class, so let workers run first.
                 thread::yield_now();
-                // Whoever waits for the outcome learns of it.
+                // The caller gets an error, because its channel closes.
                 let _ = catch_unwind(AssertUnwindSafe(work));
             }
         };
@@ -54,7 +55,7 @@ impl Background {
         Ok(Background(sender))
     }
 
-    /// Does the work there, and returns what it yields; an error where it panicked.
+    /// Runs the work on the thread, and returns its result; an error if it panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -66,11 +67,11 @@ impl Background {
     }
 }
 
-/// Lets every other thread go first. A low priority alone is not enough: a thread that has begun a time slice is let
-/// finish it, milliseconds in which a worker waits; one of the idle class gives way at once.
-fn step_back() {
+/// Moves this thread to the idle class. A low priority alone is not enough, because a thread finishes a time slice that
+/// it has begun, and a worker waits for milliseconds; a thread of the idle class is preempted at once.
+fn set_idle_priority() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // Where it is refused, the work merely competes with traffic.
+    // If it fails, the work merely competes with traffic.
     let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
 }
 

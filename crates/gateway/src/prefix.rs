@@ -1,4 +1,4 @@
-//! A node's own folder: the pid file, whose lock keeps a second node out, and the socket for `weir reload`.
+//! The prefix, a node's own folder: the pid file, whose lock excludes a second node, and the command socket.
 use rustix::fs::OFlags;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -6,21 +6,21 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the kernel takes as the path of a socket.
-const LONGEST_SOCKET: usize = 107;
+/// The longest path of a socket that the kernel accepts, in bytes.
+const MAX_SOCKET_PATH_LEN: usize = 107;
 
-/// Why the folder cannot be used.
+/// Why the prefix cannot be used.
 #[derive(Debug)]
 pub(crate) enum PrefixError {
-    /// There is no folder to fall back to.
+    /// No folder was given, and there is no default.
     None,
-    /// There is something else under its name.
+    /// The path is not a folder.
     NotAFolder(PathBuf),
-    /// The socket's path would be longer than a socket's may be.
+    /// The path of the socket would be too long.
     TooLong(PathBuf),
     /// Another node runs in it.
     InUse { prefix: PathBuf, pid: String },
-    /// The system refuses.
+    /// A system call fails.
     Io { path: PathBuf, error: io::Error },
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for PrefixError {
             }
             PrefixError::TooLong(path) => write!(
                 f,
-                "prefix: {} is too long: the path of the socket in it may have {LONGEST_SOCKET} bytes; name a shorter \
+                "prefix: {} is too long: the path of the socket in it may have {MAX_SOCKET_PATH_LEN} bytes; name a shorter \
                  one with `--prefix DIR`",
                 path.display()
             ),
@@ -74,7 +74,7 @@ pub(crate) fn socket(prefix: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Prefix {
     folder: PathBuf,
-    /// Its lock goes with the process, however that ends; a file left behind blocks nobody.
+    /// Its lock ends with the process, however that ends, so a file that is left behind does no harm.
     _pid_file: File,
 }
 
@@ -86,7 +86,7 @@ impl Prefix {
             let path = path.to_owned();
             |error| PrefixError::Io { path, error }
         };
-        if socket(&folder).as_os_str().len() > LONGEST_SOCKET {
+        if socket(&folder).as_os_str().len() > MAX_SOCKET_PATH_LEN {
             return Err(PrefixError::TooLong(folder));
         }
         if folder.exists() && !folder.is_dir() {
@@ -98,7 +98,7 @@ impl Prefix {
             .write(true)
             .create(true)
             .truncate(false)
-            // Whoever can put a link here is not to choose which file is emptied.
+            // Otherwise another user could create a link here and have any file emptied.
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(at(&path))?;
@@ -111,7 +111,7 @@ impl Prefix {
         }
         file.set_len(0).map_err(at(&path))?;
         writeln!(file, "{}", std::process::id()).map_err(at(&path))?;
-        // Whoever left this socket behind no longer holds the lock.
+        // The process that left this socket behind no longer holds the lock.
         match fs::remove_file(socket(&folder)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&socket(&folder))(error)),
             _ => Ok(Prefix { folder, _pid_file: file }),
@@ -172,7 +172,7 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(matches!(Prefix::take(file), Err(PrefixError::NotAFolder(_))));
-        let long = folder.path().join("a".repeat(LONGEST_SOCKET));
+        let long = folder.path().join("a".repeat(MAX_SOCKET_PATH_LEN));
         assert!(matches!(Prefix::take(long.clone()), Err(PrefixError::TooLong(_))));
         assert!(!long.exists());
     }

@@ -21,9 +21,9 @@ pub(crate) enum StartError {
     Tls(weir_net::tls::TlsError),
     /// A listener's address cannot be listened on.
     Bind { name: &'static str, address: Address, error: io::Error },
-    /// The system refuses what a setting asks for.
+    /// The system rejects the value of a setting.
     Setting { name: &'static str, value: String, error: io::Error },
-    /// The system refuses the rest.
+    /// Another system call fails.
     System(io::Error),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for StartError {
     }
 }
 
-/// What to do about a port that only the privileged may listen on.
+/// The hint for a port that needs privileges.
 fn refused_port(address: &Address, error: &io::Error) -> &'static str {
     let privileged = address.ip().is_some_and(|address| address.port() < 1024);
     if error.kind() == io::ErrorKind::PermissionDenied && privileged {

@@ -1,8 +1,8 @@
-//! The status listener: what monitoring reads.
+//! The status API, for monitoring.
 use crate::control::Control;
 use crate::listener::{json_response, message};
-use crate::low_priority::aside;
-use crate::registry::NotInForce;
+use crate::low_priority::spawn_low_priority;
+use crate::registry::ApplyError;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -11,12 +11,12 @@ use axum::routing::get;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Everything the status listener serves.
+/// Everything that the status listener serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
     shared().route("/status/ready", get(ready)).with_state(control)
 }
 
-/// What the Admin API serves too.
+/// The paths that the Admin API serves too.
 pub(crate) fn shared() -> Router<Arc<Control>> {
     Router::new()
         .route("/status", get(status))
@@ -31,7 +31,7 @@ async fn status(State(control): State<Arc<Control>>) -> Response {
     json_response(StatusCode::OK, &status_body(&control))
 }
 
-/// Kong's shape. What only nginx counts, connections in the midst of reading or writing, is 0.
+/// The status in Kong's form. Counts that only nginx has are 0.
 fn status_body(control: &Control) -> Value {
     let (totals, registry) = (control.totals(), control.registry());
     let mut body = json!({
@@ -46,9 +46,9 @@ fn status_body(control: &Control) -> Value {
         },
         "memory": { "workers_lua_vms": [], "lua_shared_dicts": {} },
         "configuration_hash": control.config_hash(),
-        "revision": { "committed": registry.revision().0, "in_force": registry.in_force().0 },
+        "revision": { "committed": registry.revision().0, "in_force": registry.active().0 },
     });
-    if let Some(NotInForce { revision, reason }) = registry.failure() {
+    if let Some(ApplyError { revision, reason }) = registry.apply_error() {
         body["revision"]["failed"] = revision.0.into();
         body["revision"]["error"] = reason.into();
     }
@@ -66,7 +66,7 @@ async fn ready(State(control): State<Arc<Control>>) -> Response {
 }
 
 async fn metrics(State(control): State<Arc<Control>>) -> Response {
-    match aside("weir-metrics", move || control.metrics()).await {
+    match spawn_low_priority("weir-metrics", move || control.metrics()).await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; charset=UTF-8")], text).into_response(),
         Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"),
     }

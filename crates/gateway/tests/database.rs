@@ -63,7 +63,7 @@ impl Database {
         assert!(first.contains("name: orders") && !first.contains("password: secret"), "{first}");
         assert!(self.succeeds(&["config", "db_export", "out.yml"]).contains("7 entities exported"));
         assert_eq!(fs::read_to_string(self.folder.path().join("out.yml")).unwrap(), first);
-        assert!(self.fails(&["config", "db_export", "out.yml"]).contains("there already"));
+        assert!(self.fails(&["config", "db_export", "out.yml"]).contains("exists already"));
         self.succeeds(&["config", "db_import", "out.yml"]);
         let second = self.succeeds(&["config", "db_export", "-"]);
         let undated =
@@ -155,9 +155,9 @@ fn what_keeps_a_command_from_postgres_is_named_with_its_mend_and_no_password_is(
     let port = PostgresServer::shared_port();
     PostgresServer::execute(port, "CREATE ROLE stranger LOGIN PASSWORD 'do-not-tell'");
     for (setting, value, mend) in [
-        ("pg_password", "swordfish", "mend `pg_user` and `pg_password`"),
-        ("pg_password", "", "mend `pg_user` and `pg_password`"),
-        ("pg_user", "nobody", "mend `pg_user` and `pg_password`"),
+        ("pg_password", "swordfish", "correct `pg_user` and `pg_password`"),
+        ("pg_password", "", "correct `pg_user` and `pg_password`"),
+        ("pg_user", "nobody", "correct `pg_user` and `pg_password`"),
         ("pg_database", "nothing", "create it, or name another with `pg_database`"),
         ("pg_port", "1", "`pg_host` and `pg_port` are right"),
         ("pg_host", "nowhere.invalid", "`pg_host` and `pg_port` are right"),

@@ -112,7 +112,7 @@ fn reload_without_a_node_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let output = weir().arg("reload").arg("--prefix").arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("no node answers"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no node runs"));
 }
 
 #[test]

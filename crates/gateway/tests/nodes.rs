@@ -71,8 +71,7 @@ fn who_waits_is_told_that_what_is_stored_cannot_be_served() {
     assert_eq!((answer.status, answer.header("x-weir-revision")), (500, Some("3")), "{}", answer.text());
     let said = answer.json()["message"].as_str().unwrap().to_owned();
     assert!(
-        said.starts_with("revision 3 is stored, but it cannot be put in force")
-            && said.contains("plugin tcp-log"),
+        said.starts_with("revision 3 was saved but could not be applied") && said.contains("plugin tcp-log"),
         "{said}"
     );
     for status in [node.status("/status"), node.admin("/status")] {

@@ -135,7 +135,7 @@ fn http2_is_not_claimed_where_it_is_not_spoken() {
         .set("proxy_listen", "127.0.0.1:0 http2")
         .set("admin_listen", "127.0.0.1:0 http2")
         .start();
-    assert_eq!(gateway.log().matches("`http2` is without effect").count(), 1, "{}", gateway.log());
+    assert_eq!(gateway.log().matches("`http2` has no effect").count(), 1, "{}", gateway.log());
     let told = gateway.admin("/").json();
     assert_eq!(told["configuration"]["admin_listeners"][0]["http2"], false, "{told}");
     assert_eq!(told["configuration"]["proxy_listeners"][0]["http2"], true, "{told}");
@@ -229,7 +229,7 @@ fn the_configuration_can_be_a_setting() {
         let reload = gateway.command("reload");
         assert_eq!(reload.status.code(), Some(1));
         let said = String::from_utf8(reload.stderr).unwrap();
-        assert!(said.contains("declarative_config_string: there is no file to read again"), "{said}");
+        assert!(said.contains("declarative_config_string: there is no file to reload"), "{said}");
         assert_eq!(gateway.get("/").status, 503);
     }
     let (status, said) = Gateway::builder("\n_format_version: '3.0'\nservises: []\n").inline().fail();

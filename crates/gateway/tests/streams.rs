@@ -467,7 +467,7 @@ fn datagrams_of_another_node_are_not_shared() {
 
 #[test]
 fn stream_routes_that_nobody_reaches_are_told_of() {
-    let told = |log: &str| log.matches("nobody reaches routes of tcp").count();
+    let told = |log: &str| log.matches("routes of tcp, tls, tls_passthrough and udp get no traffic").count();
     let configuration = any("tcp", &to(nobody()));
     let gateway = Gateway::builder(&configuration).start();
     eventually("it is told at the start", || told(&gateway.log()) == 1);

@@ -15,6 +15,8 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let idents: Vec<_> = fields.iter().map(|field| field.ident).collect();
     let reads = reads(&fields);
     let inserts = fields.iter().map(DeclaredField::insert);
+    let values = fields.iter().filter(|field| !field.flatten).map(DeclaredField::value);
+    let flattened_values = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
     let flattened = fields.iter().filter(|field| field.flatten).map(|field| field.ident);
     let RecordAttributes { checks, old_names, hints } = RecordAttributes::parse(input)?;
     Ok(quote! {
@@ -39,6 +41,19 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 #(found.extend(::weir_model::schema::Record::check(&self.#flattened));)*
                 #(found.extend(#checks(self));)*
                 found
+            }
+            fn field_value(&self, name: &str) -> ::weir_model::schema::FieldValue<'_> {
+                match name {
+                    #(#values)*
+                    _ => {}
+                }
+                #(
+                    let value = ::weir_model::schema::Record::field_value(&self.#flattened_values, name);
+                    if !matches!(value, ::weir_model::schema::FieldValue::Other) {
+                        return value;
+                    }
+                )*
+                ::weir_model::schema::FieldValue::Other
             }
             fn to_value(&self) -> ::weir_model::schema::Json {
                 let mut members = ::weir_model::schema::JsonMap::new();
@@ -110,6 +125,12 @@ impl<'i> DeclaredField<'i> {
     fn fields(&self) -> TokenStream {
         let kind = self.kind;
         quote!(<#kind as ::weir_model::schema::Record>::SCHEMA.fields)
+    }
+
+    /// Its value, where its name is matched.
+    fn value(&self) -> TokenStream {
+        let Self { ident, name, .. } = self;
+        quote!(#name => return ::weir_model::schema::FieldType::value(&self.#ident),)
     }
 
     /// Puts it into the `members` of an object.

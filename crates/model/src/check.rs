@@ -3,44 +3,23 @@ use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
 use crate::entity::{Entity, Plugin, Route};
+use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{closest, did_you_mean, quoted};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
 use uuid::Uuid;
 
-/// An entity of a document that breaks a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntityError {
-    /// The entity: its kind, and its place in that kind's collection.
-    pub entity: (EntityKind, usize),
-    /// The field, or empty for the whole entity.
-    pub path: String,
-    /// What is wrong and how to fix it.
-    pub message: String,
-    /// The entity that was there first.
-    pub earlier: Option<(EntityKind, usize)>,
-}
-
-impl EntityError {
-    /// An error of one entity.
-    pub fn new(entity: (EntityKind, usize), path: impl Into<String>, message: impl Into<String>) -> Self {
-        EntityError { entity, path: path.into(), message: message.into(), earlier: None }
-    }
-}
-
-/// An entity that is probably a mistake, or without effect. It has the form of an error.
-pub type EntityWarning = EntityError;
-
 /// Every violation of a rule across entities.
-pub fn check(document: &Document) -> Vec<EntityError> {
+pub fn check(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityError> {
     let mut found = Vec::new();
     ids(document, &mut found);
     names(document, &mut found);
-    credentials(document, &mut found);
-    plugins(document, &mut found);
+    custom(document, &mut found);
+    scopes(document, &mut found);
     protocols(document, &mut found);
-    counted_together(document, &mut found);
+    shared_counters(document, plugins, &mut found);
     found
 }
 
@@ -48,7 +27,7 @@ pub fn check(document: &Document) -> Vec<EntityError> {
 pub fn warnings(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityWarning> {
     let mut found = unused(document);
     found.extend(unknown_anonymous(document));
-    found.extend(unknown_groups(document));
+    found.extend(plugins.iter().flat_map(|plugin| (plugin.document_warnings)(document)));
     found.extend(entity_warnings(document, plugins));
     found
 }
@@ -150,33 +129,6 @@ fn unknown_anonymous(document: &Document) -> impl Iterator<Item = EntityError> +
     })
 }
 
-/// Groups that the plugin acl asks about and no consumer is in. They may be denied before anybody is in them, and known
-/// from certificates; if they are spelt as others nearly are, they are told of all the same.
-fn unknown_groups(document: &Document) -> Vec<EntityError> {
-    let groups: HashSet<&str> = document.acls.iter().map(|acl| acl.group.as_str()).collect();
-    let from_elsewhere = document.plugins.iter().any(|plugin| plugin.config["skip_consumer_lookup"] == true);
-    let mut found = Vec::new();
-    for (index, plugin) in document.plugins.iter().enumerate().filter(|(_, plugin)| plugin.name == "acl") {
-        for (field, is_let_pass) in [("allow", true), ("deny", false)] {
-            let named = plugin.config[field].as_array().into_iter().flatten().enumerate();
-            let unknown = named.filter_map(|(at, name)| Some((at, name.as_str()?)));
-            for (at, group) in unknown.filter(|(_, group)| !groups.contains(group)) {
-                // It takes time to look for a misspelt name.
-                let known = groups.iter().copied().filter(|_| found.len() < 20);
-                let hint = did_you_mean(group, known);
-                if hint.is_empty() && (from_elsewhere || !is_let_pass) {
-                    continue;
-                }
-                let mend =
-                    if hint.is_empty() { "; write `acls: [{group: NAME}]` in consumers" } else { &hint };
-                let message = format!("no consumer is in the group `{}`{mend}", quoted(group));
-                found.push(EntityError::new((Plugins, index), format!("config.{field}[{at}]"), message));
-            }
-        }
-    }
-    found
-}
-
 /// Upstreams that no service names as its host.
 fn unused(document: &Document) -> Vec<EntityError> {
     let hosts: HashSet<&str> = document.services.iter().map(|service| service.host.as_str()).collect();
@@ -225,10 +177,11 @@ fn ids(document: &Document, found: &mut Vec<EntityError>) {
     }
     unique_ids!(services: Services, routes: Routes, consumers: Consumers, upstreams: Upstreams);
     unique_ids!(consumer_groups: ConsumerGroups, consumer_group_consumers: ConsumerGroupConsumers);
-    unique_ids!(keyauth_credentials: KeyauthCredentials, basicauth_credentials: BasicauthCredentials);
-    unique_ids!(hmacauth_credentials: HmacauthCredentials, jwt_secrets: JwtSecrets, acls: Acls);
     unique_ids!(plugins: Plugins, targets: Targets, certificates: Certificates, snis: Snis);
     unique_ids!(ca_certificates: CaCertificates, apisix_objects: ApisixObjects);
+    for (kind, list) in document.custom.iter() {
+        unique(Custom(kind), "id", list.iter().map(|entity| Some(entity.id())), twice("id"), found);
+    }
 }
 
 fn names(document: &Document, found: &mut Vec<EntityError>) {
@@ -274,28 +227,33 @@ fn names(document: &Document, found: &mut Vec<EntityError>) {
     unique(CaCertificates, "cert", authorities, describe, found);
 }
 
-fn credentials(document: &Document, found: &mut Vec<EntityError>) {
-    let d = document;
-    let secret = |_: &&str| "the same key is here twice; choose another".to_owned();
-    unique(
-        KeyauthCredentials,
-        "key",
-        d.keyauth_credentials.iter().map(|c| Some(c.key.as_str())),
-        secret,
-        found,
-    );
-    unique(JwtSecrets, "key", d.jwt_secrets.iter().map(|c| Some(c.key.as_str())), secret, found);
-    let usernames = d.basicauth_credentials.iter().map(|c| Some(c.username.as_str()));
-    unique(BasicauthCredentials, "username", usernames, twice("username"), found);
-    let usernames = d.hmacauth_credentials.iter().map(|c| Some(c.username.as_str()));
-    unique(HmacauthCredentials, "username", usernames, twice("username"), found);
-    let groups = d.acls.iter().map(|a| Some((a.consumer, a.group.as_str())));
-    let describe = |(_, group): &(_, &str)| format!("the group `{group}` is here twice; remove one");
-    unique(Acls, "group", groups, describe, found);
+/// What must be unique among the entities that plugins declare.
+fn custom(document: &Document, found: &mut Vec<EntityError>) {
+    for (kind, list) in document.custom.iter() {
+        let schema = kind.schema();
+        for field in schema.unique_fields() {
+            let name = field.name;
+            let values = list.iter().map(|entity| entity.text(name));
+            let describe = |value: &&str| match field.secret {
+                true => format!("the same {name} is here twice; choose another"),
+                false => twice(name)(value),
+            };
+            unique(Custom(kind), name, values, describe, found);
+        }
+        let Some(last) = schema.unique_together.last() else { continue };
+        let values = list.iter().map(|entity| {
+            Some(schema.unique_together.iter().map(|name| entity.value_key(name)).collect::<Vec<_>>())
+        });
+        let describe = |values: &Vec<Cow<'_, str>>| {
+            let value = values.last().map(|value| quoted(value)).unwrap_or_default();
+            format!("the {last} `{value}` is here twice; remove one")
+        };
+        unique(Custom(kind), last, values, describe, found);
+    }
 }
 
 /// One configuration of a plugin for each scope.
-fn plugins(document: &Document, found: &mut Vec<EntityError>) {
+fn scopes(document: &Document, found: &mut Vec<EntityError>) {
     let scopes = document.plugins.iter();
     let scopes = scopes.map(|p| Some((p.name.as_str(), p.route, p.service, p.consumer, p.consumer_group)));
     let describe = |(name, ..): &(&str, _, _, _, _)| {
@@ -344,51 +302,58 @@ pub fn protocols_match<'r>(
     Ok(())
 }
 
-/// The group that a plugin counts in together with others, if it does.
-fn group(plugin: &Plugin) -> Option<&str> {
-    let counts = plugin.enabled && plugin.name == "limit-count";
-    counts.then(|| plugin.config.get("group")?.as_str()).flatten()
+/// What an enabled plugin shares its counters by, if it does: the field, and its value.
+fn shared_by<'p>(plugin: &'p Plugin, plugins: &[PluginSchema]) -> Option<(&'static str, &'p str)> {
+    let field = find_plugin(plugins, &plugin.name)?.shared_by.filter(|_| plugin.enabled)?;
+    Some((field, plugin.config.get(field)?.as_str()?))
 }
 
-/// What counts together has to be configured alike.
-fn counted_together(document: &Document, found: &mut Vec<EntityError>) {
-    let mut first: HashMap<&str, usize> = HashMap::new();
+/// What shares counters has to be configured alike.
+fn shared_counters(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
+    let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     for (index, plugin) in document.plugins.iter().enumerate() {
-        let Some(group) = group(plugin) else { continue };
-        let earlier = *first.entry(group).or_insert(index);
-        if let Some(message) = mismatch(plugin, &document.plugins[earlier]) {
+        let Some((field, value)) = shared_by(plugin, plugins) else { continue };
+        let earlier = *first.entry((&plugin.name, value)).or_insert(index);
+        if let Some(message) = mismatch(plugin, &document.plugins[earlier], plugins) {
             let earlier = Some((Plugins, earlier));
-            found
-                .push(EntityError { earlier, ..EntityError::new((Plugins, index), "config.group", message) });
+            let path = format!("config.{field}");
+            found.push(EntityError { earlier, ..EntityError::new((Plugins, index), path, message) });
         }
     }
 }
 
-/// Whether a plugin is configured as the others are that it counts together with.
+/// Whether a plugin is configured as the others are that it shares its counters with; if not, the field that it shares
+/// them by, and what is wrong.
 ///
 /// # Errors
-/// How it must be.
-pub fn matches_group(plugin: &Plugin, entities: &Entities) -> Result<(), String> {
-    if group(plugin).is_none() {
-        return Ok(());
-    }
-    let plugins = entities.after(Plugins, None).filter_map(|entity| match entity {
+/// How it must be configured.
+pub fn matches_shared(
+    plugin: &Plugin,
+    entities: &Entities,
+    plugins: &[PluginSchema],
+) -> Result<(), (&'static str, String)> {
+    let Some((field, _)) = shared_by(plugin, plugins) else { return Ok(()) };
+    let others = entities.after(Plugins, None).filter_map(|entity| match entity {
         Entity::Plugins(other) => Some(other),
         _ => None,
     });
-    let found = plugins.filter_map(|other| Some((other.id, mismatch(plugin, other)?))).next();
-    found.map_or(Ok(()), |(id, message)| Err(format!("{message} (the other is plugin {id})")))
+    let found = others.filter_map(|other| Some((other.id, mismatch(plugin, other, plugins)?))).next();
+    found.map_or(Ok(()), |(id, message)| Err((field, format!("{message} (the other is plugin {id})"))))
 }
 
-/// What is wrong with two plugins of one group; without the values, which may be secret.
-fn mismatch(plugin: &Plugin, other: &Plugin) -> Option<String> {
-    let group = group(plugin).filter(|it| group(other) == Some(*it) && plugin.config != other.config)?;
+/// What is wrong with two plugins that share counters; without the values, which may be secret.
+fn mismatch(plugin: &Plugin, other: &Plugin, plugins: &[PluginSchema]) -> Option<String> {
+    let (field, value) = shared_by(plugin, plugins)?;
+    let is_shared = plugin.name == other.name && shared_by(other, plugins) == Some((field, value));
+    if !is_shared || plugin.config == other.config {
+        return None;
+    }
     let fields = [plugin, other].into_iter().filter_map(|it| it.config.as_object()).flat_map(|it| it.keys());
     let differ: BTreeSet<_> = fields.filter(|name| plugin.config[*name] != other.config[*name]).collect();
     let differ: Vec<_> = differ.into_iter().map(|name| format!("`{name}`")).collect();
-    let (name, group, differ) = (&plugin.name, quoted(group), differ.join(", "));
+    let (name, value, differ) = (&plugin.name, quoted(value), differ.join(", "));
     Some(format!(
-        "group conf mismatched: another {name} of the group `{group}` has another {differ}; \
-         they count together, so write the same configuration in both, or another `group` here"
+        "{field} conf mismatched: another {name} of the {field} `{value}` has another {differ}; \
+         they count together, so write the same configuration in both, or another `{field}` here"
     ))
 }

@@ -13,11 +13,6 @@ pub struct Document {
     pub consumers: Vec<Arc<Consumer>>,
     pub consumer_groups: Vec<Arc<ConsumerGroup>>,
     pub consumer_group_consumers: Vec<Arc<ConsumerGroupConsumer>>,
-    pub keyauth_credentials: Vec<Arc<KeyAuthCredential>>,
-    pub basicauth_credentials: Vec<Arc<BasicAuthCredential>>,
-    pub hmacauth_credentials: Vec<Arc<HmacAuthCredential>>,
-    pub jwt_secrets: Vec<Arc<JwtSecret>>,
-    pub acls: Vec<Arc<Acl>>,
     pub plugins: Vec<Arc<Plugin>>,
     pub upstreams: Vec<Arc<Upstream>>,
     pub targets: Vec<Arc<Target>>,
@@ -25,6 +20,8 @@ pub struct Document {
     pub snis: Vec<Arc<Sni>>,
     pub ca_certificates: Vec<Arc<CaCertificate>>,
     pub apisix_objects: Vec<Arc<ApisixObject>>,
+    /// Those of the kinds that plugins declare.
+    pub custom: CustomEntities,
 }
 
 macro_rules! collections {
@@ -33,7 +30,8 @@ macro_rules! collections {
             /// Adds an entity to its collection.
             pub fn push(&mut self, entity: Entity) {
                 match entity {
-                    $(Entity::$kind(entity) => self.$collection.push(entity)),*
+                    $(Entity::$kind(entity) => self.$collection.push(entity),)*
+                    Entity::Custom(entity) => self.custom.push(entity),
                 }
             }
 
@@ -50,13 +48,21 @@ macro_rules! collections {
                             (_, Err(_)) => {}
                         }
                     })*
+                    EntityKind::Custom(kind) => {
+                        let entity = match &change.entity {
+                            Some(Entity::Custom(entity)) => Some(entity.clone()),
+                            _ => None,
+                        };
+                        self.custom.apply(kind, change.id, entity);
+                    }
                 }
             }
 
             /// The entity at this place of its collection.
             pub(crate) fn at(&self, (kind, index): (EntityKind, usize)) -> Option<Entity> {
                 match kind {
-                    $(EntityKind::$kind => self.$collection.get(index).cloned().map(Entity::$kind)),*
+                    $(EntityKind::$kind => self.$collection.get(index).cloned().map(Entity::$kind),)*
+                    EntityKind::Custom(kind) => self.custom.list(kind).get(index).cloned().map(Entity::Custom),
                 }
             }
 
@@ -66,6 +72,10 @@ macro_rules! collections {
                     $(EntityKind::$kind => {
                         self.$collection.iter().find(|entity| entity.id == id).cloned().map(Entity::$kind)
                     })*
+                    EntityKind::Custom(kind) => {
+                        let found = self.custom.list(kind).iter().find(|entity| entity.id() == id);
+                        found.cloned().map(Entity::Custom)
+                    }
                 }
             }
 
@@ -73,6 +83,7 @@ macro_rules! collections {
             pub fn into_entities(self) -> Vec<Entity> {
                 let mut all = Vec::new();
                 $(all.extend(self.$collection.into_iter().map(Entity::$kind));)*
+                all.extend(self.custom.into_entities().map(Entity::Custom));
                 all
             }
         }

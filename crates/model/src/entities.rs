@@ -1,7 +1,7 @@
 //! Every entity, with its rules across entities kept at each change.
 use crate::document::Document;
 use crate::entity::{Change, Entity, EntityKind, OnDelete, Reference, Unique};
-use crate::schema::{Choice, References};
+use crate::schema::References;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -98,7 +98,7 @@ impl Entities {
         &self,
         (kind, id): (EntityKind, Uuid),
     ) -> impl Iterator<Item = (EntityKind, Uuid, OnDelete)> {
-        let first = (kind, id, OnDelete::Cascade, EntityKind::ALL[0], Uuid::nil());
+        let first = (kind, id, OnDelete::Cascade, EntityKind::Services, Uuid::nil());
         let within = self.referenced_by.range(first..).take_while(move |of| (of.0, of.1) == (kind, id));
         within.map(|(_, _, on_delete, kind, id)| (*kind, *id, *on_delete))
     }

@@ -2,12 +2,11 @@
 use crate::entity::*;
 use crate::node::{Node, Value};
 use crate::other_plugins::no_such_plugin;
-use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
+use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, custom_hint, find_plugin};
 use crate::schema::{
-    Choice, ConfigError, FieldError, Json, Reader, Record, RecordContext, References, Step, read_record,
+    ConfigError, FieldError, Json, Reader, Record, RecordContext, References, Step, read_record,
 };
 use crate::service_url::split_url;
-use sha1::{Digest, Sha1};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -19,8 +18,8 @@ pub(crate) struct EntityReader<'i> {
     pub(crate) plugins: &'i [PluginSchema],
     /// Whether passwords are still to be hashed.
     transform: bool,
-    /// Whether other entities may be written in one: nobody would read them where one is read on its own.
-    nests: bool,
+    /// The kinds of entities, where others may be nested in one: not where one is read on its own.
+    kinds: Option<&'i EntityKinds>,
     pub(crate) reader: Reader<'i>,
     pub(crate) ignored_fields: Vec<ConfigError>,
 }
@@ -61,8 +60,7 @@ impl Entity {
         if kind == EntityKind::Services {
             problems.extend(split_url(&mut node).err());
         }
-        let entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
-        let mut entities = EntityReader { nests: false, ..entities };
+        let mut entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
         let entity = entities.entity(Written { kind, node: &node, given });
         problems.extend(entities.reader.into_problems());
         match entity {
@@ -76,14 +74,20 @@ impl Entity {
 }
 
 impl<'i> EntityReader<'i> {
+    /// A reader of entities that stand alone.
     pub(crate) fn new(references: &'i dyn References, plugins: &'i [PluginSchema], transform: bool) -> Self {
         EntityReader {
             plugins,
             transform,
-            nests: true,
+            kinds: None,
             reader: Reader::new(references),
             ignored_fields: Vec::new(),
         }
+    }
+
+    /// The same reader, of entities of these kinds that are nested in each other.
+    pub(crate) fn nested(self, kinds: &'i EntityKinds) -> Self {
+        EntityReader { kinds: Some(kinds), ..self }
     }
 
     /// Reads an entity of any kind.
@@ -95,11 +99,7 @@ impl<'i> EntityReader<'i> {
             Consumers => Entity::Consumers(self.record(item)?),
             ConsumerGroups => Entity::ConsumerGroups(self.record(item)?),
             ConsumerGroupConsumers => Entity::ConsumerGroupConsumers(self.record(item)?),
-            KeyauthCredentials => Entity::KeyauthCredentials(self.record(item)?),
-            BasicauthCredentials => Entity::BasicauthCredentials(self.basic_auth(item)?),
-            HmacauthCredentials => Entity::HmacauthCredentials(self.record(item)?),
-            JwtSecrets => Entity::JwtSecrets(self.record(item)?),
-            Acls => Entity::Acls(self.record(item)?),
+            Custom(kind) => Entity::Custom(self.custom(kind, item)?),
             Plugins => Entity::Plugins(self.plugin(item)?),
             Upstreams => Entity::Upstreams(self.upstream(item)?),
             Targets => Entity::Targets(self.target(item)?),
@@ -115,30 +115,34 @@ impl<'i> EntityReader<'i> {
     }
 
     fn owned<T: Record>(&mut self, item: Written<'_, '_>) -> Option<T> {
-        let children = item.kind.children().iter().filter(|_| self.nests).map(|(kind, _)| kind.as_str());
-        let ordering = (item.kind == EntityKind::Plugins).then_some("ordering");
-        // Where a `url` is written, it has been taken apart by now.
-        let url = (item.kind == EntityKind::Services).then_some("url");
-        let members = item.kind.members().filter(|_| self.nests).map(|(members, _)| members);
-        let others: Vec<_> = children.chain(members).chain(REMARKS).chain(ordering).chain(url).collect();
-        let plugin = (item.kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
-        let plugin = plugin.and_then(|name| find_plugin(self.plugins, name));
-        let config = plugin.map(|plugin| plugin.config);
-        read_record(
-            item.node,
-            &RecordContext { given: item.given, others: &others, config },
-            &mut self.reader,
-        )
+        self.in_context(item, |context, reader| read_record(item.node, context, reader))
     }
 
-    fn basic_auth(&mut self, item: Written<'_, '_>) -> Option<Arc<BasicAuthCredential>> {
-        let mut credential: BasicAuthCredential = self.owned(item)?;
-        if self.transform {
-            let digest =
-                Sha1::new_with_prefix(&credential.password).chain_update(credential.consumer.to_string());
-            credential.password = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        }
-        Some(Arc::new(credential))
+    /// Reads an entity with what is known about it from where it stands.
+    fn in_context<T>(
+        &mut self,
+        item: Written<'_, '_>,
+        read: impl FnOnce(&RecordContext<'_>, &mut Reader<'i>) -> Option<T>,
+    ) -> Option<T> {
+        let kind = item.kind;
+        let children = self.kinds.map(|kinds| kinds.children(kind)).unwrap_or_default();
+        let children = children.iter().map(|(kind, _)| kind.as_str());
+        let ordering = (kind == EntityKind::Plugins).then_some("ordering");
+        // Where a `url` is written, it has been taken apart by now.
+        let url = (kind == EntityKind::Services).then_some("url");
+        let members = kind.members().filter(|_| self.kinds.is_some()).map(|(members, _)| members);
+        let others: Vec<_> = children.chain(members).chain(REMARKS).chain(ordering).chain(url).collect();
+        let plugin = (kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
+        let plugins = self.plugins;
+        let config = plugin.and_then(|name| find_plugin(plugins, name)).map(|plugin| plugin.config);
+        let hint = |written: &str| custom_hint(plugins, Some(kind), written);
+        let context = RecordContext { given: item.given, others: &others, config, hint: Some(&hint) };
+        read(&context, &mut self.reader)
+    }
+
+    fn custom(&mut self, kind: CustomKind, item: Written<'_, '_>) -> Option<CustomRecord> {
+        let hash = self.transform;
+        self.in_context(item, |context, reader| kind.schema().read(item.node, context, hash, reader))
     }
 
     fn plugin(&mut self, item: Written<'_, '_>) -> Option<Arc<Plugin>> {

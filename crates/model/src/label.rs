@@ -2,7 +2,8 @@
 use crate::document::Document;
 use crate::entity::{Entity, EntityKind};
 use crate::node::{Node, Origin, Value};
-use crate::schema::{Choice, quoted};
+use crate::plugin_schema::EntityKinds;
+use crate::schema::quoted;
 
 /// The kinds that others belong to, each with the field that names it.
 const OWNERS: [(&str, EntityKind); 4] = [
@@ -31,11 +32,10 @@ pub(crate) fn of_entity(entity: &Entity, document: &Document) -> String {
 }
 
 /// The label of the innermost entity on a path of a file, such as `services[0].plugins[1].config`.
-pub(crate) fn on_path(root: &Node<'_>, path: &str) -> Option<String> {
+pub(crate) fn on_path(root: &Node<'_>, path: &str, kinds: &EntityKinds) -> Option<String> {
     let (mut at, mut rest, mut found) = (root, path, Vec::new());
     while let Some((collection, after)) = rest.split_once('[') {
-        let Some((kind, (index, after))) = EntityKind::from_name(collection).zip(after.split_once(']'))
-        else {
+        let Some((kind, (index, after))) = kinds.find(collection).zip(after.split_once(']')) else {
             break;
         };
         at = at.get(collection)?.elements().get(index.parse::<usize>().ok()?)?;

@@ -11,6 +11,7 @@ pub mod declarative;
 pub mod document;
 pub mod entities;
 pub mod entity;
+pub mod entity_error;
 mod entity_reader;
 mod label;
 pub mod node;
@@ -26,7 +27,8 @@ pub use declarative::{EntityLocation, EntityLocations, Environment, Format, Pars
 pub use document::Document;
 pub use entities::{ConstraintError, Entities};
 pub use entity::Change;
+pub use entity_error::{EntityError, EntityWarning};
 pub use entity_reader::ReadOptions;
-pub use plugin_schema::{PluginSchema, Streams, find_plugin};
+pub use plugin_schema::{EntityKinds, PluginSchema, Streams, find_kind, find_plugin};
 pub use schema::ConfigError;
 pub use uuid::Uuid;

@@ -71,6 +71,9 @@ const OF_KONG_ENTERPRISE: &[(&str, &str)] = &[
     ("xml-threat-protection", "`request-size-limiting` comes nearest"),
 ];
 
+/// A plugin of Kong that is not here and that widely used files have: they are served without it.
+pub(crate) const IGNORED_PLUGIN: &str = "post-function";
+
 /// The message for a plugin that no configuration may use. `is_early`: it may take time to look for a misspelt name.
 pub(crate) fn no_such_plugin(written: &str, plugins: &[PluginSchema], is_early: bool) -> String {
     let mut names: Vec<_> =

@@ -31,7 +31,7 @@ pub fn public_key(text: &str) -> Result<(), String> {
 }
 
 /// Whether a public key can verify signatures of an algorithm of RFC 7518; the key itself is for its rule to check.
-pub(crate) fn public_key_fits(text: &str, algorithm: &str) -> Result<(), String> {
+pub fn public_key_fits(text: &str, algorithm: &str) -> Result<(), String> {
     let needed = match algorithm {
         "ES256" => "an EC key of the curve P-256",
         "ES384" => "an EC key of the curve P-384",

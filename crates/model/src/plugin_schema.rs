@@ -1,5 +1,7 @@
 //! What the model knows about a plugin: its name and the schema of its configuration.
-use crate::entity::{Plugin, Protocol};
+use crate::document::Document;
+use crate::entity::{CustomEntitySchema, CustomKind, EntityKind, Plugin, Protocol};
+use crate::entity_error::EntityWarning;
 use crate::node::{Node, Position, Value};
 use crate::schema::{
     ConfigError, FieldError, FieldSchema, FieldWarning, Json, Kind, Reader, Record, RecordContext,
@@ -41,6 +43,13 @@ pub struct PluginSchema {
     pub ignored_fields: fn(&Json) -> Vec<FieldWarning>,
     /// What of a valid configuration is probably a mistake all the same.
     pub warnings: fn(&Json) -> Vec<FieldWarning>,
+    /// What of a whole document is probably a mistake, as far as it concerns this plugin.
+    pub document_warnings: fn(&Document) -> Vec<EntityWarning>,
+    /// A field of the configuration: plugins with the same value of it share their counters, so that they must be
+    /// configured alike.
+    pub shared_by: Option<&'static str>,
+    /// The kinds of entities that it declares.
+    pub entities: &'static [&'static CustomEntitySchema],
     read: fn(&Node<'_>, &mut Reader<'_>) -> Option<Json>,
 }
 
@@ -56,6 +65,9 @@ impl PluginSchema {
             available: true,
             ignored_fields: |_| Vec::new(),
             warnings: |_| Vec::new(),
+            document_warnings: |_| Vec::new(),
+            shared_by: None,
+            entities: &[],
             read: read::<C>,
         }
     }
@@ -103,6 +115,24 @@ impl PluginSchema {
     /// The same plugin, some of whose configurations are probably a mistake.
     pub const fn with_warnings(mut self, find: fn(&Json) -> Vec<FieldWarning>) -> Self {
         self.warnings = find;
+        self
+    }
+
+    /// The same plugin, with warnings about whole documents.
+    pub const fn with_document_warnings(mut self, find: fn(&Document) -> Vec<EntityWarning>) -> Self {
+        self.document_warnings = find;
+        self
+    }
+
+    /// The same plugin, whose configurations with the same value of a field must be alike.
+    pub const fn with_shared_by(mut self, field: Option<&'static str>) -> Self {
+        self.shared_by = field;
+        self
+    }
+
+    /// The same plugin, which declares these kinds of entities.
+    pub const fn with_entities(mut self, entities: &'static [&'static CustomEntitySchema]) -> Self {
+        self.entities = entities;
         self
     }
 
@@ -167,4 +197,81 @@ fn read<C: Record>(node: &Node<'_>, reader: &mut Reader<'_>) -> Option<Json> {
 /// The plugin of this name.
 pub fn find_plugin<'p>(plugins: &'p [PluginSchema], name: &str) -> Option<&'p PluginSchema> {
     plugins.iter().find(|plugin| plugin.name == name)
+}
+
+/// The kind of entity of this name, built-in or declared by a plugin.
+pub fn find_kind(plugins: &[PluginSchema], name: &str) -> Option<EntityKind> {
+    EntityKind::from_name(name).or_else(|| custom_kinds(plugins).find(|kind| kind.as_str() == name))
+}
+
+fn custom_kinds(plugins: &[PluginSchema]) -> impl Iterator<Item = EntityKind> {
+    let schemas = plugins.iter().flat_map(|plugin| plugin.entities);
+    schemas.map(|schema| EntityKind::Custom(CustomKind::new(schema)))
+}
+
+/// Every kind of entity there is, and what may be nested in what.
+#[derive(Debug)]
+pub struct EntityKinds(Vec<(EntityKind, Vec<(EntityKind, &'static str)>)>);
+
+impl EntityKinds {
+    /// The built-in kinds, and those that these plugins declare.
+    pub fn of(plugins: &[PluginSchema]) -> Self {
+        let (with_names, others) = EntityKind::BUILT_IN.split_at(
+            EntityKind::BUILT_IN.iter().position(|kind| *kind == EntityKind::Plugins).unwrap_or_default(),
+        );
+        let mut custom: Vec<_> = custom_kinds(plugins).collect();
+        custom.sort_unstable();
+        let kinds = with_names.iter().chain(&custom).chain(others);
+        let children = |parent: EntityKind| {
+            let nested = custom.iter().flat_map(|kind| match kind {
+                EntityKind::Custom(of) => of.schema().references().map(|to| (*kind, to)).collect(),
+                _ => Vec::new(),
+            });
+            let nested =
+                nested.filter(|(_, (_, kind))| *kind == parent).map(|(kind, (field, _))| (kind, field));
+            nested.chain(parent.children().iter().copied()).collect()
+        };
+        EntityKinds(kinds.map(|kind| (*kind, children(*kind))).collect())
+    }
+
+    /// Every kind.
+    pub fn iter(&self) -> impl Iterator<Item = EntityKind> {
+        self.0.iter().map(|(kind, _)| *kind)
+    }
+
+    /// The kind of this name.
+    pub fn find(&self, name: &str) -> Option<EntityKind> {
+        self.iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// What may be nested in an entity of a kind: each kind, and its field that names the parent.
+    pub fn children(&self, kind: EntityKind) -> &[(EntityKind, &'static str)] {
+        self.0.iter().find(|(of, _)| *of == kind).map(|(_, children)| children.as_slice()).unwrap_or_default()
+    }
+
+    /// The place of a kind among all.
+    pub(crate) fn index(&self, kind: EntityKind) -> usize {
+        self.iter().position(|of| of == kind).unwrap_or_default()
+    }
+}
+
+/// What to write in place of a name that is no field of an entity of this kind, or of a whole file: what plugins say of
+/// names that people give to their entities.
+pub(crate) fn custom_hint(
+    plugins: &[PluginSchema],
+    parent: Option<EntityKind>,
+    written: &str,
+) -> Option<String> {
+    let schemas = || plugins.iter().flat_map(|plugin| plugin.entities);
+    let is_child = |schema: &&&CustomEntitySchema| {
+        parent.is_none_or(|parent| schema.references().any(|(_, kind)| kind == parent))
+    };
+    let called = schemas().filter(is_child).find(|schema| schema.other_names.contains(&written));
+    if let Some(schema) = called {
+        return Some(format!("did you mean `{}`?", schema.name));
+    }
+    let hints = schemas()
+        .filter(|schema| parent.is_some() && is_child(schema))
+        .flat_map(|schema| schema.parent_hints);
+    hints.into_iter().find(|(names, _)| names.contains(&written)).map(|(_, hint)| (*hint).to_owned())
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-pub use crate::pem::{ca_certificate, certificates, private_key, public_key};
+pub use crate::pem::{ca_certificate, certificates, private_key, public_key, public_key_fits};
 pub use crate::regex::{marked_regex, regex};
 
 /// The id that a text is. Other ways to write a UUID, such as 32 digits alone, are names: keys look like that.

@@ -108,24 +108,23 @@ fn json(document: &Document) -> Json {
             serde_json::json!({ $(stringify!($collection): values(&document.$collection)),* })
         };
     }
-    collections!(
+    let mut all = collections!(
         services,
         routes,
         consumers,
         consumer_groups,
         consumer_group_consumers,
-        keyauth_credentials,
-        basicauth_credentials,
-        hmacauth_credentials,
-        jwt_secrets,
-        acls,
         plugins,
         upstreams,
         targets,
         certificates,
         snis,
         ca_certificates
-    )
+    );
+    for (kind, list) in document.custom.iter() {
+        all[kind.schema().name] = list.iter().map(|entity| entity.to_value()).collect();
+    }
+    all
 }
 
 fn values<T: Record>(entities: &[Arc<T>]) -> Vec<Json> {

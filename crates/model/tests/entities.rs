@@ -4,20 +4,13 @@
 use EntityKind::*;
 use proptest::prelude::*;
 use serde_json::json;
-use weir_model::entity::{Entity, EntityKind, OnDelete};
+use weir_model::entity::{CustomKind, Entity, EntityKind, OnDelete};
 use weir_model::{Change, ConstraintError, Document, Entities, ReadOptions, Uuid};
 
-const KINDS: [EntityKind; 9] = [
-    Services,
-    Routes,
-    Consumers,
-    ConsumerGroups,
-    ConsumerGroupConsumers,
-    KeyauthCredentials,
-    Plugins,
-    Upstreams,
-    Targets,
-];
+const KEYS: EntityKind = EntityKind::Custom(CustomKind::of::<crate::sample::entities::KeyAuthCredential>());
+
+const KINDS: [EntityKind; 9] =
+    [Services, Routes, Consumers, ConsumerGroups, ConsumerGroupConsumers, KEYS, Plugins, Upstreams, Targets];
 
 /// What is done to one of few entities, so that they get in each other's way.
 #[derive(Debug, Clone)]
@@ -43,7 +36,7 @@ fn entity() -> impl Strategy<Value = Entity> {
             Consumers => json!({ "username": name, "custom_id": parents[0].map(|n| n.to_string()) }),
             ConsumerGroups => json!({ "name": name }),
             ConsumerGroupConsumers => json!({ "consumer_group": must(0), "consumer": must(1) }),
-            KeyauthCredentials => json!({ "key": name, "consumer": must(0) }),
+            Custom(_) => json!({ "key": name, "consumer": must(0) }),
             Upstreams => json!({ "name": name }),
             Targets => json!({ "target": format!("{name}:80"), "upstream": must(0) }),
             _ => json!({ "name": "http-log", "config": { "http_endpoint": "http://a.test/" },
@@ -225,7 +218,7 @@ fn keys_expire_when_their_time_is_over() {
         let written = json!({ "key": format!("key-{number}"), "consumer": { "id": id(9) }, "ttl": ttl,
                               "created_at": created });
         let reading = ReadOptions { plugins: &[], references: &(), hash_passwords: false };
-        Entity::read(KeyauthCredentials, &written, &[("id", id(number))], reading).unwrap()
+        Entity::read(KEYS, &written, &[("id", id(number))], reading).unwrap()
     };
     let lasting = [key(1, None, Some(100)), key(2, Some(0), Some(100)), key(3, Some(1), None)];
     let [early, late] = [key(4, Some(10), Some(100)), key(5, Some(20), Some(100))];
@@ -234,11 +227,11 @@ fn keys_expire_when_their_time_is_over() {
     assert_eq!(entities.expire(109), []);
     assert!(entities.have_expired(110));
     assert_eq!(entities.expire(110), [early]);
-    assert!(entities.get(KeyauthCredentials, id(4)).is_none() && !entities.have_expired(110));
+    assert!(entities.get(KEYS, id(4)).is_none() && !entities.have_expired(110));
     // A longer time counts in place of the one before.
     entities.restore(Change::put(key(5, Some(30), Some(100))));
     assert!(!entities.have_expired(129));
-    entities.restore(Change::delete(KeyauthCredentials, id(5)));
+    entities.restore(Change::delete(KEYS, id(5)));
     assert!(!entities.have_expired(i64::MAX));
     assert_eq!(entities.len(), lasting.len());
 }

@@ -8,7 +8,6 @@
 )]
 mod cases;
 mod entities;
-mod entities_page;
 mod mistakes;
 mod properties;
 mod sample;

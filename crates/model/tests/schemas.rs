@@ -1,9 +1,10 @@
 //! The schemas that the Admin API shows, in Kong's shape.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use crate::sample::entities::KeyAuthCredential;
 use serde_json::{Value as Json, json};
 use weir_model::PluginSchema;
-use weir_model::entity::{KeyAuthCredential, Plugin, Route, Service, Target, Upstream};
+use weir_model::entity::{Plugin, Route, Service, Target, Upstream};
 use weir_model::schema::{Choice, Direction, Record, RecordSchema};
 use weir_model::{Streams, find_plugin};
 

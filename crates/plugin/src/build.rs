@@ -9,6 +9,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use weir_model::entity::CustomEntity;
 use weir_model::{Document, Uuid};
 use weir_net::dialer::Dialer;
 use weir_net::tls::{self, ClientAuthorities, Subject, TlsError};
@@ -103,6 +104,16 @@ impl<'a> BuildContext<'a> {
     pub fn document(&self) -> &'a Document {
         self.looked_around.set(true);
         self.document
+    }
+
+    /// The plugin's own entities in the configuration being compiled.
+    pub fn entities<T: CustomEntity>(&self) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.document().custom.of()
+    }
+
+    /// The same, to be kept beyond the compilation.
+    pub fn shared_entities<T: CustomEntity>(&self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {
+        self.document().custom.shared()
     }
 
     /// A value made once per configuration and shared by all that ask for its type, such as an index of credentials.

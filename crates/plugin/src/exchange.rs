@@ -102,6 +102,11 @@ impl Exchange {
         self.engine.configuration.consumer(self.engine.consumer?)
     }
 
+    /// The consumer's place in the configuration, once an authentication plugin has named it.
+    pub fn consumer_index(&self) -> Option<ConsumerIndex> {
+        self.engine.consumer
+    }
+
     /// The id of the credential that proved the consumer's identity. None for an anonymous one.
     pub fn credential(&self) -> Option<Uuid> {
         self.engine.credential

@@ -75,10 +75,11 @@ pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
 };
 pub use weir_model::Streams;
+pub use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
 #[doc(hidden)]
 pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
-pub use weir_model::{Document, PluginSchema, Uuid, entity, rule, schema};
+pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, entity, rule, schema};
 pub use weir_net::dialer::Dialer;
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
@@ -173,12 +174,21 @@ pub trait Plugin: Hooks + Sized {
     const STREAMS: Streams = Streams::Never;
     /// What it adds to the Admin API. The path of each begins with the plugin's name.
     const ADMIN_ROUTES: &'static [AdminRoute] = &[];
+    /// Entities of its own, such as credentials.
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[];
+    /// A field of the configuration: instances with the same value of it share their counters, so that they must be
+    /// configured alike.
+    const SHARED_BY: Option<&'static str> = None;
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
     }
     /// What of a valid configuration is probably a mistake all the same.
     fn warnings(_config: &Json) -> Vec<FieldWarning> {
+        Vec::new()
+    }
+    /// What of a whole document is probably a mistake, as far as it concerns this plugin.
+    fn document_warnings(_document: &Document) -> Vec<EntityWarning> {
         Vec::new()
     }
     /// One instance per plugin entity.
@@ -224,6 +234,8 @@ const fn schema<P: Plugin>() -> PluginSchema {
     let schema = PluginSchema::of::<P::Config>(P::NAME);
     let schema =
         schema.with_ignored_fields(P::ignored_fields).with_warnings(P::warnings).with_streams(P::STREAMS);
+    let schema = schema.with_document_warnings(P::document_warnings);
+    let schema = schema.with_entities(P::ENTITIES).with_shared_by(P::SHARED_BY);
     let schema = if P::FOR_CONSUMER_GROUPS { schema.with_consumer_groups() } else { schema };
     if P::FOR_CONSUMERS { schema } else { schema.without_consumer() }
 }

@@ -90,20 +90,14 @@ pub struct Consumer {
     pub entity: Arc<entity::Consumer>,
     /// Its id, as text.
     pub id_text: Box<str>,
-    /// The groups that it is in by its `acls`, in their order.
-    pub acl_groups: Box<[Box<str>]>,
     groups: Box<[GroupIndex]>,
     json: EntityJson,
 }
 
 impl Consumer {
     /// The consumer of this entity, and the consumer groups that it is in, in the order of their names.
-    pub fn new(
-        entity: Arc<entity::Consumer>,
-        acl_groups: Box<[Box<str>]>,
-        groups: Box<[GroupIndex]>,
-    ) -> Self {
-        Self { id_text: text(entity.id), entity, acl_groups, groups, json: EntityJson::default() }
+    pub fn new(entity: Arc<entity::Consumer>, groups: Box<[GroupIndex]>) -> Self {
+        Self { id_text: text(entity.id), entity, groups, json: EntityJson::default() }
     }
 
     /// The consumer groups that it is in, in the order of their names.

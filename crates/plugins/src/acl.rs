@@ -31,10 +31,18 @@
 //! | 401 | `Unauthorized` | nobody is known to ask, or the anonymous consumer, who is in no group |
 //! | 403 | `You cannot consume this service` | whoever asks is in no group that is allowed, or in one that is denied |
 
+mod group;
+mod warnings;
+
 use foldhash::fast::RandomState;
+use group::Membership;
 use std::borrow::Borrow;
-use std::collections::HashSet;
-use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Known, LocalResponse, Plugin, Record};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use weir_plugin::{
+    BuildContext, ConsumerIndex, CustomEntity, CustomEntitySchema, Document, EntityWarning, Exchange,
+    FieldError, Flow, Hooks, Known, LocalResponse, Plugin, Record,
+};
 
 /// Which groups may pass.
 #[derive(Debug, Clone, Record)]
@@ -77,21 +85,47 @@ pub(super) struct Acl {
     denies: bool,
     hide_groups_header: bool,
     always_use_authenticated_groups: bool,
+    groups: Arc<Groups>,
+}
+
+/// The groups of each consumer, in the order of the configuration.
+struct Groups(HashMap<ConsumerIndex, Vec<Box<str>>, RandomState>);
+
+impl Groups {
+    fn new(build: &BuildContext<'_>) -> Self {
+        let mut groups: HashMap<_, Vec<Box<str>>, _> = HashMap::default();
+        for membership in build.entities::<Membership>() {
+            if let Some(consumer) = build.consumer(membership.consumer) {
+                groups.entry(consumer).or_default().push(membership.group.as_str().into());
+            }
+        }
+        Groups(groups)
+    }
+
+    fn of(&self, consumer: Option<ConsumerIndex>) -> &[Box<str>] {
+        consumer.and_then(|consumer| self.0.get(&consumer)).map(Vec::as_slice).unwrap_or_default()
+    }
 }
 
 impl Plugin for Acl {
     const NAME: &'static str = "acl";
     const PRIORITY: i32 = 950;
     const FOR_CONSUMERS: bool = false;
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[Membership::ENTITY];
     type Config = Config;
 
-    fn new(config: Config, _: &BuildContext<'_>) -> Result<Self, String> {
+    fn document_warnings(document: &Document) -> Vec<EntityWarning> {
+        warnings::unknown_groups(document)
+    }
+
+    fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
         let (allow, deny) = (config.allow.unwrap_or_default(), config.deny.unwrap_or_default());
         Ok(Self {
             denies: !deny.is_empty(),
             named: if deny.is_empty() { allow } else { deny }.into_iter().collect(),
             hide_groups_header: config.hide_groups_header,
             always_use_authenticated_groups: config.always_use_authenticated_groups,
+            groups: build.once(Groups::new),
         })
     }
 }
@@ -105,7 +139,7 @@ impl Hooks for Acl {
             let admitted = self.admitted(authenticated);
             return self.decide(exchange, AUTHENTICATED, admitted);
         }
-        let declared = exchange.consumer().map_or(&[][..], |consumer| &*consumer.acl_groups);
+        let declared = self.groups.of(exchange.consumer_index());
         if declared.is_empty() && !is_consumer {
             let nobody = || LocalResponse::error(401, "Unauthorized");
             return Flow::Respond(if has_credential { refusal() } else { nobody() });

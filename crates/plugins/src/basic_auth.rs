@@ -34,15 +34,18 @@
 //! consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication plugin has let
 //! pass needs no password.
 
+mod credential;
+
 use super::authentication::Fallback;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use credential::BasicAuthCredential;
 use sha1::{Digest, Sha1};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{
-    BuildContext, ConsumerIndex, Credential, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow,
-    Hooks, Known, LocalResponse, Plugin, Record, Uuid,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, Fingerprint,
+    FingerprintMap, Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, Uuid,
 };
 
 /// What becomes of requests without valid credentials.
@@ -77,6 +80,7 @@ impl Plugin for BasicAuth {
     const NAME: &'static str = "basic-auth";
     const PRIORITY: i32 = 1100;
     const FOR_CONSUMERS: bool = false;
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[BasicAuthCredential::ENTITY];
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -157,7 +161,7 @@ struct User {
 impl Users {
     fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
-        let user = |credential: &Arc<weir_plugin::entity::BasicAuthCredential>| {
+        let user = |credential: &BasicAuthCredential| {
             let user = User {
                 name: credential.username.as_str().into(),
                 id: credential.id,
@@ -168,7 +172,7 @@ impl Users {
             };
             Some((fingerprinter.of(credential.username.as_bytes()), user))
         };
-        let users = build.document().basicauth_credentials.iter().filter_map(user).collect();
+        let users = build.entities().filter_map(user).collect();
         Self { fingerprinter, users }
     }
 

@@ -1,12 +1,14 @@
 //! The plugins' pages under `docs/plugins`: each is the documentation of its file and the table of its fields.
 //!
-//! `WEIR_BLESS=1 cargo test -p weir-plugins plugins_docs` writes them anew.
+//! `docs/entities.md` has the fields of all entities, those of plugins among them.
+//!
+//! `WEIR_BLESS=1 cargo test -p weir-plugins docs::` writes them anew.
 
 use super::PLUGINS;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use weir_plugin::Definition;
 use weir_plugin::schema::{Kind, RecordSchema, markdown};
+use weir_plugin::{Definition, EntityKinds};
 
 #[test]
 fn plugins_docs() {
@@ -23,6 +25,28 @@ fn plugins_docs() {
         check(&folder.join(format!("{name}.md")), &page(definition, &text));
     }
     check(&folder.join("README.md"), &index);
+}
+
+const ENTITIES: &str = "\
+# Entities
+
+What can be configured: Kong's entities, with Kong's names, defaults and rules. In a declarative file they stand in
+lists of these names, nested in each other or side by side; over the [Admin API](admin-api.md) each is a resource of its
+own, and `GET /schemas/NAME` answers with what this page says. References to other entities are written as their name or
+id in files and as `{\"id\": …}` over the Admin API. `filled in` fields need not be given.
+
+This page is written from the declarations in `crates/model/src/entity`, and from those of the plugins.
+";
+
+#[test]
+fn entities_page() {
+    let schemas: Vec<_> = PLUGINS.iter().map(|definition| definition.schema).collect();
+    let mut page = ENTITIES.to_owned();
+    for kind in EntityKinds::of(&schemas).iter() {
+        let schema = kind.schema();
+        write!(page, "\n## {}\n\n{}\n\n{}", kind.as_str(), schema.doc, markdown::table(schema)).unwrap();
+    }
+    check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/entities.md"), &page);
 }
 
 #[test]

@@ -41,6 +41,6 @@ pub use weir_plugin::{HeldBodies, LocalResponse, NodeId, NodeLog, NodeMessage, R
 pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{
-    AddedHeaders, AltSvc, Http2Options, Http3Options, MOST_PIPES, Options, Origin, Own, OwnPaths, OwnRequest,
-    RealIp,
+    AddedHeaders, AltSvc, Http2Options, Http3Options, InternalEndpoints, InternalHandler, InternalRequest,
+    MOST_PIPES, Options, RealIp, RequestOrigin,
 };

@@ -1,7 +1,7 @@
 //! A gateway in memory, for tests of the engine.
 
 use crate::exchange::Exchange;
-use crate::exchange::Held;
+use crate::exchange::WorkerSnapshot;
 use crate::snapshot::{Compiler, Snapshot};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -38,7 +38,7 @@ impl Gateway {
 
     /// A request that matched the first route: lines of a head, then, after an empty line, the body.
     pub(crate) fn exchange(&self, request: &str) -> Exchange {
-        let snapshot = Rc::new(Held::apart(Arc::new(self.snapshot())));
+        let snapshot = Rc::new(WorkerSnapshot::apart(Arc::new(self.snapshot())));
         let (heads, body) = heads(request);
         let origin = (0, *b"0123456789abcdef0123456789abcdef");
         let mut exchange = Exchange::new(&Rc::new(connection()), snapshot, origin, heads);

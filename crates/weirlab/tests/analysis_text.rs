@@ -39,7 +39,7 @@ fn the_combined_result_counts_as_many_runs_as_there_are() {
 }
 
 #[test]
-fn a_capacity_is_told_with_its_reservations() {
+fn a_capacity_is_reported_with_its_reservations() {
     let mut run = crate::sample::plausible();
     run.capacities[2].confirmed = false;
     let answer = text::answer(&run, &Analysis::of(&run));

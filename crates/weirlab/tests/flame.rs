@@ -82,14 +82,14 @@ fn say_what_is_wrong() {
 }
 
 #[test]
-fn a_missing_perf_is_told_with_its_package() {
+fn a_missing_perf_is_reported_with_its_package() {
     let empty = tempfile::tempdir().unwrap();
     let said = with_path(empty.path(), "say_what_is_wrong");
     assert!(said.contains("it says: perf is not installed") && said.contains("linux-perf"), "{said}");
 }
 
 #[test]
-fn a_kernel_that_forbids_it_is_told_with_the_setting() {
+fn a_kernel_that_forbids_it_is_reported_with_the_setting() {
     let folder = tempfile::tempdir().unwrap();
     let perf = folder.path().join("perf");
     let script = "#!/bin/sh\necho 'Error: Access to performance monitoring and observability operations is limited.' >&2\nexit 255\n";

@@ -181,7 +181,7 @@ fn silence() -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn each_connection_has_so_many_requests_under_way_and_each_times_out_alone() {
+fn each_connection_has_several_requests_in_flight_and_each_times_out_alone() {
     let (address, count) = silence();
     let case = case(PLAIN, Scheme::H2c);
     let Some((gateway, _bench)) = started("nginx", &case, address) else { return };

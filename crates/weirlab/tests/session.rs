@@ -198,7 +198,7 @@ fn an_interrupted_run_keeps_what_it_measured_and_ends_everything_it_started() {
 }
 
 #[test]
-fn mistakes_are_named_with_the_mend() {
+fn mistakes_are_named_with_the_fix() {
     let out = tempfile::tempdir().unwrap();
     for (arguments, wanted) in [
         (vec!["run", "kong/plane-1"], "kong/plain-1"),

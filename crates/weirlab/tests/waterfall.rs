@@ -84,13 +84,13 @@ fn what_cannot_be_shown_is_refused_with_the_reason() {
     assert!(text(&refused.stderr).contains("401"), "who is not let in: {}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("give the credential"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["--targets", "nginx"]);
-    assert!(text(&refused.stderr).contains("nginx does not tell"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("nginx does not report"), "{}", text(&refused.stderr));
     let refused = waterfall(out.path(), &["-H", "apikey: k", "--route", "none"]);
     assert!(text(&refused.stderr).contains("a route called none"), "{}", text(&refused.stderr));
 }
 
 #[test]
-fn answers_other_than_expected_are_told_with_what_mends_them() {
+fn answers_other_than_expected_are_reported_with_a_hint() {
     let out = tempfile::tempdir().unwrap();
     let limited = CHAIN.replace("- name: correlation-id", "- {name: rate-limiting, config: {hour: 20}}");
     let failed = waterfall_of(&limited, out.path(), &["-H", "apikey: k"]);

@@ -1,12 +1,13 @@
-//! Who may use the Admin API, and the record of who wrote what.
+//! Authentication for the Admin API, and its audit log.
 //!
-//! Where tokens are set, each request must show one. Where none is, anyone who can connect may ask, but for web pages:
-//! a browser can be led to send requests to any address its machine reaches, and would do so in the user's name.
+//! Where tokens are set, each request must present one. Otherwise anyone who can connect may use the API, except web
+//! pages, because a page of another site can make a browser send requests to any address that its machine reaches.
+use super::collection::secret_paths;
 use super::item::REVISION;
 use crate::listener::Client;
 use crate::listener::message;
 use crate::logger::AUDIT;
-use crate::registry::Written;
+use crate::registry::CommittedWrite;
 use crate::settings::AdminAuth;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
@@ -16,61 +17,67 @@ use axum::response::Response;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use weir_model::Uuid;
 use weir_model::entity::EntityKind;
-use weir_model::schema::Choice;
+use weir_model::{PluginSchema, Uuid};
 
-/// The entities that a write was about: put by its handler among the extensions of the response.
+/// The entities that a write changed; its handler puts them into the extensions of the response.
 #[derive(Debug, Clone)]
-pub(super) struct Wrote(Vec<(EntityKind, Uuid)>);
+pub(super) struct AuditedEntities(Vec<(EntityKind, Uuid)>);
 
-impl Wrote {
-    pub(super) fn of(written: &Written) -> Wrote {
-        Wrote(written.changes.iter().map(|change| (change.kind, change.id)).collect())
+impl AuditedEntities {
+    pub(super) fn of(written: &CommittedWrite) -> AuditedEntities {
+        AuditedEntities(written.changes.iter().map(|change| (change.kind, change.id)).collect())
     }
 }
 
-/// Lets only those through who may ask, and logs a line for each write.
-pub(crate) fn guarded(router: Router, auth: AdminAuth) -> Router {
-    router.layer(middleware::from_fn_with_state(Arc::new(auth), guard))
+/// Lets authorized requests through, and writes an audit line for each write.
+pub(crate) fn guarded(router: Router, auth: AdminAuth, plugins: &[PluginSchema]) -> Router {
+    let state = Arc::new(Guard { auth, secret_paths: secret_paths(plugins) });
+    router.layer(middleware::from_fn_with_state(state, guard))
+}
+
+struct Guard {
+    auth: AdminAuth,
+    secret_paths: Vec<&'static str>,
 }
 
 async fn guard(
-    State(auth): State<Arc<AdminAuth>>,
+    State(state): State<Arc<Guard>>,
     ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let (name, response) = match admit(&auth, &client, &request) {
+    let (name, response) = match admit(&state.auth, &client, &request) {
         Ok(name) => (name, next.run(request).await),
-        Err(refusal) => (None, refusal.response()),
+        Err(error) => (None, error.response()),
     };
     if is_write(&method, uri.path()) {
-        audit(&client, name.as_deref(), &method, uri.path(), &response);
+        let path = shown(uri.path(), &state.secret_paths);
+        audit(&client, name.as_deref(), &method, &path, &response);
     }
     response
 }
 
-/// Why somebody may not ask.
+/// Why a request is not authorized.
 #[derive(Debug, PartialEq, Eq)]
-enum Refusal {
-    /// No token, or none that is known.
+enum AuthError {
+    /// No token, or an unknown one.
     Token,
     /// The request was made by a web page.
     WebPage,
 }
 
-impl Refusal {
+impl AuthError {
     fn response(self) -> Response {
         match self {
-            Refusal::Token => {
+            AuthError::Token => {
                 let mut response = message(StatusCode::UNAUTHORIZED, "Unauthorized");
                 let bearer = HeaderValue::from_static("Bearer");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
                 response
             }
-            Refusal::WebPage => message(
+            AuthError::WebPage => message(
                 StatusCode::FORBIDDEN,
                 "Refused: a web page elsewhere may have sent this, for its Origin or Host is of another site; call the \
                  Admin API by its address or as localhost, or set admin_auth and send the token",
@@ -79,17 +86,17 @@ impl Refusal {
     }
 }
 
-/// The name of who asks, where it is known.
-fn admit(auth: &AdminAuth, client: &Client, request: &Request) -> Result<Option<String>, Refusal> {
+/// The name of the authenticated client, if it is known.
+fn admit(auth: &AdminAuth, client: &Client, request: &Request) -> Result<Option<String>, AuthError> {
     let headers = request.headers();
     if !auth.is_off() {
         let name = token(headers).and_then(|token| auth.name_of(token));
-        return name.map(|name| Some(name.to_owned())).ok_or(Refusal::Token);
+        return name.map(|name| Some(name.to_owned())).ok_or(AuthError::Token);
     }
     let host = host(request.uri(), headers);
     if is_foreign_origin(headers, host) || client.address.ip().to_canonical().is_loopback() && !is_local(host)
     {
-        return Err(Refusal::WebPage);
+        return Err(AuthError::WebPage);
     }
     Ok(client.certificate.clone())
 }
@@ -109,7 +116,7 @@ fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> &'r str {
     uri.authority().map(|authority| authority.as_str()).or_else(header).unwrap_or_default()
 }
 
-/// Whether a page of another site sends this.
+/// Whether a page of another site sent this request.
 fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
     headers.get(header::ORIGIN).is_some_and(|origin| {
         let origin = origin.to_str().unwrap_or_default();
@@ -117,7 +124,7 @@ fn is_foreign_origin(headers: &HeaderMap, host: &str) -> bool {
     })
 }
 
-/// Whether a name cannot have been made to mean this machine by somebody else's DNS.
+/// Whether a host cannot be a name that an attacker's DNS resolves to this machine (DNS rebinding).
 pub(crate) fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -134,8 +141,8 @@ fn is_write(method: &Method, path: &str) -> bool {
 }
 
 fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, response: &Response) {
-    let about = response.extensions().get::<Wrote>();
-    let entities = about.map(|Wrote(all)| all.as_slice()).unwrap_or_default();
+    let about = response.extensions().get::<AuditedEntities>();
+    let entities = about.map(|AuditedEntities(all)| all.as_slice()).unwrap_or_default();
     let kinds = entities.iter().map(|(kind, _)| kind.as_str().to_owned());
     let ids = entities.iter().map(|(_, id)| id.to_string());
     let revision = response.headers().get(REVISION).and_then(|revision| revision.to_str().ok());
@@ -144,7 +151,7 @@ fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, resp
         client = %client.address.ip(),
         token = token.unwrap_or("-"),
         method = %method,
-        path = %shown(path),
+        path = %path,
         status = response.status().as_u16(),
         kind = listed(kinds),
         id = listed(ids),
@@ -153,17 +160,17 @@ fn audit(client: &Client, token: Option<&str>, method: &Method, path: &str, resp
     );
 }
 
-/// `a,b`, or what stands for nothing.
+/// `a,b`, or `-` for nothing.
 fn listed(texts: impl Iterator<Item = String>) -> String {
     let texts: Vec<_> = texts.collect();
     if texts.is_empty() { "-".to_owned() } else { texts.join(",") }
 }
 
 /// A path for a log: keys by which credentials can be asked for are left out.
-pub(crate) fn shown(path: &str) -> Cow<'_, str> {
+pub(crate) fn shown<'p>(path: &'p str, secret_paths: &[&str]) -> Cow<'p, str> {
     let mut segments: Vec<_> = path.split('/').collect();
     for index in 1..segments.len() {
-        let is_key = matches!(segments[index - 1], "key-auth" | "key-auths");
+        let is_key = secret_paths.contains(&segments[index - 1]);
         if is_key && weir_model::rule::id(segments[index]).is_none() && !segments[index].is_empty() {
             segments[index] = "…";
             return Cow::Owned(segments.join("/"));
@@ -218,13 +225,14 @@ mod tests {
         for headers in
             [&[] as &[_], &[("authorization", "Bearer other")], &[("authorization", "Basic secret")]]
         {
-            assert_eq!(name(headers), Err(Refusal::Token), "{headers:?}");
+            assert_eq!(name(headers), Err(AuthError::Token), "{headers:?}");
         }
     }
 
     #[test]
     fn keys_are_not_shown() {
         let id = "7ee7b0b0-6d0c-4e4c-8a0c-3c0a1e6f0a11";
+        let shown = |path: &str| shown(path, &["key-auth", "key-auths"]).into_owned();
         assert_eq!(shown("/consumers/alice/key-auth/secret"), "/consumers/alice/key-auth/…");
         assert_eq!(shown("/key-auths/secret/consumer"), "/key-auths/…/consumer");
         for path in [&format!("/key-auths/{id}"), "/services/key-auth", "/key-auths/"] {

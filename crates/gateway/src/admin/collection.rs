@@ -1,20 +1,22 @@
-//! The collections, declared once: what entities of each kind are called in paths. Every path of entities follows from
-//! this, and from which fields name other entities.
+//! The collections, declared once: the names of each kind of entity in paths. Every path of entities derives from this
+//! and from the fields that refer to other entities.
+use weir_model::entity::CustomEntitySchema;
 use weir_model::entity::EntityKind::{self, *};
-use weir_model::schema::{Choice, Kind};
+use weir_model::schema::Kind;
+use weir_model::{EntityKinds, PluginSchema};
 
-/// What entities of a kind are called in paths.
+/// The names of a kind of entity in paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collection {
-    /// At the top; none where they are only found below their parents.
+    /// At the top level; none for entities that exist only below a parent.
     pub(crate) name: Option<&'static str>,
     /// Below a parent.
     pub(crate) nested: &'static str,
-    /// What stands for an id.
+    /// What may stand for the id.
     pub(crate) key: Key,
 }
 
-/// How a path may call an entity, other than by its id.
+/// By what a path may identify an entity, besides its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// By a field that is different for each.
@@ -23,13 +25,13 @@ pub(crate) enum Key {
     Within(&'static str),
     /// By a server name that the certificate is presented for.
     ServerName,
-    /// Not at all.
+    /// By nothing else.
     Id,
 }
 
 impl Collection {
     /// The names of a kind.
-    pub(crate) const fn of(kind: EntityKind) -> Collection {
+    pub(crate) fn of(kind: EntityKind) -> Collection {
         let (name, nested, key) = match kind {
             Services => ("services", "services", Key::Unique("name")),
             Routes => ("routes", "routes", Key::Unique("name")),
@@ -37,11 +39,15 @@ impl Collection {
             ConsumerGroups => ("consumer_groups", "consumer_groups", Key::Unique("name")),
             // Found as the consumers of a group, and as the groups of a consumer.
             ConsumerGroupConsumers => ("", "consumer_group_consumers", Key::Id),
-            KeyauthCredentials => ("key-auths", "key-auth", Key::Unique("key")),
-            BasicauthCredentials => ("basic-auths", "basic-auth", Key::Unique("username")),
-            HmacauthCredentials => ("hmac-auths", "hmac-auth", Key::Unique("username")),
-            JwtSecrets => ("jwts", "jwt", Key::Unique("key")),
-            Acls => ("acls", "acls", Key::Within("group")),
+            Custom(kind) => {
+                let CustomEntitySchema { path, nested_path, record, endpoint_key, .. } = kind.schema();
+                let is_unique = |field: &str| record.field(field).is_some_and(|field| field.unique);
+                let key = endpoint_key.map_or(Key::Id, |field| match is_unique(field) {
+                    true => Key::Unique(field),
+                    false => Key::Within(field),
+                });
+                (*path, *nested_path, key)
+            }
             Plugins => ("plugins", "plugins", Key::Unique("instance_name")),
             Upstreams => ("upstreams", "upstreams", Key::Unique("name")),
             Targets => ("", "targets", Key::Within("target")),
@@ -56,9 +62,9 @@ impl Collection {
     }
 }
 
-/// Where entities are found.
+/// A path of entities.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum EntityPath {
     /// `/routes`
     Collection(EntityKind),
     /// `/routes/x`
@@ -75,16 +81,16 @@ pub(crate) enum Place {
     Member(Membership),
 }
 
-/// Entities below the one that they name.
+/// Entities below the one that they refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nesting {
     pub(crate) parent: EntityKind,
     pub(crate) kind: EntityKind,
-    /// The field that names the parent.
+    /// The field that refers to the parent.
     pub(crate) field: &'static str,
 }
 
-/// The entity that another one names.
+/// The entity that another one refers to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Naming {
     pub(crate) owner: EntityKind,
@@ -93,12 +99,12 @@ pub(crate) struct Naming {
     pub(crate) kind: EntityKind,
 }
 
-/// Consumers and groups that belong together, from one side.
+/// The membership of consumers in groups, from one side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Membership {
     pub(crate) owner: EntityKind,
     pub(crate) kind: EntityKind,
-    /// What a body calls those that are added.
+    /// The member of the body that holds the new ones.
     pub(crate) argument: &'static str,
 }
 
@@ -110,53 +116,64 @@ impl Membership {
     const GROUPS: Membership = Membership { owner: Consumers, kind: ConsumerGroups, argument: "group" };
 }
 
-impl Place {
+impl EntityPath {
     /// The kind of entities here.
     pub(crate) fn kind(self) -> EntityKind {
         match self {
-            Place::Collection(kind) | Place::Entity(kind) => kind,
-            Place::Children(nesting) | Place::Child(nesting) => nesting.kind,
-            Place::Named(naming) => naming.kind,
-            Place::Members(membership) | Place::Member(membership) => membership.kind,
+            EntityPath::Collection(kind) | EntityPath::Entity(kind) => kind,
+            EntityPath::Children(nesting) | EntityPath::Child(nesting) => nesting.kind,
+            EntityPath::Named(naming) => naming.kind,
+            EntityPath::Members(membership) | EntityPath::Member(membership) => membership.kind,
         }
     }
 
     /// Whether many are here, rather than one.
     pub(crate) fn is_collection(self) -> bool {
-        matches!(self, Place::Collection(_) | Place::Children(_) | Place::Members(_))
+        matches!(self, EntityPath::Collection(_) | EntityPath::Children(_) | EntityPath::Members(_))
     }
 }
 
-/// Every place, with its path as the router writes it.
-pub(crate) fn places() -> Vec<(String, Place)> {
-    let tops = EntityKind::ALL.iter().filter_map(|kind| Some((*kind, Collection::of(*kind).name?)));
-    tops.flat_map(|(kind, name)| places_of(kind, name)).collect()
+/// Every path of entities, with its pattern for the router.
+pub(crate) fn entity_paths(plugins: &[PluginSchema]) -> Vec<(String, EntityPath)> {
+    let kinds = EntityKinds::of(plugins);
+    let tops = kinds.iter().filter_map(|kind| Some((kind, Collection::of(kind).name?)));
+    tops.flat_map(|(kind, name)| paths_of(kind, name, &kinds)).collect()
 }
 
-fn places_of(kind: EntityKind, name: &str) -> Vec<(String, Place)> {
+fn paths_of(kind: EntityKind, name: &str, kinds: &EntityKinds) -> Vec<(String, EntityPath)> {
     let entity = format!("/{name}/{{id}}");
-    let mut places =
-        vec![(format!("/{name}"), Place::Collection(kind)), (entity.clone(), Place::Entity(kind))];
-    for (child, field) in kind.children().iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
+    let mut entity_paths =
+        vec![(format!("/{name}"), EntityPath::Collection(kind)), (entity.clone(), EntityPath::Entity(kind))];
+    for (child, field) in kinds.children(kind).iter().filter(|(child, _)| *child != ConsumerGroupConsumers) {
         let nested = Collection::of(*child).nested;
         let nesting = Nesting { parent: kind, kind: *child, field };
-        places.push((format!("{entity}/{nested}"), Place::Children(nesting)));
-        places.push((format!("{entity}/{nested}/{{child}}"), Place::Child(nesting)));
+        entity_paths.push((format!("{entity}/{nested}"), EntityPath::Children(nesting)));
+        entity_paths.push((format!("{entity}/{nested}/{{child}}"), EntityPath::Child(nesting)));
     }
     let memberships = [Membership::CONSUMERS, Membership::GROUPS];
     for membership in memberships.into_iter().filter(|membership| membership.owner == kind) {
         let nested = Collection::of(membership.kind).nested;
-        places.push((format!("{entity}/{nested}"), Place::Members(membership)));
-        places.push((format!("{entity}/{nested}/{{child}}"), Place::Member(membership)));
+        entity_paths.push((format!("{entity}/{nested}"), EntityPath::Members(membership)));
+        entity_paths.push((format!("{entity}/{nested}/{{child}}"), EntityPath::Member(membership)));
     }
     for (field, named) in naming_fields(kind) {
         let naming = Naming { owner: kind, field, kind: named };
-        places.push((format!("{entity}/{field}"), Place::Named(naming)));
+        entity_paths.push((format!("{entity}/{field}"), EntityPath::Named(naming)));
     }
-    places
+    entity_paths
 }
 
-/// The fields of a kind that name one entity each, and of which kind.
+/// The names in paths that a secret may follow in the place of an id.
+pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
+    let schemas = plugins.iter().flat_map(|plugin| plugin.entities);
+    let is_secret = |schema: &&&CustomEntitySchema| {
+        let key = schema.endpoint_key.and_then(|key| schema.record.field(key));
+        key.is_some_and(|key| key.secret)
+    };
+    schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]).collect()
+}
+
+/// The fields of a kind that each refer to one entity, with the kind of that entity.
 pub(super) fn naming_fields(kind: EntityKind) -> impl Iterator<Item = (&'static str, EntityKind)> {
     let single = kind.schema().fields.iter().filter(|field| matches!(field.kind, Kind::Uuid));
     single.filter_map(|field| Some((field.name, EntityKind::from_name(field.foreign?)?)))
@@ -168,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_path_of_kongs_is_there() {
-        let paths: Vec<String> = places().into_iter().map(|(path, _)| path).collect();
+        let plugins = crate::plugins::bundled();
+        let paths: Vec<String> = entity_paths(&plugins).into_iter().map(|(path, _)| path).collect();
         for path in [
             "/services",
             "/services/{id}/routes/{child}",

@@ -1,11 +1,11 @@
 //! Conditions that a client puts on a request: `If-Match` and `If-None-Match`.
-use super::representation::{Shown, etag};
-use super::response::Denied;
+use super::representation::{Representation, etag};
+use super::response::ApiError;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use weir_model::Entities;
 use weir_model::entity::Entity;
 
-/// What a client knows of an entity.
+/// Which versions of an entity a client knows.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     if_match: Option<Tags>,
@@ -26,26 +26,26 @@ impl Conditions {
         Conditions { if_match: tags(header::IF_MATCH), if_none_match: tags(header::IF_NONE_MATCH) }
     }
 
-    /// Whether a write of an entity, which may not be there yet, goes ahead.
-    pub(super) fn allow(&self, entity: Option<&Entity>, entities: &Entities) -> Result<(), Denied> {
+    /// Whether the conditions allow a write of an entity, which may not exist yet.
+    pub(super) fn allow(&self, entity: Option<&Entity>, entities: &Entities) -> Result<(), ApiError> {
         if self.if_match.is_none() && self.if_none_match.is_none() {
             return Ok(());
         }
-        let tag = entity.map(|entity| etag(&Shown::of(entity, entities).to_json().to_string()));
+        let tag = entity.map(|entity| etag(&Representation::of(entity, entities).to_json().to_string()));
         let known = |tags: &Tags| tag.as_deref().is_some_and(|tag| tags.have(tag));
         let goes_ahead =
             self.if_match.as_ref().is_none_or(known) && !self.if_none_match.as_ref().is_some_and(known);
-        if goes_ahead { Ok(()) } else { Err(Denied::Precondition) }
+        if goes_ahead { Ok(()) } else { Err(ApiError::Precondition) }
     }
 
-    /// Whether the client has what it asks for already.
+    /// Whether the client already has the current version.
     pub(super) fn is_known(&self, tag: &str) -> bool {
         self.if_none_match.as_ref().is_some_and(|tags| tags.have(tag))
     }
 }
 
 impl Tags {
-    /// What all headers of this name say; one that cannot be read matches nothing.
+    /// The tags of all headers of this name; a header that cannot be read matches nothing.
     fn of(headers: &HeaderMap, name: &HeaderName) -> Tags {
         let read = |value: &HeaderValue| value.to_str().ok().map(Tags::read);
         headers.get_all(name).iter().filter_map(read).fold(Tags::These(Vec::new()), Tags::or)
@@ -62,7 +62,7 @@ impl Tags {
         if written.trim() == "*" {
             return Tags::Any;
         }
-        // A proxy that compresses makes tags weak.
+        // A proxy that compresses responses weakens tags.
         let tags = written.split(',').map(|tag| tag.trim().trim_start_matches("W/").to_owned());
         Tags::These(tags.collect())
     }

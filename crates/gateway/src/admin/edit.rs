@@ -1,10 +1,10 @@
-//! Writes: what is to become of entities, decided on the entities as they are when a write's turn has come.
-use super::collection::{Place, naming_fields};
+//! Writes: which entities they change, decided on the entities as they are when it is the write's turn.
+use super::collection::{EntityPath, naming_fields};
 use super::conditions::Conditions;
 use super::merge::merge;
 use super::request_body::Body;
-use super::resolve::Spot;
-use super::response::{Denied, Unresolved, Verb};
+use super::resolve::ResolvedPath;
+use super::response::{ApiError, UnresolvedReference, Verb};
 use super::{form, snis};
 use crate::control::Control;
 use crate::registry::Op;
@@ -12,16 +12,16 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_model::check::protocols_match;
-use weir_model::entity::{Entity, EntityKind, Plugin, Route};
+use weir_model::entity::{CustomEntitySchema, Entity, EntityKind, Plugin, Route};
 use weir_model::find_plugin;
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, Kind, References, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, Kind, References, quoted};
 use weir_model::{Entities, PluginSchema, ReadOptions, Uuid};
 use weir_net::tls::ca_certificates;
 
 /// A write that a client asks for.
 pub(super) struct Edit {
     pub(super) control: Arc<Control>,
-    pub(super) place: Place,
+    pub(super) entity_path: EntityPath,
     /// The ids, or names, in the path.
     pub(super) ids: Vec<String>,
     pub(super) verb: Verb,
@@ -34,72 +34,74 @@ pub(super) struct Edit {
 }
 
 impl Edit {
-    /// What is to be done.
-    pub(super) fn decide(&self, entities: &Entities) -> Result<Vec<Op>, Denied> {
-        let spot = self.place.spot(&self.ids, entities)?;
+    /// The changes to make.
+    pub(super) fn decide(&self, entities: &Entities) -> Result<Vec<Op>, ApiError> {
+        let resolved = self.entity_path.resolve(&self.ids, entities)?;
         match self.verb {
-            Verb::Create => self.create(&spot, entities),
-            Verb::Replace => self.replace(&spot, entities),
-            Verb::Update => self.update(&spot, entities),
-            Verb::Delete => self.delete(&spot, entities),
+            Verb::Create => self.create(&resolved, entities),
+            Verb::Replace => self.replace(&resolved, entities),
+            Verb::Update => self.update(&resolved, entities),
+            Verb::Delete => self.delete(&resolved, entities),
         }
     }
 
-    fn create(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
-        if let Place::Members(membership) = self.place {
+    fn create(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
+        if let EntityPath::Members(membership) = self.entity_path {
             let writer = Writer::new(&self.control, self.now);
             return membership.additions(&self.ids, &self.body.members, &writer, entities);
         }
-        let mut written = self.written(spot.kind, None);
-        spot.fill(&mut written);
-        self.put(written, spot, !self.skip_hash, entities)
+        let mut written = self.written(resolved.kind, None);
+        resolved.fill(&mut written);
+        self.put(written, resolved, !self.skip_hash, entities)
     }
 
-    fn replace(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
-        self.conditions.allow(spot.found, entities)?;
-        self.create(spot, entities)
+    fn replace(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
+        self.conditions.allow(resolved.found, entities)?;
+        self.create(resolved, entities)
     }
 
-    fn update(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
-        let found = spot.here()?;
+    fn update(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
+        let found = resolved.existing()?;
         self.conditions.allow(Some(found), entities)?;
-        let change = self.written(spot.kind, Some(found));
+        let change = self.written(resolved.kind, Some(found));
         keeps_id(&change, found)?;
         keeps_plugin(&change, found)?;
-        let has_password = change.get("password").is_some_and(|password| !password.is_null());
-        let hash = change.contains_key("password") && !self.skip_hash;
+        let of_plugin = custom_schema(found);
+        let hashed = of_plugin.and_then(|schema| change.get(schema.hashed?));
+        let (hash, has_password) =
+            (hashed.is_some() && !self.skip_hash, hashed.is_some_and(|it| !it.is_null()));
         let mut written = members(found);
-        if change.contains_key("ttl") {
-            // What lasts for a time lasts from now.
+        if of_plugin.and_then(|schema| schema.ttl).is_some_and(|ttl| change.contains_key(ttl)) {
+            // A `ttl` counts from now.
             written.remove("created_at");
         }
-        merge(&mut written, change, spot.kind.schema(), self.plugin_of(found));
+        merge(&mut written, change, resolved.kind.schema(), self.plugin_of(found));
         written.insert("id".to_owned(), found.id().to_string().into());
-        let ops = self.put(written, spot, hash, entities)?;
+        let ops = self.put(written, resolved, hash, entities)?;
         if !has_password {
-            keeps_consumer(&ops, found)?;
+            keeps_parent(&ops, found)?;
         }
         Ok(ops)
     }
 
-    fn delete(&self, spot: &Spot<'_>, entities: &Entities) -> Result<Vec<Op>, Denied> {
-        if let Place::Members(membership) | Place::Member(membership) = self.place {
+    fn delete(&self, resolved: &ResolvedPath<'_>, entities: &Entities) -> Result<Vec<Op>, ApiError> {
+        if let EntityPath::Members(membership) | EntityPath::Member(membership) = self.entity_path {
             return membership.removals(&self.ids, entities);
         }
-        // At the top it is enough that there is nothing afterwards.
-        if matches!(self.place, Place::Entity(_)) && spot.found.is_none() {
+        // At the top level, deleting what is not there succeeds.
+        if matches!(self.entity_path, EntityPath::Entity(_)) && resolved.found.is_none() {
             self.conditions.allow(None, entities)?;
             return Ok(Vec::new());
         }
-        let found = spot.here()?;
-        if matches!(self.place, Place::Named(_)) {
-            return Err(Denied::Method);
+        let found = resolved.existing()?;
+        if matches!(self.entity_path, EntityPath::Named(_)) {
+            return Err(ApiError::Method);
         }
         self.conditions.allow(Some(found), entities)?;
         Ok(vec![Op::Delete(found.kind(), found.id())])
     }
 
-    /// What the body says, each value of its field's type; `found` is what is there already.
+    /// The members of the body, each value converted to its field's type; `found` is the existing entity.
     fn written(&self, kind: EntityKind, found: Option<&Entity>) -> JsonMap {
         let mut written = self.body.members.clone();
         if self.body.untyped {
@@ -118,18 +120,18 @@ impl Edit {
         }
     }
 
-    /// Puts an entity, and all that goes with it.
+    /// Puts an entity, and the entities that are written with it.
     fn put(
         &self,
         mut written: JsonMap,
-        spot: &Spot<'_>,
+        resolved: &ResolvedPath<'_>,
         hash_passwords: bool,
         entities: &Entities,
-    ) -> Result<Vec<Op>, Denied> {
-        let kind = spot.kind;
+    ) -> Result<Vec<Op>, ApiError> {
+        let kind = resolved.kind;
         let id = written.get("id").and_then(Json::as_str).and_then(weir_model::rule::id);
-        if let Some(id) = id.filter(|id| spot.found.is_none() && entities.get(kind, *id).is_some()) {
-            return Err(Denied::PrimaryKeyTaken(id));
+        if let Some(id) = id.filter(|id| resolved.found.is_none() && entities.get(kind, *id).is_some()) {
+            return Err(ApiError::PrimaryKeyTaken(id));
         }
         let names = snis::taken(kind, &mut written)?;
         let writer = Writer { plugins: self.control.plugins(), hash_passwords, now: self.now };
@@ -139,7 +141,7 @@ impl Edit {
         if let Some(names) = names {
             ops.extend(snis::ops(id, &names, &writer, entities)?);
         }
-        if let Some((owner, field)) = spot.owner {
+        if let Some((owner, field)) = resolved.owner {
             let mut owner_written = members(owner);
             owner_written.insert(field.to_owned(), id.to_string().into());
             let writer = Writer { hash_passwords: false, ..writer };
@@ -149,49 +151,58 @@ impl Edit {
     }
 }
 
-/// An entity has its id for good.
-fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
+/// The id of an entity cannot change.
+fn keeps_id(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
     let Some(written) = change.get("id").filter(|id| !id.is_null()) else { return Ok(()) };
     let message = match written.as_str().and_then(weir_model::rule::id) {
         Some(id) if id == found.id() => return Ok(()),
         Some(_) => "immutable field cannot be updated",
         None => "expected a valid UUID",
     };
-    Err(Denied::Schema(vec![FieldError::new("id", message)]))
+    Err(ApiError::Schema(vec![FieldError::new("id", message)]))
 }
 
-/// A plugin's configuration is that of its name.
-fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), Denied> {
+/// The name of a plugin entity cannot change, because its configuration belongs to that name.
+fn keeps_plugin(change: &JsonMap, found: &Entity) -> Result<(), ApiError> {
     match (found, change.get("name").and_then(Json::as_str)) {
         (Entity::Plugins(plugin), Some(name)) if name != plugin.name => {
             let message = "a plugin's name cannot be changed: delete it and create another";
-            Err(Denied::Schema(vec![FieldError::new("name", message)]))
+            Err(ApiError::Schema(vec![FieldError::new("name", message)]))
         }
         _ => Ok(()),
     }
 }
 
-/// The password of basic-auth is stored as a hash that is salted with the consumer's id: it is wrong for another consumer.
-fn keeps_consumer(ops: &[Op], found: &Entity) -> Result<(), Denied> {
-    let moves = |op: &Op| match (op, found) {
-        (Op::Put(Entity::BasicauthCredentials(new)), Entity::BasicauthCredentials(old)) => {
-            new.consumer != old.consumer
-        }
-        _ => false,
-    };
-    let message = "all or none of these fields must be set: 'password', 'consumer.id'";
-    if ops.iter().any(moves) { Err(Denied::Schema(vec![FieldError::new("", message)])) } else { Ok(()) }
+/// What a plugin declares of an entity.
+fn custom_schema(entity: &Entity) -> Option<&'static CustomEntitySchema> {
+    match entity.kind() {
+        EntityKind::Custom(kind) => Some(kind.schema()),
+        _ => None,
+    }
 }
 
-/// References that say `id` and give something else.
-pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), Denied> {
+/// A hash is salted with the parent's id: it is wrong below another parent.
+fn keeps_parent(ops: &[Op], found: &Entity) -> Result<(), ApiError> {
+    let schema =
+        custom_schema(found).and_then(|schema| Some((schema.hashed?, schema.references().next()?.0)));
+    let Some((hashed, parent)) = schema else { return Ok(()) };
+    let moves = |op: &Op| match op {
+        Op::Put(new) => new.id() == found.id() && new.references() != found.references(),
+        Op::Delete(..) => false,
+    };
+    let message = format!("all or none of these fields must be set: '{hashed}', '{parent}.id'");
+    if ops.iter().any(moves) { Err(ApiError::Schema(vec![FieldError::new("", message)])) } else { Ok(()) }
+}
+
+/// Refuses references by `id` whose value is no UUID.
+pub(super) fn no_ids(kind: EntityKind, written: &JsonMap) -> Result<(), ApiError> {
     let is_none = |field: &'static str| {
         let id = written.get(field)?.as_object()?.get("id").filter(|id| !id.is_null())?;
         id.as_str().and_then(weir_model::rule::id).is_none().then(|| format!("{field}.id"))
     };
     let wrong = naming_fields(kind).filter_map(|(field, _)| is_none(field));
     let violations: Vec<_> = wrong.map(|path| FieldError::new(&path, "expected a valid UUID")).collect();
-    if violations.is_empty() { Ok(()) } else { Err(Denied::Schema(violations)) }
+    if violations.is_empty() { Ok(()) } else { Err(ApiError::Schema(violations)) }
 }
 
 /// An entity's members.
@@ -222,10 +233,10 @@ impl<'w> Writer<'w> {
         kind: EntityKind,
         mut written: JsonMap,
         entities: &Entities,
-    ) -> Result<Entity, Denied> {
+    ) -> Result<Entity, ApiError> {
         no_ids(kind, &written)?;
         if let Some(unresolved) = unresolved(kind, &written, entities) {
-            return Err(Denied::Unresolved(unresolved));
+            return Err(ApiError::UnresolvedReference(unresolved));
         }
         self.stamp(kind, &mut written);
         if let Some(digest) = certificate_digest(kind, &written) {
@@ -233,7 +244,7 @@ impl<'w> Writer<'w> {
         }
         let references = &ByIdOrName(entities);
         let reading = ReadOptions { plugins: self.plugins, references, hash_passwords: self.hash_passwords };
-        let entity = Entity::read(kind, &Json::Object(written), &[], reading).map_err(Denied::Schema)?;
+        let entity = Entity::read(kind, &Json::Object(written), &[], reading).map_err(ApiError::Schema)?;
         if let Entity::Plugins(plugin) = &entity {
             runs_for_its_routes(plugin, entities)?;
         }
@@ -255,14 +266,14 @@ impl<'w> Writer<'w> {
     }
 }
 
-/// Only a write of the plugin is refused: a route may change its protocols later on.
-fn runs_for_its_routes(plugin: &Plugin, entities: &Entities) -> Result<(), Denied> {
+/// Checked when the plugin is written only: a route may change its protocols later.
+fn runs_for_its_routes(plugin: &Plugin, entities: &Entities) -> Result<(), ApiError> {
     let route = plugin.route.and_then(|id| entities.get(EntityKind::Routes, id)).and_then(as_route);
     let named = plugin.service.map(|id| (EntityKind::Services, id));
     let of_service =
         named.into_iter().flat_map(|named| entities.referencing(named, EntityKind::Routes, None));
     protocols_match(plugin, route, of_service.filter_map(as_route))
-        .map_err(|message| Denied::Schema(vec![FieldError::new("protocols", message)]))
+        .map_err(|message| ApiError::Schema(vec![FieldError::new("protocols", message)]))
 }
 
 fn as_route(entity: &Entity) -> Option<&Route> {
@@ -283,17 +294,17 @@ fn certificate_digest(kind: EntityKind, written: &JsonMap) -> Option<String> {
 }
 
 /// A reference by name to an entity that is not there.
-fn unresolved(kind: EntityKind, written: &JsonMap, entities: &Entities) -> Option<Unresolved> {
+fn unresolved(kind: EntityKind, written: &JsonMap, entities: &Entities) -> Option<UnresolvedReference> {
     naming_fields(kind).find_map(|(field, kind)| {
         let named = written.get(field)?.as_object().filter(|named| !named.contains_key("id"))?;
         let (key, value) = named.iter().find(|(_, value)| value.is_string())?;
         let is_there = entities.resolve(kind.as_str(), value.as_str()?).is_some();
         let by = || (quoted(key).into_owned(), value.as_str().map(quoted).into());
-        (!is_there).then(|| Unresolved { field, kind, by: by() })
+        (!is_there).then(|| UnresolvedReference { field, kind, by: by() })
     })
 }
 
-/// Takes any id for that of an entity: whether there is one is a rule across entities, with an answer of its own.
+/// Accepts any id: whether the entity exists is a rule across entities, with an error of its own.
 struct ByIdOrName<'e>(&'e Entities);
 
 impl References for ByIdOrName<'_> {

@@ -1,31 +1,31 @@
-//! Arguments of forms, such as `config.minute=5` and `paths[]=/a`, as JSON. What forms lack, types, comes from the
+//! Form arguments, such as `config.minute=5` and `paths[]=/a`, as JSON. Forms have no types, so these come from the
 //! declarations of the fields.
-use super::tree::{Padding, Step, place};
+use super::tree::{Padding, Step, insert_at};
 use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 use weir_model::schema::{FieldSchema, Json, JsonMap, Kind, RecordSchema};
 
-/// More arguments, or more steps in one, are a mistake.
-const MOST_ARGUMENTS: usize = 1000;
-const MOST_STEPS: usize = 16;
-/// So are more elements that are left out before others.
-const MOST_PADDING: usize = 1000;
+/// Forms with more arguments, or more steps in one, are refused.
+const MAX_ARGUMENTS: usize = 1000;
+const MAX_STEPS: usize = 16;
+/// So are forms that leave out more elements before others.
+const MAX_PADDING: usize = 1000;
 
-/// Puts each argument where its name says.
+/// Builds the object that the names of the arguments describe.
 pub(super) fn tree(arguments: impl Iterator<Item = (String, Json)>) -> Result<JsonMap, String> {
-    let (mut tree, mut padding) = (Json::Object(JsonMap::new()), Padding(MOST_PADDING));
+    let (mut tree, mut padding) = (Json::Object(JsonMap::new()), Padding(MAX_PADDING));
     for (count, (name, value)) in arguments.enumerate() {
-        if count == MOST_ARGUMENTS {
-            return Err(format!("a form may have {MOST_ARGUMENTS} arguments at most; send JSON"));
+        if count == MAX_ARGUMENTS {
+            return Err(format!("a form may have {MAX_ARGUMENTS} arguments at most; send JSON"));
         }
         let steps = steps(&name);
-        if steps.len() > MOST_STEPS {
-            return Err(format!("an argument's name may have {MOST_STEPS} parts at most; send JSON"));
+        if steps.len() > MAX_STEPS {
+            return Err(format!("an argument's name may have {MAX_STEPS} parts at most; send JSON"));
         }
         if !steps.is_empty() {
-            let too_far =
-                |_| format!("a form may leave out {MOST_PADDING} elements of lists at most; send JSON");
-            place(&mut tree, &steps, value, &mut padding).map_err(too_far)?;
+            let too_much_padding =
+                |_| format!("a form may leave out {MAX_PADDING} elements of lists at most; send JSON");
+            insert_at(&mut tree, &steps, value, &mut padding).map_err(too_much_padding)?;
         }
     }
     match tree {
@@ -57,7 +57,7 @@ fn element(part: &str) -> Option<(&str, Option<usize>)> {
     Some((before, index.parse::<usize>().ok().and_then(|index| index.checked_sub(1))))
 }
 
-/// Gives the members of an entity the types that their fields have; `plugin` is whose configuration `config` is.
+/// Converts the members of an entity to the types of their fields; `plugin` declares its `config`.
 pub(super) fn typed(kind: EntityKind, members: &mut JsonMap, plugin: Option<&PluginSchema>) {
     type_members(kind.schema(), members);
     if let (EntityKind::Plugins, Some(plugin), Some(Json::Object(config))) =
@@ -75,7 +75,7 @@ fn type_members(schema: &RecordSchema, members: &mut JsonMap) {
     }
 }
 
-/// The field of a name, be it an old one.
+/// The field of a name, which may be an old name.
 fn field(schema: &RecordSchema, name: &str) -> Option<&'static FieldSchema> {
     let old = schema.old_names.iter().find(|(old, _)| *old == name);
     old.map_or_else(|| schema.field(name), |(_, path)| schema.field_at(path))
@@ -159,11 +159,11 @@ mod tests {
 
     #[test]
     fn what_would_take_too_much_is_refused() {
-        let many = (0..=MOST_ARGUMENTS).map(|_| ("a[]".to_owned(), json!("1")));
+        let many = (0..=MAX_ARGUMENTS).map(|_| ("a[]".to_owned(), json!("1")));
         assert!(tree(many).is_err());
         let far = (0..300).map(|number| (format!("q{number}{}", "[1000]".repeat(14)), json!("x")));
         assert!(tree(far).is_err());
         assert!(tree([("a[1000]".to_owned(), json!("x"))].into_iter()).is_ok());
-        assert!(tree([("a.".repeat(MOST_STEPS + 1), json!("1"))].into_iter()).is_err());
+        assert!(tree([("a.".repeat(MAX_STEPS + 1), json!("1"))].into_iter()).is_err());
     }
 }

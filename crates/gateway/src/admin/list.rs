@@ -1,8 +1,8 @@
 //! Pages of entities.
-use super::collection::Place;
-use super::representation::Shown;
-use super::request::Call;
-use super::response::{Denied, json_answer};
+use super::collection::EntityPath;
+use super::representation::Representation;
+use super::request::ApiRequest;
+use super::response::{ApiError, json_response};
 use axum::http::StatusCode;
 use axum::response::Response;
 use form_urlencoded::Serializer;
@@ -14,31 +14,31 @@ const USUAL_SIZE: usize = 100;
 const LARGEST_SIZE: usize = 1000;
 
 /// `GET` of a collection.
-pub(super) async fn read(place: Place, call: Call) -> Result<Response, Denied> {
+pub(super) async fn read(entity_path: EntityPath, call: ApiRequest) -> Result<Response, ApiError> {
     let page = Page::asked_for(&call)?;
     let (data, next) = {
         let entities = call.control.registry().entities();
-        match custom_id(place, &call) {
+        match custom_id(entity_path, &call) {
             Some(custom_id) => {
                 let consumer = entities.by_value(EntityKind::Consumers, "custom_id", custom_id);
-                (consumer.map(|consumer| Shown::of(consumer, &entities)).into_iter().collect(), None)
+                (consumer.map(|consumer| Representation::of(consumer, &entities)).into_iter().collect(), None)
             }
-            None => page.of(place, &call.ids, &entities)?,
+            None => page.of(entity_path, &call.ids, &entities)?,
         }
     };
     let mut body = JsonMap::new();
-    body.insert("data".to_owned(), data.iter().map(Shown::to_json).collect());
+    body.insert("data".to_owned(), data.iter().map(Representation::to_json).collect());
     body.insert("next".to_owned(), next.map_or(Json::Null, |next| page.next(&call, next).into()));
     if let Some(next) = next {
         body.insert("offset".to_owned(), offset(next).into());
     }
-    Ok(json_answer(StatusCode::OK, &Json::Object(body)))
+    Ok(json_response(StatusCode::OK, &Json::Object(body)))
 }
 
-/// `/consumers?custom_id=x` looks for one.
-fn custom_id(place: Place, call: &Call) -> Option<&str> {
-    match place {
-        Place::Collection(EntityKind::Consumers) => call.argument("custom_id"),
+/// `/consumers?custom_id=x` selects one.
+fn custom_id(entity_path: EntityPath, call: &ApiRequest) -> Option<&str> {
+    match entity_path {
+        EntityPath::Collection(EntityKind::Consumers) => call.argument("custom_id"),
         _ => None,
     }
 }
@@ -52,29 +52,29 @@ struct Page {
 }
 
 impl Page {
-    fn asked_for(call: &Call) -> Result<Page, Denied> {
+    fn asked_for(call: &ApiRequest) -> Result<Page, ApiError> {
         let after = call
             .argument("offset")
-            .map(|offset| Uuid::try_parse(offset).map_err(|_| Denied::Offset(offset.to_owned())));
-        let tags = call.argument("tags").map_or(Some(Tags::Any), Tags::read).ok_or(Denied::Tags)?;
+            .map(|offset| Uuid::try_parse(offset).map_err(|_| ApiError::Offset(offset.to_owned())));
+        let tags = call.argument("tags").map_or(Some(Tags::Any), Tags::read).ok_or(ApiError::Tags)?;
         Ok(Page { size: size(call.argument("size"))?, after: after.transpose()?, tags })
     }
 
     /// The entities of this page, and, where more follow, the last one.
     fn of(
         &self,
-        place: Place,
+        entity_path: EntityPath,
         ids: &[String],
         entities: &Entities,
-    ) -> Result<(Vec<Shown>, Option<Uuid>), Denied> {
-        let kind = place.kind();
-        let all: Box<dyn Iterator<Item = &Entity>> = match place {
-            Place::Children(nesting) => {
+    ) -> Result<(Vec<Representation>, Option<Uuid>), ApiError> {
+        let kind = entity_path.kind();
+        let all: Box<dyn Iterator<Item = &Entity>> = match entity_path {
+            EntityPath::Children(nesting) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();
                 let parent = nesting.parent(id, entities)?;
                 Box::new(entities.referencing((nesting.parent, parent), kind, self.after))
             }
-            Place::Members(membership) => {
+            EntityPath::Members(membership) => {
                 let id = ids.first().map(String::as_str).unwrap_or_default();
                 Box::new(membership.listed(membership.owner(id, entities)?, self.after, entities))
             }
@@ -83,11 +83,11 @@ impl Page {
         let mut wanted = all.filter(|entity| self.tags.select(entity.tags()));
         let page: Vec<&Entity> = wanted.by_ref().take(self.size).collect();
         let next = page.last().filter(|_| wanted.next().is_some()).map(|entity| entity.id());
-        Ok((page.into_iter().map(|entity| Shown::of(entity, entities)).collect(), next))
+        Ok((page.into_iter().map(|entity| Representation::of(entity, entities)).collect(), next))
     }
 
     /// The path of the page that follows.
-    fn next(&self, call: &Call, last: Uuid) -> String {
+    fn next(&self, call: &ApiRequest, last: Uuid) -> String {
         let mut query = Serializer::new(String::new());
         query.append_pair("offset", &offset(last));
         for name in ["tags", "size"] {
@@ -103,13 +103,13 @@ fn offset(last: Uuid) -> String {
     last.simple().to_string()
 }
 
-fn size(written: Option<&str>) -> Result<usize, Denied> {
+fn size(written: Option<&str>) -> Result<usize, ApiError> {
     let Some(written) = written else { return Ok(USUAL_SIZE) };
-    let size: f64 = written.parse().map_err(|_| Denied::Size("size must be a number"))?;
+    let size: f64 = written.parse().map_err(|_| ApiError::Size("size must be a number"))?;
     if size.fract() == 0.0 && (1.0..=LARGEST_SIZE as f64).contains(&size) {
         Ok(size as usize)
     } else {
-        Err(Denied::Size("size must be an integer between 1 and 1000"))
+        Err(ApiError::Size("size must be an integer between 1 and 1000"))
     }
 }
 

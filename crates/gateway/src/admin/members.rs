@@ -1,44 +1,44 @@
-//! Who is in a consumer group: shown as the consumers of a group and as the groups of a consumer, as Kong shows it.
-use super::collection::{Membership, Place};
+//! Memberships of consumer groups: the consumers of a group and the groups of a consumer, as Kong shows them.
+use super::collection::{EntityPath, Membership};
 use super::edit::Writer;
 use super::item::tagged;
-use super::representation::{Shown, etag};
-use super::request::Call;
-use super::resolve::called;
-use super::response::{Denied, Unresolved, json_answer};
-use crate::registry::{Op, Written};
+use super::representation::{Representation, etag};
+use super::request::ApiRequest;
+use super::resolve::look_up;
+use super::response::{ApiError, UnresolvedReference, json_response};
+use crate::registry::{CommittedWrite, Op};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 use weir_model::entity::EntityKind::{ConsumerGroupConsumers, Consumers};
 use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, quoted};
 use weir_model::{Entities, Uuid};
 
-/// `GET` of a group, with its consumers. Its ETag is that of the group alone, as that is what a write is about; so it
-/// does not tell whether the answer is still the same.
-pub(super) fn read_group(place: Place, call: &Call) -> Result<Response, Denied> {
+/// `GET` of a group, with its consumers. Its ETag is that of the group alone, because writes compare that one; so it
+/// does not cover the consumers in the response.
+pub(super) fn read_group(entity_path: EntityPath, call: &ApiRequest) -> Result<Response, ApiError> {
     let entities = call.control.registry().entities();
-    let group = place.spot(&call.ids, &entities)?.here()?;
+    let group = entity_path.resolve(&call.ids, &entities)?.existing()?;
     let lists = call.argument("list_consumers") != Some("false");
     let consumers = lists.then(|| {
         let consumers = Membership::CONSUMERS.listed(group.id(), None, &entities);
-        consumers.map(|consumer| Shown::of(consumer, &entities)).collect::<Vec<_>>()
+        consumers.map(|consumer| Representation::of(consumer, &entities)).collect::<Vec<_>>()
     });
-    let shown = Shown::of(group, &entities).to_json();
+    let shown = Representation::of(group, &entities).to_json();
     drop(entities);
     let tag = etag(&shown.to_string());
     let mut body = json!({ "consumer_group": shown });
     if let Some(consumers) = consumers {
-        body["consumers"] = consumers.iter().map(Shown::to_json).collect();
+        body["consumers"] = consumers.iter().map(Representation::to_json).collect();
     }
-    Ok(tagged(json_answer(StatusCode::OK, &body), &tag))
+    Ok(tagged(json_response(StatusCode::OK, &body), &tag))
 }
 
 impl Membership {
-    /// Whose members these are.
-    pub(super) fn owner(self, text: &str, entities: &Entities) -> Result<Uuid, Denied> {
-        called(self.owner, text, entities)?.found.map(Entity::id).ok_or(Denied::NotFound)
+    /// The group, or consumer, that the members belong to.
+    pub(super) fn owner(self, text: &str, entities: &Entities) -> Result<Uuid, ApiError> {
+        look_up(self.owner, text, entities)?.found.map(Entity::id).ok_or(ApiError::NotFound)
     }
 
     /// The members, by id, from the one after this id.
@@ -55,15 +55,15 @@ impl Membership {
         ids.into_iter().filter_map(move |id| entities.get(self.kind, id))
     }
 
-    /// The member that a path names, and the entity that says that it is one.
+    /// The member that a path names, and the id of the membership entity.
     pub(super) fn member<'e>(
         self,
         owner: &str,
         text: &str,
         entities: &'e Entities,
-    ) -> Result<Option<(&'e Entity, Uuid)>, Denied> {
+    ) -> Result<Option<(&'e Entity, Uuid)>, ApiError> {
         let owner = self.owner(owner, entities)?;
-        let Some(found) = called(self.kind, text, entities)?.found else { return Ok(None) };
+        let Some(found) = look_up(self.kind, text, entities)?.found else { return Ok(None) };
         let (consumer, group) =
             if self.kind == Consumers { (found.id(), owner) } else { (owner, found.id()) };
         // A consumer is in few groups, while a group may have very many consumers.
@@ -87,7 +87,7 @@ impl Membership {
         body: &JsonMap,
         writer: &Writer<'_>,
         entities: &Entities,
-    ) -> Result<Vec<Op>, Denied> {
+    ) -> Result<Vec<Op>, ApiError> {
         let owner = self.owner(ids.first().map(String::as_str).unwrap_or_default(), entities)?;
         let add = |text: &str| {
             let member = self.found(text, entities)?;
@@ -101,8 +101,9 @@ impl Membership {
     }
 
     /// What the body names: one, or a list.
-    fn texts(self, body: &JsonMap) -> Result<Vec<&str>, Denied> {
-        let wrong = |field: &str, message: String| Err(Denied::Schema(vec![FieldError::new(field, message)]));
+    fn texts(self, body: &JsonMap) -> Result<Vec<&str>, ApiError> {
+        let wrong =
+            |field: &str, message: String| Err(ApiError::Schema(vec![FieldError::new(field, message)]));
         if let Some(other) = body.keys().find(|name| *name != self.argument) {
             return wrong(other, format!("unknown field; there is `{}`", self.argument));
         }
@@ -118,20 +119,25 @@ impl Membership {
         }
     }
 
-    fn found(self, text: &str, entities: &Entities) -> Result<Uuid, Denied> {
-        let found = called(self.kind, text, entities)?.found.map(Entity::id);
+    fn found(self, text: &str, entities: &Entities) -> Result<Uuid, ApiError> {
+        let found = look_up(self.kind, text, entities)?.found.map(Entity::id);
         let key = if weir_model::rule::id(text).is_some() { "id" } else { self.kind.key().unwrap_or("id") };
         let by = || (key.to_owned(), quoted(text).into());
-        found
-            .ok_or_else(|| Denied::Unresolved(Unresolved { field: self.argument, kind: self.kind, by: by() }))
+        found.ok_or_else(|| {
+            ApiError::UnresolvedReference(UnresolvedReference {
+                field: self.argument,
+                kind: self.kind,
+                by: by(),
+            })
+        })
     }
 
     /// Removes the member that the path names, or all of them.
-    pub(super) fn removals(self, ids: &[String], entities: &Entities) -> Result<Vec<Op>, Denied> {
+    pub(super) fn removals(self, ids: &[String], entities: &Entities) -> Result<Vec<Op>, ApiError> {
         let delete = |id| Op::Delete(ConsumerGroupConsumers, id);
         match ids {
             [owner, member] => {
-                let (_, pair) = self.member(owner, member, entities)?.ok_or(Denied::NotFound)?;
+                let (_, pair) = self.member(owner, member, entities)?.ok_or(ApiError::NotFound)?;
                 Ok(vec![delete(pair)])
             }
             [owner, ..] => {
@@ -139,18 +145,19 @@ impl Membership {
                 let pairs = entities.referencing((self.owner, owner), ConsumerGroupConsumers, None);
                 Ok(pairs.map(|pair| delete(pair.id())).collect())
             }
-            [] => Err(Denied::NotFound),
+            [] => Err(ApiError::NotFound),
         }
     }
 
-    /// The answer once members were added: whose they are, and who was added.
-    pub(super) fn added(self, written: &Written, entities: &Entities) -> Response {
+    /// The response after members were added: their owner, and the members.
+    pub(super) fn added(self, written: &CommittedWrite, entities: &Entities) -> Response {
         let pairs = || written.entities().filter(|entity| entity.kind() == ConsumerGroupConsumers);
-        let shown = |kind: EntityKind, id| Some(Shown::of(entities.get(kind, id?)?, entities).to_json());
+        let shown =
+            |kind: EntityKind, id| Some(Representation::of(entities.get(kind, id?)?, entities).to_json());
         let owner = pairs().next().and_then(|pair| shown(self.owner, self.owner_of(pair)));
         let members: Json = pairs().filter_map(|pair| shown(self.kind, self.member_of(pair))).collect();
         let name = self.owner.as_str().trim_end_matches('s');
-        json_answer(StatusCode::CREATED, &json!({ name: owner, self.kind.as_str(): members }))
+        json_response(StatusCode::CREATED, &json!({ name: owner, self.kind.as_str(): members }))
     }
 }
 

@@ -1,8 +1,8 @@
-//! A change laid over what is there: records member by member, all else as a whole.
+//! Merges a change into an entity: records member by member, everything else as a whole.
 use weir_model::PluginSchema;
 use weir_model::schema::{Json, JsonMap, Kind, RecordSchema};
 
-/// Lays a change over an entity; `plugin` is whose configuration `config` is.
+/// Merges a change into an entity; `plugin` declares its `config`.
 pub(super) fn merge(
     entity: &mut JsonMap,
     mut change: JsonMap,
@@ -21,7 +21,7 @@ pub(super) fn merge(
 
 fn merge_record(record: &mut JsonMap, change: JsonMap, schema: &RecordSchema) {
     let is_old = |name: &String| schema.old_names.iter().any(|(old, _)| old == name);
-    // They say again what is there by the new names, and would put back what the change takes away.
+    // Fields by old names repeat those by new names, and would restore what the change removes.
     record.retain(|name, _| !is_old(name));
     let (old, new): (Vec<_>, Vec<_>) = change.into_iter().partition(|(name, _)| is_old(name));
     let old = old.into_iter().map(|(name, value)| by_its_new_name(schema, name, value));
@@ -105,8 +105,8 @@ mod tests {
             (json!({ "redis": { "host": null } }), json!({ "redis": { "host": null, "port": 1 } })),
             (json!({ "redis": null }), json!({ "redis": null })),
         ] {
-            let told = json!({ "config": { "redis": { "host": "a", "port": 1 }, "redis_host": "a" } });
-            let Json::Object(mut entity) = told else { panic!() };
+            let entity_json = json!({ "config": { "redis": { "host": "a", "port": 1 }, "redis_host": "a" } });
+            let Json::Object(mut entity) = entity_json else { panic!() };
             let Json::Object(change) = json!({ "config": change }) else { panic!() };
             merge(&mut entity, change, EntityKind::Plugins.schema(), Some(&plugin));
             assert_eq!(Json::Object(entity), json!({ "config": expected }));

@@ -28,62 +28,71 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use collection::{Nesting, Place};
-use request::Call;
-use response::{Denied, Verb};
+use collection::{EntityPath, Nesting};
+use request::ApiRequest;
+use response::{ApiError, Verb};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
 
-/// Where Kong once listed only those targets that count, and here is no difference.
-const TARGETS: Place =
-    Place::Children(Nesting { parent: EntityKind::Upstreams, kind: EntityKind::Targets, field: "upstream" });
+/// Kong once listed inactive targets here too; now it is the same list.
+const TARGETS: EntityPath = EntityPath::Children(Nesting {
+    parent: EntityKind::Upstreams,
+    kind: EntityKind::Targets,
+    field: "upstream",
+});
 
-type AccessLog = Arc<BoxMakeWriter>;
+struct AccessLog {
+    file: BoxMakeWriter,
+    secret_paths: Vec<&'static str>,
+}
 
 /// Everything the Admin API serves.
 pub(crate) fn router(control: Arc<Control>) -> Router {
     let of_node = node::router(control.plugin_definitions());
-    let paths = status::shared().merge(entities()).merge(of_node).with_state(control);
-    // What a path allows is only known around the router of paths.
+    let paths = status::shared().merge(entities(&control)).merge(of_node).with_state(control);
+    // The methods that a path allows are known only outside the router of paths.
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }
 
 /// Every path of entities, with and without a slash at its end.
-fn entities() -> Router<Arc<Control>> {
+fn entities(control: &Control) -> Router<Arc<Control>> {
     let mut router = Router::new();
-    for (path, place) in collection::places() {
-        let methods = match place {
-            Place::Members(_) => many(place).delete(move |call: Call| item::write(Verb::Delete, place, call)),
-            Place::Member(_) => get(move |call: Call| item::read(place, call))
-                .delete(move |call: Call| item::write(Verb::Delete, place, call)),
-            _ if place.is_collection() => many(place),
-            _ => one(place),
+    for (path, entity_path) in collection::entity_paths(control.plugins()) {
+        let methods = match entity_path {
+            EntityPath::Members(_) => {
+                many(entity_path).delete(move |call: ApiRequest| item::write(Verb::Delete, entity_path, call))
+            }
+            EntityPath::Member(_) => get(move |call: ApiRequest| item::read(entity_path, call))
+                .delete(move |call: ApiRequest| item::write(Verb::Delete, entity_path, call)),
+            _ if entity_path.is_collection() => many(entity_path),
+            _ => one(entity_path),
         };
         router = router.route(&path, methods.clone()).route(&format!("{path}/"), methods);
     }
     router
-        .route("/upstreams/{id}/targets/all", get(move |call: Call| list::read(TARGETS, call)))
-        .method_not_allowed_fallback(|| async { Denied::Method })
-        .layer(DefaultBodyLimit::max(request_body::LONGEST))
+        .route("/upstreams/{id}/targets/all", get(move |call: ApiRequest| list::read(TARGETS, call)))
+        .method_not_allowed_fallback(|| async { ApiError::Method })
+        .layer(DefaultBodyLimit::max(request_body::MAX_BODY_LEN))
 }
 
-fn many(place: Place) -> MethodRouter<Arc<Control>> {
-    get(move |call: Call| list::read(place, call))
-        .post(move |call: Call| item::write(Verb::Create, place, call))
+fn many(entity_path: EntityPath) -> MethodRouter<Arc<Control>> {
+    get(move |call: ApiRequest| list::read(entity_path, call))
+        .post(move |call: ApiRequest| item::write(Verb::Create, entity_path, call))
 }
 
-fn one(place: Place) -> MethodRouter<Arc<Control>> {
-    get(move |call: Call| item::read(place, call))
-        .put(move |call: Call| item::write(Verb::Replace, place, call))
-        .patch(move |call: Call| item::write(Verb::Update, place, call))
-        .delete(move |call: Call| item::write(Verb::Delete, place, call))
+fn one(entity_path: EntityPath) -> MethodRouter<Arc<Control>> {
+    get(move |call: ApiRequest| item::read(entity_path, call))
+        .put(move |call: ApiRequest| item::write(Verb::Replace, entity_path, call))
+        .patch(move |call: ApiRequest| item::write(Verb::Update, entity_path, call))
+        .delete(move |call: ApiRequest| item::write(Verb::Delete, entity_path, call))
 }
 
-/// What every answer has; and the methods of a path, for those who ask.
+/// Adds the headers of every response, and answers `OPTIONS` with the methods of the path.
 async fn finish(request: Request, next: Next) -> Response {
     let asks_for_methods = request.method() == Method::OPTIONS;
     let mut response = next.run(request).await;
@@ -111,19 +120,20 @@ fn with_options(allowed: &str) -> String {
 }
 
 /// Writes a line to a file for each request.
-pub(crate) fn logged(router: Router, path: &Path) -> io::Result<Router> {
-    let access_log: AccessLog = Arc::new(logger::open(path)?);
+pub(crate) fn logged(router: Router, path: &Path, plugins: &[PluginSchema]) -> io::Result<Router> {
+    let (file, secret_paths) = (logger::open(path)?, collection::secret_paths(plugins));
+    let access_log = Arc::new(AccessLog { file, secret_paths });
     Ok(router.layer(middleware::from_fn_with_state(access_log, log_access)))
 }
 
 async fn log_access(
-    State(access_log): State<AccessLog>,
+    State(access_log): State<Arc<AccessLog>>,
     ConnectInfo(client): ConnectInfo<Client>,
     request: Request,
     next: Next,
 ) -> Response {
-    // Neither keys in paths nor arguments: either may be a credential.
-    let path = auth::shown(request.uri().path());
+    // Without keys in paths and without arguments, because both may be credentials.
+    let path = auth::shown(request.uri().path(), &access_log.secret_paths);
     let asked = format!("{} {path} {:?}", request.method(), request.version());
     let response = next.run(request).await;
     let line = format!(
@@ -133,6 +143,6 @@ async fn log_access(
         response.status().as_u16()
     );
     // A full disk must not keep the Admin API from answering.
-    let _ = access_log.make_writer().write_all(line.as_bytes());
+    let _ = access_log.file.make_writer().write_all(line.as_bytes());
     response
 }

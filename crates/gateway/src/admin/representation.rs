@@ -6,18 +6,21 @@ use weir_model::Entities;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::Json;
 
-/// An entity, with what others say of it.
-pub(super) struct Shown {
+/// An entity, with the fields that come from other entities.
+pub(super) struct Representation {
     entity: Entity,
     /// A certificate's server names.
     snis: Option<Vec<String>>,
 }
 
-impl Shown {
-    /// As it is shown while others are as they are.
-    pub(super) fn of(entity: &Entity, entities: &Entities) -> Shown {
+impl Representation {
+    /// The representation of an entity among these.
+    pub(super) fn of(entity: &Entity, entities: &Entities) -> Representation {
         let is_certificate = entity.kind() == EntityKind::Certificates;
-        Shown { entity: entity.clone(), snis: is_certificate.then(|| server_names(entity, entities)) }
+        Representation {
+            entity: entity.clone(),
+            snis: is_certificate.then(|| server_names(entity, entities)),
+        }
     }
 
     /// Kong's JSON: every field, and other entities as `{"id": …}`.
@@ -42,7 +45,7 @@ fn server_names(certificate: &Entity, entities: &Entities) -> Vec<String> {
     names
 }
 
-/// Identifies what is shown, byte by byte.
+/// Identifies a representation, byte by byte.
 pub(super) fn etag(shown: &str) -> String {
     let mut hasher = SipHasher13::new();
     hasher.write(shown.as_bytes());

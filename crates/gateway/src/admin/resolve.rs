@@ -1,38 +1,38 @@
-//! From a path to what is there, in the entities as they are at a moment.
-use super::collection::{Collection, Key, Naming, Nesting, Place};
-use super::response::Denied;
+//! From a path to the entity that it names, in one state of the entities.
+use super::collection::{Collection, EntityPath, Key, Naming, Nesting};
+use super::response::ApiError;
 use weir_model::entity::{Entity, EntityKind, Target};
 use weir_model::schema::{Json, JsonMap};
 use weir_model::{Entities, Uuid};
 
-/// What a path leads to.
-pub(super) struct Spot<'e> {
+/// What a path resolves to.
+pub(super) struct ResolvedPath<'e> {
     /// The kind of entity that belongs here.
     pub(super) kind: EntityKind,
     /// The entity that the path names.
     pub(super) found: Option<&'e Entity>,
     /// Whether that entity belongs to the parent in the path.
-    at_home: bool,
-    /// What the path says of an entity put here: fields and their values.
+    belongs_to_parent: bool,
+    /// The fields that the path sets in an entity that is put here.
     given: Vec<(&'static str, Json)>,
-    /// Who is to name an entity that is put here, and by which field.
+    /// The entity that will refer to one that is put here, and its field.
     pub(super) owner: Option<(&'e Entity, &'static str)>,
 }
 
-impl<'e> Spot<'e> {
-    fn empty(kind: EntityKind) -> Spot<'e> {
-        Spot { kind, found: None, at_home: true, given: Vec::new(), owner: None }
+impl<'e> ResolvedPath<'e> {
+    fn empty(kind: EntityKind) -> ResolvedPath<'e> {
+        ResolvedPath { kind, found: None, belongs_to_parent: true, given: Vec::new(), owner: None }
     }
 
-    /// The entity here.
-    pub(super) fn here(&self) -> Result<&'e Entity, Denied> {
-        self.found.filter(|_| self.at_home).ok_or(Denied::NotFound)
+    /// The existing entity.
+    pub(super) fn existing(&self) -> Result<&'e Entity, ApiError> {
+        self.found.filter(|_| self.belongs_to_parent).ok_or(ApiError::NotFound)
     }
 
-    /// Adds what the path says.
+    /// Adds the fields that the path sets.
     pub(super) fn fill(&self, members: &mut JsonMap) {
         for (field, value) in &self.given {
-            // The names of a certificate are many; the path knows one.
+            // A certificate may have many names; the path holds one of them.
             if *field != "snis" || !members.contains_key("snis") {
                 members.insert((*field).to_owned(), value.clone());
             }
@@ -43,39 +43,50 @@ impl<'e> Spot<'e> {
     }
 }
 
-impl Place {
-    /// What is here; `ids` are those of the path.
-    pub(super) fn spot<'e>(self, ids: &[String], entities: &'e Entities) -> Result<Spot<'e>, Denied> {
+impl EntityPath {
+    /// The entity at this path; `ids` are the parameters of the path.
+    pub(super) fn resolve<'e>(
+        self,
+        ids: &[String],
+        entities: &'e Entities,
+    ) -> Result<ResolvedPath<'e>, ApiError> {
         let id = |index: usize| ids.get(index).map(String::as_str).unwrap_or_default();
         match self {
-            Place::Collection(kind) => Ok(Spot::empty(kind)),
-            Place::Entity(kind) => called(kind, id(0), entities),
-            Place::Children(nesting) => {
+            EntityPath::Collection(kind) => Ok(ResolvedPath::empty(kind)),
+            EntityPath::Entity(kind) => look_up(kind, id(0), entities),
+            EntityPath::Children(nesting) => {
                 let parent = nesting.parent(id(0), entities)?;
-                Ok(Spot { given: vec![nesting.given(parent)], ..Spot::empty(nesting.kind) })
+                Ok(ResolvedPath { given: vec![nesting.given(parent)], ..ResolvedPath::empty(nesting.kind) })
             }
-            Place::Child(nesting) => nesting.child(id(0), id(1), entities),
-            Place::Named(naming) => naming.spot(id(0), entities),
-            Place::Members(membership) => {
-                membership.owner(id(0), entities).map(|_| Spot::empty(membership.kind))
+            EntityPath::Child(nesting) => nesting.child(id(0), id(1), entities),
+            EntityPath::Named(naming) => naming.resolve(id(0), entities),
+            EntityPath::Members(membership) => {
+                membership.owner(id(0), entities).map(|_| ResolvedPath::empty(membership.kind))
             }
-            Place::Member(membership) => {
+            EntityPath::Member(membership) => {
                 let member = membership.member(id(0), id(1), entities)?;
-                Ok(Spot { found: member.map(|(found, _)| found), ..Spot::empty(membership.kind) })
+                Ok(ResolvedPath {
+                    found: member.map(|(found, _)| found),
+                    ..ResolvedPath::empty(membership.kind)
+                })
             }
         }
     }
 }
 
-/// The entity that is called so, by id or as the kind's key allows.
-pub(super) fn called<'e>(kind: EntityKind, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
+/// Looks an entity up by its id, or by the key that its kind has.
+pub(super) fn look_up<'e>(
+    kind: EntityKind,
+    text: &str,
+    entities: &'e Entities,
+) -> Result<ResolvedPath<'e>, ApiError> {
     let (found, given) = match (weir_model::rule::id(text), Collection::of(kind).key) {
         (Some(id), _) => (entities.get(kind, id), ("id", id.to_string().into())),
         (_, Key::Unique(field)) => (entities.by_value(kind, field, text), (field, text.into())),
         (_, Key::ServerName) => (presented_for(text, entities), ("snis", vec![Json::from(text)].into())),
-        (_, Key::Within(_) | Key::Id) => return Err(Denied::PrimaryKeyInvalid),
+        (_, Key::Within(_) | Key::Id) => return Err(ApiError::PrimaryKeyInvalid),
     };
-    Ok(Spot { found, given: vec![given], ..Spot::empty(kind) })
+    Ok(ResolvedPath { found, given: vec![given], ..ResolvedPath::empty(kind) })
 }
 
 /// The certificate that is presented for a server name.
@@ -88,35 +99,40 @@ fn presented_for<'e>(name: &str, entities: &'e Entities) -> Option<&'e Entity> {
 
 impl Nesting {
     /// The id of the parent.
-    pub(super) fn parent(self, text: &str, entities: &Entities) -> Result<Uuid, Denied> {
-        called(self.parent, text, entities)?.found.map(Entity::id).ok_or(Denied::NotFound)
+    pub(super) fn parent(self, text: &str, entities: &Entities) -> Result<Uuid, ApiError> {
+        look_up(self.parent, text, entities)?.found.map(Entity::id).ok_or(ApiError::NotFound)
     }
 
     fn given(self, parent: Uuid) -> (&'static str, Json) {
         (self.field, parent.to_string().into())
     }
 
-    fn child<'e>(self, parent: &str, text: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
+    fn child<'e>(
+        self,
+        parent: &str,
+        text: &str,
+        entities: &'e Entities,
+    ) -> Result<ResolvedPath<'e>, ApiError> {
         let parent = self.parent(parent, entities)?;
-        let mut spot = match (weir_model::rule::id(text), Collection::of(self.kind).key) {
+        let mut resolved = match (weir_model::rule::id(text), Collection::of(self.kind).key) {
             (None, Key::Within(field)) => {
                 let mut siblings = entities.referencing((self.parent, parent), self.kind, None);
-                let found = siblings.find(|entity| is_called(entity, text));
-                Spot { found, given: vec![(field, text.into())], ..Spot::empty(self.kind) }
+                let found = siblings.find(|entity| is_called(entity, field, text));
+                ResolvedPath { found, given: vec![(field, text.into())], ..ResolvedPath::empty(self.kind) }
             }
-            _ => called(self.kind, text, entities)?,
+            _ => look_up(self.kind, text, entities)?,
         };
         let names = |entity: &Entity| reference(entity, self.field) == Some(parent);
-        spot.at_home = spot.found.is_none_or(names);
-        spot.given.push(self.given(parent));
-        Ok(spot)
+        resolved.belongs_to_parent = resolved.found.is_none_or(names);
+        resolved.given.push(self.given(parent));
+        Ok(resolved)
     }
 }
 
-/// Whether an entity is called so among those of its parent.
-fn is_called(entity: &Entity, text: &str) -> bool {
+/// Whether this text is the key of an entity below its parent: the value of this field.
+fn is_called(entity: &Entity, field: &str, text: &str) -> bool {
     match entity {
-        Entity::Acls(acl) => acl.group == text,
+        Entity::Custom(entity) => entity.text(field) == Some(text),
         Entity::Targets(target) => {
             let port = target.target.strip_prefix(text).and_then(|rest| rest.strip_prefix(':'));
             target.target == text || port.is_some_and(|port| port == Target::DEFAULT_PORT.to_string())
@@ -126,18 +142,18 @@ fn is_called(entity: &Entity, text: &str) -> bool {
 }
 
 impl Naming {
-    /// The owner may name none: then an entity put here gets an id of its own.
-    fn spot<'e>(self, owner: &str, entities: &'e Entities) -> Result<Spot<'e>, Denied> {
-        let owner = called(self.owner, owner, entities)?.found.ok_or(Denied::NotFound)?;
-        let spot = Spot::empty(self.kind);
+    /// If the owner refers to none, an entity that is put here gets a new id.
+    fn resolve<'e>(self, owner: &str, entities: &'e Entities) -> Result<ResolvedPath<'e>, ApiError> {
+        let owner = look_up(self.owner, owner, entities)?.found.ok_or(ApiError::NotFound)?;
+        let resolved = ResolvedPath::empty(self.kind);
         Ok(match reference(owner, self.field) {
-            Some(id) => Spot { found: entities.get(self.kind, id), ..spot },
-            None => Spot { owner: Some((owner, self.field)), ..spot },
+            Some(id) => ResolvedPath { found: entities.get(self.kind, id), ..resolved },
+            None => ResolvedPath { owner: Some((owner, self.field)), ..resolved },
         })
     }
 }
 
-/// Whom an entity names by a field.
+/// The entity that a field of another refers to.
 fn reference(entity: &Entity, field: &str) -> Option<Uuid> {
     entity.references().into_iter().find(|reference| reference.field == field).map(|reference| reference.id)
 }

@@ -1,7 +1,8 @@
-//! Answers of the Admin API, and Kong's form for what it refuses.
+//! Responses of the Admin API, and its errors in Kong's form.
 use super::violations::Violations;
-use crate::listener::Unread;
-use crate::registry::{NotInForce, WriteError};
+use crate::listener::BodyError;
+pub(crate) use crate::listener::json_response;
+use crate::registry::{ApplyError, WriteError};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -9,19 +10,14 @@ use std::fmt;
 use weir_model::ConstraintError;
 use weir_model::Uuid;
 use weir_model::entity::{EntityKind, Reference, Unique};
-use weir_model::schema::{Choice, FieldError, Json, JsonMap, quoted};
+use weir_model::schema::{FieldError, Json, JsonMap, quoted};
 
-/// An answer with a JSON body.
-pub(crate) fn json_answer(status: StatusCode, body: &Json) -> Response {
-    text_answer(status, body.to_string())
-}
-
-/// The same of JSON that is text already.
-pub(super) fn text_answer(status: StatusCode, body: String) -> Response {
+/// A response with a body that is JSON already.
+pub(super) fn text_response(status: StatusCode, body: String) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response()
 }
 
-/// What a write does, in Kong's words.
+/// The kind of a write, in Kong's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Create,
@@ -41,79 +37,79 @@ impl Verb {
     }
 }
 
-/// A reference by something else than an id, to nothing.
-pub(crate) struct Unresolved {
+/// A reference by something other than an id that names no entity.
+pub(crate) struct UnresolvedReference {
     /// The field that refers.
     pub(crate) field: &'static str,
     /// To what kind of entity.
     pub(crate) kind: EntityKind,
-    /// By what: a field there, and its value.
+    /// The field of that entity, and the value.
     pub(crate) by: (String, Json),
 }
 
-/// Why a request is refused.
-pub(crate) enum Denied {
-    /// There is nothing here.
+/// Why a request fails.
+pub(crate) enum ApiError {
+    /// Nothing exists at this path.
     NotFound,
-    /// This cannot be done here.
+    /// The path does not allow this method.
     Method,
-    /// The body is not of a type that is read.
+    /// The body has an unsupported `Content-Type`.
     MediaType,
     /// The body was not read to its end.
-    Unread(Unread),
-    /// The body, or the path, cannot be read.
+    BodyError(BodyError),
+    /// The body, or the path, is malformed.
     Malformed(String),
-    /// The entity is not the one that the client knows.
+    /// `If-Match` or `If-None-Match` does not hold.
     Precondition,
-    /// What is wrong with an entity.
+    /// The entity violates its schema.
     Schema(Vec<FieldError>),
-    /// An entity of this id is there already.
+    /// An entity with this id exists already.
     PrimaryKeyTaken(Uuid),
-    /// Entities of this kind have no name, and this is no id.
+    /// The path has no valid id, and entities of this kind have no name.
     PrimaryKeyInvalid,
-    /// A rule across entities, broken by a write of one of this kind.
+    /// A write of an entity of this kind breaks a rule across entities.
     Refused(EntityKind, ConstraintError),
-    /// A reference to nothing.
-    Unresolved(Unresolved),
-    /// The offset of a list is none.
+    /// A reference names no entity.
+    UnresolvedReference(UnresolvedReference),
+    /// The offset of a list is invalid.
     Offset(String),
-    /// The size of a page is none.
+    /// The size of a page is invalid.
     Size(&'static str),
-    /// Tags cannot be looked for like this.
+    /// The filter by tags is invalid.
     Tags,
     /// The configuration is a file.
     ReadOnly(Verb, EntityKind),
     /// The store cannot be reached now.
     Unavailable(String),
-    /// It is stored, and cannot be served.
-    NotInForce(NotInForce),
+    /// The change was saved but could not be applied.
+    ApplyError(ApplyError),
 }
 
-impl Denied {
-    /// What became of a write.
-    pub(super) fn of_write(error: WriteError<Denied>, verb: Verb, kind: EntityKind) -> Denied {
+impl ApiError {
+    /// The error of a write.
+    pub(super) fn of_write(error: WriteError<ApiError>, verb: Verb, kind: EntityKind) -> ApiError {
         match error {
-            WriteError::Decided(denied) => denied,
-            WriteError::Refused(refusal) => Denied::Refused(kind, refusal),
+            WriteError::Rejected(error) => error,
+            WriteError::Refused(refusal) => ApiError::Refused(kind, refusal),
             WriteError::Uncompilable(error) => {
                 let (field, message) = error.field();
-                Denied::Schema(vec![FieldError::new(field, message)])
+                ApiError::Schema(vec![FieldError::new(field, message)])
             }
-            WriteError::Unavailable(reason) => Denied::Unavailable(reason),
-            WriteError::ReadOnly => Denied::ReadOnly(verb, kind),
+            WriteError::Unavailable(reason) => ApiError::Unavailable(reason),
+            WriteError::ReadOnly => ApiError::ReadOnly(verb, kind),
         }
     }
 
     fn status(&self) -> StatusCode {
         match self {
-            Denied::NotFound => StatusCode::NOT_FOUND,
-            Denied::Method | Denied::ReadOnly(..) => StatusCode::METHOD_NOT_ALLOWED,
-            Denied::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Denied::Unread(unread) => unread.status(),
-            Denied::Precondition => StatusCode::PRECONDITION_FAILED,
-            Denied::Refused(_, ConstraintError::NotUnique { .. }) => StatusCode::CONFLICT,
-            Denied::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Denied::NotInForce(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiError::NotFound => StatusCode::NOT_FOUND,
+            ApiError::Method | ApiError::ReadOnly(..) => StatusCode::METHOD_NOT_ALLOWED,
+            ApiError::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ApiError::BodyError(unread) => unread.status(),
+            ApiError::Precondition => StatusCode::PRECONDITION_FAILED,
+            ApiError::Refused(_, ConstraintError::NotUnique { .. }) => StatusCode::CONFLICT,
+            ApiError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::ApplyError(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         }
     }
@@ -121,42 +117,44 @@ impl Denied {
     /// Kong's number and name of the error, if it has one.
     fn code(&self) -> Option<(u8, &'static str)> {
         Some(match self {
-            Denied::PrimaryKeyInvalid => (1, "invalid primary key"),
-            Denied::Schema(_) => (2, "schema violation"),
-            Denied::PrimaryKeyTaken(_) => (3, "primary key violation"),
-            Denied::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => {
+            ApiError::PrimaryKeyInvalid => (1, "invalid primary key"),
+            ApiError::Schema(_) => (2, "schema violation"),
+            ApiError::PrimaryKeyTaken(_) => (3, "primary key violation"),
+            ApiError::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => {
                 (19, "referenced by others")
             }
-            Denied::Refused(
+            ApiError::Refused(
                 _,
                 ConstraintError::MissingReference(_) | ConstraintError::StillReferenced(_),
             ) => (4, "foreign key violation"),
-            Denied::Refused(_, ConstraintError::NotUnique { .. }) => (5, "unique constraint violation"),
-            Denied::Offset(_) => (7, "invalid offset"),
-            Denied::Size(_) => (9, "invalid size"),
-            Denied::Tags => (11, "invalid options"),
-            Denied::ReadOnly(..) => (12, "operation unsupported"),
-            Denied::Unresolved(_) => (13, "foreign keys unresolved"),
+            ApiError::Refused(_, ConstraintError::NotUnique { .. }) => (5, "unique constraint violation"),
+            ApiError::Offset(_) => (7, "invalid offset"),
+            ApiError::Size(_) => (9, "invalid size"),
+            ApiError::Tags => (11, "invalid options"),
+            ApiError::ReadOnly(..) => (12, "operation unsupported"),
+            ApiError::UnresolvedReference(_) => (13, "foreign keys unresolved"),
             _ => return None,
         })
     }
 
-    /// Which fields are at fault.
+    /// The fields with errors.
     fn fields(&self) -> Option<Json> {
         Some(match self {
-            Denied::PrimaryKeyInvalid => json!({ "id": "expected a valid UUID" }),
-            Denied::Schema(violations) => Violations::of(violations).fields,
-            Denied::PrimaryKeyTaken(id) => json!({ "id": id.to_string() }),
-            Denied::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => return None,
-            Denied::Refused(kind, ConstraintError::NotUnique { unique, .. }) => taken(*kind, unique),
-            Denied::Refused(_, ConstraintError::MissingReference(reference)) => {
+            ApiError::PrimaryKeyInvalid => json!({ "id": "expected a valid UUID" }),
+            ApiError::Schema(violations) => Violations::of(violations).fields,
+            ApiError::PrimaryKeyTaken(id) => json!({ "id": id.to_string() }),
+            ApiError::Refused(EntityKind::CaCertificates, ConstraintError::StillReferenced(_)) => {
+                return None;
+            }
+            ApiError::Refused(kind, ConstraintError::NotUnique { unique, .. }) => taken(*kind, unique),
+            ApiError::Refused(_, ConstraintError::MissingReference(reference)) => {
                 json!({ reference.field: { "id": reference.id.to_string() } })
             }
-            Denied::Refused(_, ConstraintError::StillReferenced(by)) => {
+            ApiError::Refused(_, ConstraintError::StillReferenced(by)) => {
                 json!({ "@referenced_by": by.as_str() })
             }
-            Denied::Tags => json!({ "tags": "invalid filter syntax" }),
-            Denied::Unresolved(unresolved) => {
+            ApiError::Tags => json!({ "tags": "invalid filter syntax" }),
+            ApiError::UnresolvedReference(unresolved) => {
                 json!({ unresolved.field: { unresolved.by.0.as_str(): unresolved.to_string() } })
             }
             _ => return None,
@@ -164,37 +162,37 @@ impl Denied {
     }
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Denied::NotFound => f.write_str("Not found"),
-            Denied::Method => f.write_str("Method not allowed"),
-            Denied::MediaType => f.write_str(
+            ApiError::NotFound => f.write_str("Not found"),
+            ApiError::Method => f.write_str("Method not allowed"),
+            ApiError::MediaType => f.write_str(
                 "Unsupported media type: send application/json, application/x-www-form-urlencoded or multipart/form-data",
             ),
-            Denied::Unread(unread) => f.write_str(&unread.message(super::request_body::LONGEST)),
-            Denied::Malformed(message) | Denied::Unavailable(message) => f.write_str(message),
-            Denied::Precondition => f.write_str("Precondition failed: read the entity again for its ETag"),
-            Denied::Schema(violations) => f.write_str(&Violations::of(violations).message),
-            Denied::PrimaryKeyTaken(id) => write!(f, "primary key violation on key '{{id=\"{id}\"}}'"),
-            Denied::PrimaryKeyInvalid => f.write_str("invalid primary key: '{id=\"expected a valid UUID\"}'"),
-            Denied::Refused(kind, refusal) => refused(*kind, refusal, f),
-            Denied::Unresolved(unresolved) => {
+            ApiError::BodyError(unread) => f.write_str(&unread.message(super::request_body::MAX_BODY_LEN)),
+            ApiError::Malformed(message) | ApiError::Unavailable(message) => f.write_str(message),
+            ApiError::Precondition => f.write_str("Precondition failed: read the entity again for its ETag"),
+            ApiError::Schema(violations) => f.write_str(&Violations::of(violations).message),
+            ApiError::PrimaryKeyTaken(id) => write!(f, "primary key violation on key '{{id=\"{id}\"}}'"),
+            ApiError::PrimaryKeyInvalid => f.write_str("invalid primary key: '{id=\"expected a valid UUID\"}'"),
+            ApiError::Refused(kind, refusal) => refused(*kind, refusal, f),
+            ApiError::UnresolvedReference(unresolved) => {
                 let (field, key) = (unresolved.field, &unresolved.by.0);
                 write!(f, "foreign key unresolved ({field}.{key}: {unresolved})")
             }
-            Denied::Offset(offset) => write!(f, "'{offset}' is not a valid offset: take it from the page before"),
-            Denied::Size(message) => f.write_str(message),
-            Denied::Tags => f.write_str("invalid option (tags: invalid filter syntax)"),
-            Denied::NotInForce(not_in_force) => not_in_force.fmt(f),
-            Denied::ReadOnly(verb, kind) => {
+            ApiError::Offset(offset) => write!(f, "'{offset}' is not a valid offset: take it from the page before"),
+            ApiError::Size(message) => f.write_str(message),
+            ApiError::Tags => f.write_str("invalid option (tags: invalid filter syntax)"),
+            ApiError::ApplyError(error) => error.fmt(f),
+            ApiError::ReadOnly(verb, kind) => {
                 write!(f, "cannot {} '{}' entities when not using a database", verb.as_str(), kind.as_str())
             }
         }
     }
 }
 
-impl fmt::Display for Unresolved {
+impl fmt::Display for UnresolvedReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, value) = &self.by;
         let by = lua(&json!({ key.as_str(): value }));
@@ -221,7 +219,7 @@ fn refused(kind: EntityKind, refusal: &ConstraintError, f: &mut fmt::Formatter<'
     }
 }
 
-/// The value that another entity has, without what is secret, and shortened where it is long, as a certificate is.
+/// The value that another entity has; secrets are left out, and long values such as certificates are shortened.
 fn taken(kind: EntityKind, unique: &Unique) -> Json {
     let secret = |name: &str| kind.schema().field(name).is_some_and(|field| field.secret);
     let shown = unique.0.iter().map(|(name, value)| {
@@ -246,7 +244,7 @@ fn lua(value: &Json) -> String {
     }
 }
 
-impl IntoResponse for Denied {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut body = JsonMap::new();
         if let Some((code, name)) = self.code() {
@@ -255,10 +253,10 @@ impl IntoResponse for Denied {
         }
         body.insert("message".to_owned(), self.to_string().into());
         if let Some(fields) = self.fields() {
-            let name = if matches!(self, Denied::Tags) { "options" } else { "fields" };
+            let name = if matches!(self, ApiError::Tags) { "options" } else { "fields" };
             body.insert(name.to_owned(), fields);
         }
-        json_answer(self.status(), &Json::Object(body))
+        json_response(self.status(), &Json::Object(body))
     }
 }
 
@@ -271,13 +269,13 @@ mod tests {
         let pem = "x".repeat(4000);
         for (kind, field, shown) in [
             (EntityKind::CaCertificates, "cert", "x…'"),
-            (EntityKind::KeyauthCredentials, "key", "key=\"(secret)\""),
+            (EntityKind::Certificates, "key", "key=\"(secret)\""),
         ] {
             let unique = Unique(vec![(field, pem.as_str().into())]);
-            let denied = Denied::Refused(kind, ConstraintError::NotUnique { unique, by: Uuid::nil() });
-            let told = format!("{denied} {}", denied.fields().unwrap());
-            assert!(told.len() < 400, "{} bytes", told.len());
-            assert!(told.contains(shown.trim_end_matches('\'')), "{told}");
+            let error = ApiError::Refused(kind, ConstraintError::NotUnique { unique, by: Uuid::nil() });
+            let text = format!("{error} {}", error.fields().unwrap());
+            assert!(text.len() < 400, "{} bytes", text.len());
+            assert!(text.contains(shown.trim_end_matches('\'')), "{text}");
         }
     }
 
@@ -291,8 +289,8 @@ mod tests {
     fn a_secret_is_in_no_answer() {
         let unique = Unique(vec![("key", "hush".into())]);
         let refusal = ConstraintError::NotUnique { unique, by: Uuid::nil() };
-        let denied = Denied::Refused(EntityKind::KeyauthCredentials, refusal);
-        let fields = denied.fields().unwrap().to_string();
-        assert!(!denied.to_string().contains("hush") && !fields.contains("hush"), "{denied}: {fields}");
+        let error = ApiError::Refused(EntityKind::Certificates, refusal);
+        let fields = error.fields().unwrap().to_string();
+        assert!(!error.to_string().contains("hush") && !fields.contains("hush"), "{error}: {fields}");
     }
 }

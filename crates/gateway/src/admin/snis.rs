@@ -1,14 +1,14 @@
 //! `snis` of a certificate: server names that are entities of their own, written and shown with it.
 use super::edit::Writer;
-use super::response::Denied;
+use super::response::ApiError;
 use crate::registry::Op;
 use std::collections::BTreeSet;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{FieldError, Json, JsonMap};
 use weir_model::{Entities, Uuid};
 
-/// Takes the names out of what is written of a certificate; none where it says nothing of them.
-pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BTreeSet<String>>, Denied> {
+/// Takes the names out of the members of a certificate; none if it has no `snis`.
+pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BTreeSet<String>>, ApiError> {
     if kind != EntityKind::Certificates {
         return Ok(None);
     }
@@ -28,17 +28,17 @@ pub(super) fn taken(kind: EntityKind, written: &mut JsonMap) -> Result<Option<BT
     Ok(Some(taken))
 }
 
-fn wrong(message: impl Into<String>) -> Denied {
-    Denied::Schema(vec![FieldError::new("snis", message)])
+fn wrong(message: impl Into<String>) -> ApiError {
+    ApiError::Schema(vec![FieldError::new("snis", message)])
 }
 
-/// What makes a certificate be presented for these names, and no others.
+/// The changes that make exactly these names present a certificate.
 pub(super) fn ops(
     certificate: Uuid,
     names: &BTreeSet<String>,
     writer: &Writer<'_>,
     entities: &Entities,
-) -> Result<Vec<Op>, Denied> {
+) -> Result<Vec<Op>, ApiError> {
     let there = entities.referencing((EntityKind::Certificates, certificate), EntityKind::Snis, None);
     let superfluous = there.filter(|sni| sni.name().is_some_and(|name| !names.contains(name)));
     let mut ops: Vec<Op> = superfluous.map(|sni| Op::Delete(EntityKind::Snis, sni.id())).collect();
@@ -55,14 +55,14 @@ pub(super) fn ops(
     Ok(ops)
 }
 
-fn new(certificate: Uuid, name: &str, writer: &Writer<'_>, entities: &Entities) -> Result<Entity, Denied> {
+fn new(certificate: Uuid, name: &str, writer: &Writer<'_>, entities: &Entities) -> Result<Entity, ApiError> {
     let mut written = JsonMap::new();
     written.insert("name".to_owned(), name.into());
     written.insert("certificate".to_owned(), certificate.to_string().into());
     writer.entity(EntityKind::Snis, written, entities).map_err(|denied| match denied {
-        Denied::Schema(violations) => {
+        ApiError::Schema(violations) => {
             let found = violations.into_iter();
-            Denied::Schema(
+            ApiError::Schema(
                 found.map(|violation| FieldError { path: "snis".to_owned(), ..violation }).collect(),
             )
         }

@@ -1,4 +1,4 @@
-//! Values put at paths: arguments of forms, and messages at the fields that they are about.
+//! Inserts values at paths of a JSON value: form arguments, and messages at their fields.
 use weir_model::schema::Json;
 
 /// One step down into a value.
@@ -10,26 +10,26 @@ pub(super) enum Step<'s> {
     Element(Option<usize>),
 }
 
-/// Beyond this, elements follow each other, so that a number alone cannot take much memory.
-const FURTHEST_ELEMENT: usize = 1000;
+/// Elements with a larger index are appended, so that a large index cannot take much memory.
+const MAX_ELEMENT_INDEX: usize = 1000;
 
-/// How many empty elements may still be put before others, so that many numbers cannot take much memory either.
+/// How many empty elements may still be inserted before others, so that many indices cannot take much memory either.
 pub(super) struct Padding(pub(super) usize);
 
 /// There is no padding left.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooFar;
+pub(super) struct PaddingUsedUp;
 
-/// Puts a value at a path below another. Where something is already, both stay, as a list.
-pub(super) fn place(
+/// Inserts a value at a path. A value that is there already becomes a list with both.
+pub(super) fn insert_at(
     at: &mut Json,
     steps: &[Step<'_>],
     value: Json,
     padding: &mut Padding,
-) -> Result<(), TooFar> {
+) -> Result<(), PaddingUsedUp> {
     match steps.split_first() {
-        Some((Step::Name(name), rest)) => place(member(at, name), rest, value, padding)?,
-        Some((Step::Element(index), rest)) => place(element(at, *index, padding)?, rest, value, padding)?,
+        Some((Step::Name(name), rest)) => insert_at(member(at, name), rest, value, padding)?,
+        Some((Step::Element(index), rest)) => insert_at(element(at, *index, padding)?, rest, value, padding)?,
         None => match at {
             Json::Null => *at = value,
             Json::Array(items) => items.push(value),
@@ -50,14 +50,14 @@ fn element<'j>(
     at: &'j mut Json,
     index: Option<usize>,
     padding: &mut Padding,
-) -> Result<&'j mut Json, TooFar> {
+) -> Result<&'j mut Json, PaddingUsedUp> {
     let length = match at {
         Json::Array(items) => items.len(),
         Json::Null => 0,
         _ => 1,
     };
-    let index = index.filter(|index| *index < FURTHEST_ELEMENT).unwrap_or(length);
-    padding.0 = padding.0.checked_sub(index.saturating_sub(length)).ok_or(TooFar)?;
+    let index = index.filter(|index| *index < MAX_ELEMENT_INDEX).unwrap_or(length);
+    padding.0 = padding.0.checked_sub(index.saturating_sub(length)).ok_or(PaddingUsedUp)?;
     let mut items = match at.take() {
         Json::Array(items) => items,
         Json::Null => Vec::new(),
@@ -84,17 +84,18 @@ mod tests {
             (&[Step::Name("b")], 3),
             (&[Step::Name("b")], 4),
         ] {
-            place(&mut tree, steps, value.into(), &mut padding).unwrap();
+            insert_at(&mut tree, steps, value.into(), &mut padding).unwrap();
         }
-        let too_far = place(&mut tree, &[Step::Name("a"), Step::Element(Some(4))], 5.into(), &mut padding);
-        assert_eq!(too_far, Err(TooFar));
+        let too_much_padding =
+            insert_at(&mut tree, &[Step::Name("a"), Step::Element(Some(4))], 5.into(), &mut padding);
+        assert_eq!(too_much_padding, Err(PaddingUsedUp));
         assert_eq!(tree, json!({ "a": [1, null, 2], "b": [3, 4] }));
     }
 
     #[test]
     fn a_number_alone_takes_no_memory() {
         let mut tree = Json::Null;
-        place(&mut tree, &[Step::Element(Some(usize::MAX))], json!(1), &mut Padding(0)).unwrap();
+        insert_at(&mut tree, &[Step::Element(Some(usize::MAX))], json!(1), &mut Padding(0)).unwrap();
         assert_eq!(tree, json!([1]));
     }
 }

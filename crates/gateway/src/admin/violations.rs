@@ -1,8 +1,8 @@
 //! Violations in Kong's form: an object as deep as the entity, and one line.
-use super::tree::{Padding, Step, place};
+use super::tree::{Padding, Step, insert_at};
 use weir_model::schema::{FieldError, Json, JsonMap};
 
-/// What is wrong with an entity.
+/// The errors of an entity.
 pub(crate) struct Violations {
     /// Each message at its field; those on the entity as a whole are a list at `@entity`.
     pub(crate) fields: Json,
@@ -11,17 +11,17 @@ pub(crate) struct Violations {
 }
 
 /// How many elements without messages are put before those with messages.
-const MOST_PADDING: usize = 100_000;
+const MAX_PADDING: usize = 100_000;
 
 /// Where messages on the whole entity are.
 const ENTITY: &str = "@entity";
 
 impl Violations {
-    /// Kong's form of violations.
+    /// Builds Kong's form of violations.
     pub(crate) fn of(violations: &[FieldError]) -> Violations {
         let mut fields = Json::Object(JsonMap::new());
-        let (mut lines, mut padding) = (Vec::new(), Padding(MOST_PADDING));
-        for violation in violations.iter().map(Said::of) {
+        let (mut lines, mut padding) = (Vec::new(), Padding(MAX_PADDING));
+        for violation in violations.iter().map(ReportedViolation::of) {
             let mut steps = steps(&violation.path);
             if steps.is_empty() {
                 steps = vec![Step::Name(ENTITY), Step::Element(None)];
@@ -30,8 +30,8 @@ impl Violations {
                 let message = format!("{}: {}", violation.path, violation.message);
                 lines.push((violation.path.clone(), message));
             }
-            // What is too far away to be placed is told in the line all the same.
-            let _ = place(&mut fields, &steps, violation.at_field.into(), &mut padding);
+            // A message that has no place in the tree is still in the line.
+            let _ = insert_at(&mut fields, &steps, violation.at_field.into(), &mut padding);
         }
         lines.sort();
         let count = lines.len();
@@ -44,30 +44,30 @@ impl Violations {
     }
 }
 
-/// A violation as it is told. Programs compare what Kong says of fields that are missing or unknown; people also read
-/// what to do.
-struct Said {
+/// A violation in the words of the response: at fields that are missing or unknown it has Kong's exact text, because
+/// programs compare it; the line for people also has the hint.
+struct ReportedViolation {
     path: String,
     at_field: String,
     message: String,
 }
 
-impl Said {
-    fn of(violation: &FieldError) -> Said {
+impl ReportedViolation {
+    fn of(violation: &FieldError) -> ReportedViolation {
         let FieldError { path, message } = violation;
         if message.starts_with("required: ") {
             let missing = "required field missing".to_owned();
-            return Said { path: path.clone(), at_field: missing.clone(), message: missing };
+            return ReportedViolation { path: path.clone(), at_field: missing.clone(), message: missing };
         }
         let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
         if let Some((name, hint)) = unknown {
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             let at_field = "unknown field".to_owned();
-            return Said { path, message: format!("{at_field}{hint}"), at_field };
+            return ReportedViolation { path, message: format!("{at_field}{hint}"), at_field };
         }
         let null = "value must be null";
         let at_field = if message.starts_with(null) { null } else { message.as_str() };
-        Said { path: path.clone(), at_field: at_field.to_owned(), message: message.clone() }
+        ReportedViolation { path: path.clone(), at_field: at_field.to_owned(), message: message.clone() }
     }
 }
 

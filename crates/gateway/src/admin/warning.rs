@@ -1,33 +1,32 @@
-//! What is accepted without effect, or is probably a mistake, told to whoever wrote it.
-use crate::configuration::{MOST_LISTED, further};
+//! Warnings for the client of a write: fields without effect, and lints.
+use crate::configuration::{MAX_LISTED_FIELDS, and_more};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use weir_model::check::entity_warnings;
 use weir_model::entity::Entity;
-use weir_model::schema::Choice;
 use weir_model::{Document, PluginSchema};
 
-/// The header that tells it.
+/// The header that carries the warnings.
 pub(crate) const WARNING: &str = "x-weir-warning";
 
-/// Some clients refuse heads that are long.
-const LONGEST: usize = 1024;
+/// The longest value, because some clients reject long heads.
+const MAX_HEADER_LEN: usize = 1024;
 
-/// What of these entities has no effect, and what is probably a mistake.
+/// The warnings about these entities: fields without effect, and lints.
 pub(crate) fn of<'e>(entities: impl Iterator<Item = &'e Entity>, plugins: &[PluginSchema]) -> Vec<String> {
     let mut document = Document::default();
     entities.cloned().for_each(|entity| document.push(entity));
-    let (mut warnings, more) = document.ignored_fields(plugins, MOST_LISTED);
-    warnings.extend(further(more, "`weir check` lists all those of a file"));
+    let (mut warnings, more) = document.ignored_fields(plugins, MAX_LISTED_FIELDS);
+    warnings.extend(and_more(more, "`weir check` lists all those of a file"));
     warnings.extend(
         entity_warnings(&document, plugins)
             .into_iter()
-            .map(|doubt| format!("{}[].{}: {}", doubt.entity.0.as_str(), doubt.path, doubt.message)),
+            .map(|lint| format!("{}[].{}: {}", lint.entity.0.as_str(), lint.path, lint.message)),
     );
     warnings
 }
 
-/// The answer with the warnings, if there are any.
+/// Adds the warnings to a response, if there are any.
 pub(crate) fn warned(mut answer: Response, warnings: &[String]) -> Response {
     if let Some(warning) = header(warnings) {
         answer.headers_mut().insert(WARNING, warning);
@@ -35,16 +34,16 @@ pub(crate) fn warned(mut answer: Response, warnings: &[String]) -> Response {
     answer
 }
 
-/// In ASCII: the first, shortened where it is long, and as many of the others as fit.
+/// In ASCII: the first warning, shortened if it is long, and as many of the others as fit.
 pub(crate) fn header(warnings: &[String]) -> Option<HeaderValue> {
     let shown = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     let mut text = String::new();
     for (index, warning) in warnings.iter().enumerate() {
         let warning: String = warning.chars().map(shown).collect();
         if index == 0 {
-            let is_long = warning.len() > LONGEST;
-            text = if is_long { format!("{}...", &warning[..LONGEST]) } else { warning };
-        } else if text.len() + "; ".len() + warning.len() > LONGEST {
+            let is_long = warning.len() > MAX_HEADER_LEN;
+            text = if is_long { format!("{}...", &warning[..MAX_HEADER_LEN]) } else { warning };
+        } else if text.len() + "; ".len() + warning.len() > MAX_HEADER_LEN {
             text.push_str(&format!("; and {} more", warnings.len() - index));
             break;
         } else {
@@ -66,8 +65,8 @@ mod tests {
         assert_eq!(header(&[]), None);
         assert_eq!(header(&["not yet: a", "b"]).unwrap(), "not yet: a; b");
         assert_eq!(header(&["config.ü\r\nx"]).unwrap(), "config.???x");
-        assert_eq!(header(&[&"é".repeat(5000)]).unwrap().len(), LONGEST + 3);
-        let long = "x".repeat(LONGEST - 10);
+        assert_eq!(header(&[&"é".repeat(5000)]).unwrap().len(), MAX_HEADER_LEN + 3);
+        let long = "x".repeat(MAX_HEADER_LEN - 10);
         assert_eq!(
             header(&[&long, "12345678", "b", "c"]).unwrap(),
             format!("{long}; 12345678; and 2 more").as_str()

@@ -14,14 +14,14 @@ pub(crate) enum Kind {
     ConsumerGroups,
     Routes,
     Consumers,
-    /// They are below their consumer.
+    /// Their paths are below that of their consumer.
     Credentials,
     GlobalRules,
     Ssls,
 }
 
 impl Kind {
-    /// Those that others name come first.
+    /// In an order in which referenced kinds come first.
     pub(crate) const ALL: [Kind; 9] = [
         Kind::Upstreams,
         Kind::Services,
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// What messages call one of them.
+    /// The singular, for messages.
     pub(crate) fn singular(self) -> &'static str {
         match self {
             Kind::Upstreams => "upstream",
@@ -69,7 +69,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether its objects are called by those who make them, and no ids are made up.
+    /// Whether clients choose the ids of its objects, so that none is generated.
     pub(crate) fn is_named(self) -> bool {
         use Kind::{ConsumerGroups, Consumers, Credentials, GlobalRules, PluginConfigs};
         matches!(self, Consumers | Credentials | ConsumerGroups | GlobalRules | PluginConfigs)
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// Which object is meant.
+/// Identifies an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
@@ -125,7 +125,7 @@ impl Key {
         Ok(Key { owner: Some(owner), ..Key::new(Kind::Credentials, id)? })
     }
 
-    /// The id of an entity that follows from this object: the same for the same part of it.
+    /// The id of an entity that is derived from this object: always the same for the same part of it.
     pub(crate) fn uuid(&self, part: &str) -> Uuid {
         Uuid::new_v5(&NAMESPACE, format!("{self}/{part}").as_bytes())
     }
@@ -135,7 +135,7 @@ impl Key {
         self.uuid("object")
     }
 
-    /// The tag of what follows from this object.
+    /// The tag of the entities derived from this object.
     pub(crate) fn tag(&self) -> String {
         let owner = self.owner.as_ref().map(|owner| format!("{owner}:")).unwrap_or_default();
         format!("apisix:{}:{owner}{}", self.kind.name(), self.id)
@@ -157,7 +157,7 @@ impl Key {
         Key::below(Kind::from_name(kind)?, id).ok()
     }
 
-    /// What has this id in a list of a kind: that of consumers has their credentials too.
+    /// The id within the list of a kind; the list of consumers holds their credentials too.
     pub(crate) fn below(kind: Kind, id: &str) -> Result<Key, Invalid> {
         let credential = (kind == Kind::Consumers).then(|| id.split_once("/credentials/")).flatten();
         match credential {
@@ -178,7 +178,7 @@ pub(crate) fn id_text(id: &Json) -> Option<String> {
 
 /// Finds objects.
 pub(crate) trait Objects {
-    /// What is written of one.
+    /// The value of an object.
     fn value(&self, key: &Key) -> Option<&Json>;
 }
 
@@ -205,7 +205,7 @@ impl Objects for Entities {
     }
 }
 
-/// The objects that name this one by one of their fields.
+/// The objects that refer to this one.
 pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e ApisixObject)> {
     let fields = naming_fields(named.kind).iter();
     let objects = fields.flat_map(|(kind, field)| {
@@ -214,7 +214,7 @@ pub(crate) fn naming<'e>(entities: &'e Entities, named: &Key) -> Vec<(Key, &'e A
     objects.collect()
 }
 
-/// The kinds of objects that name those of a kind, and the field by which they do.
+/// The kinds of objects that refer to those of a kind, and the field that does.
 fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
     match kind {
         Kind::Upstreams => &[(Kind::Services, "upstream_id"), (Kind::Routes, "upstream_id")],
@@ -225,7 +225,7 @@ fn naming_fields(kind: Kind) -> &'static [(Kind, &'static str)] {
     }
 }
 
-/// Whether a field of an object names this id.
+/// Whether a field of an object holds this id.
 fn names(value: &Json, field: &str, id: &str) -> bool {
     match &value[field] {
         Json::String(text) => text == id,
@@ -234,11 +234,11 @@ fn names(value: &Json, field: &str, id: &str) -> bool {
     }
 }
 
-/// What APISIX would answer to an object that cannot be: the text of its `error_msg`.
+/// Why an object is invalid, in the words of APISIX's `error_msg`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invalid(pub(crate) String);
 
-/// What is said before the rule that an object breaks.
+/// The prefix of a message about a broken rule.
 const CONFIGURATION: &str = "invalid configuration: ";
 
 impl Invalid {
@@ -247,7 +247,7 @@ impl Invalid {
         Invalid(format!("{CONFIGURATION}{what}"))
     }
 
-    /// Which rule it is.
+    /// The rule, without the prefix.
     pub(crate) fn reason(&self) -> &str {
         self.0.trim_start_matches(CONFIGURATION)
     }

@@ -3,13 +3,14 @@ use super::object::{Invalid, Key, Kind, Objects, id_text, to_entity};
 use super::translate::{mistakes, named_by, translate};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use weir_model::check::{EntityError, check};
+use weir_model::EntityError;
+use weir_model::check::check;
 use weir_model::declarative::parse;
 use weir_model::node::{Node, Position, Value};
-use weir_model::schema::{Choice, Json};
+use weir_model::schema::Json;
 use weir_model::{ConfigError, Document, EntityLocation, Format, ParsedDocument, PluginSchema};
 
-/// What ends a file: without it, APISIX takes a file for half written.
+/// The last line of a file: without it, APISIX takes a file for half written.
 const END: &str = "#END";
 
 /// Whether a file is APISIX's, by its end or its name, rather than Kong's.
@@ -22,7 +23,7 @@ fn ends(text: &str) -> bool {
     text.lines().rev().map(str::trim_end).find(|line| !line.is_empty()) == Some(END)
 }
 
-/// What is said of a file that is APISIX's by what is in it alone.
+/// The hint for a file whose content is APISIX's, but not its name or its end.
 pub(crate) fn unmarked(text: &str, format: Format) -> Option<ConfigError> {
     let root = parse(text, format).ok()?;
     let has = |(list, field): (&str, &str)| {
@@ -34,26 +35,26 @@ pub(crate) fn unmarked(text: &str, format: Format) -> Option<ConfigError> {
     if !is_theirs || root.get("_format_version").is_some() {
         return None;
     }
-    let mend = match format {
+    let fix = match format {
         Format::Yaml => "write `#END` into a last line of its own",
         Format::Json => "name it apisix.json",
     };
     let message = format!(
-        "this looks like APISIX's apisix.yaml; {mend}, and it is read as one. A file of Kong's starts with \
+        "this looks like APISIX's apisix.yaml; {fix}, and it is read as one. A file of Kong's starts with \
          `_format_version: \"3.0\"`"
     );
     Some(ConfigError { at: Position { line: 1, column: 1 }, path: String::new(), message })
 }
 
-/// An object and where it stands.
-struct Written<'n, 'a> {
+/// An object of the file, and its location.
+struct DeclaredObject<'n, 'a> {
     key: Key,
     value: Json,
     node: &'n Node<'a>,
     place: EntityLocation,
 }
 
-impl Written<'_, '_> {
+impl DeclaredObject<'_, '_> {
     fn problem(&self, message: impl Into<String>) -> ConfigError {
         ConfigError { at: self.place.at, path: self.place.path.clone(), message: message.into() }
     }
@@ -67,7 +68,7 @@ impl Objects for ByKey<'_> {
     }
 }
 
-/// Reads a file and checks it whole: the document, or everything that is wrong with it.
+/// Reads a file and checks all of it: the document, or all errors.
 pub(crate) fn read(
     text: &str,
     format: Format,
@@ -98,7 +99,7 @@ pub(crate) fn read(
         }
     }
     problems.extend(reasons(&refused, &by_key, plugins));
-    problems.extend(check(&document).iter().map(|finding| located(finding, &document, &written)));
+    problems.extend(check(&document, plugins).iter().map(|finding| located(finding, &document, &written)));
     problems.sort();
     if problems.is_empty() {
         Ok(ParsedDocument { document, warnings: Vec::new(), ignored_fields: Vec::new(), places })
@@ -107,10 +108,10 @@ pub(crate) fn read(
     }
 }
 
-/// Why objects are refused: everything that is wrong with them, each at its field. Those that name one which is refused
-/// follow from that.
+/// All errors of the invalid objects, each at its field. Objects that fail only because they refer to an invalid one
+/// are left out.
 fn reasons(
-    refused: &[(&Written<'_, '_>, Invalid)],
+    refused: &[(&DeclaredObject<'_, '_>, Invalid)],
     by_key: &ByKey<'_>,
     plugins: &[PluginSchema],
 ) -> Vec<ConfigError> {
@@ -131,7 +132,7 @@ fn reasons(
 }
 
 /// Every object of the file.
-fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<Written<'n, 'a>> {
+fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<DeclaredObject<'n, 'a>> {
     let (mut all, mut keys) = (Vec::new(), HashSet::new());
     for entry in root.entries() {
         let Some(kind) = Kind::from_name(&entry.key).filter(|kind| *kind != Kind::Credentials) else {
@@ -148,7 +149,7 @@ fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<W
         for (index, node) in entry.node.elements().iter().enumerate() {
             let place = EntityLocation { at: node.at, path: format!("{}[{index}]", kind.name()) };
             match identified(kind, index, node, &mut keys) {
-                Ok((key, value)) => all.push(Written { key, value, node, place }),
+                Ok((key, value)) => all.push(DeclaredObject { key, value, node, place }),
                 Err(Invalid(message)) => {
                     problems.push(ConfigError { at: place.at, path: place.path, message })
                 }
@@ -158,7 +159,7 @@ fn objects<'n, 'a>(root: &'n Node<'a>, problems: &mut Vec<ConfigError>) -> Vec<W
     all
 }
 
-/// An object and its key. One without an id is called by its place, as in APISIX.
+/// An object and its key. Without an id, its position is its id, as in APISIX.
 fn identified(
     kind: Kind,
     index: usize,
@@ -175,8 +176,8 @@ fn identified(
     }
 }
 
-/// What is wrong across objects, at the object that it follows from.
-fn located(finding: &EntityError, document: &Document, written: &[Written<'_, '_>]) -> ConfigError {
+/// The errors across entities, each at the object that the entity derives from.
+fn located(finding: &EntityError, document: &Document, written: &[DeclaredObject<'_, '_>]) -> ConfigError {
     let (kind, index) = finding.entity;
     let entities = document.clone().into_entities();
     let entity = entities.iter().filter(|entity| entity.kind() == kind).nth(index);

@@ -1,15 +1,15 @@
 //! APISIX's Admin API: a request in, an answer out, whichever listener carries them.
 use super::list::{item, list, path, shown};
-use super::request::{Place, argument, body, cookie, header, no_ttl, segments};
-use super::response::{Answer, typed};
-use super::write::{Moment, Write, decide};
+use super::request::{ObjectPath, argument, body, cookie, header, no_ttl, segments};
+use super::response::{ApiResponse, typed};
+use super::write::{Write, WriteContext, decide};
 use super::{other_endpoints, schemas};
 use crate::admin::warning;
 use crate::apisix::object::{Invalid, Kind, id_text, stored};
 use crate::control::Control;
 use crate::logger::AUDIT;
-use crate::low_priority::aside;
-use crate::registry::Written;
+use crate::low_priority::spawn_low_priority;
+use crate::registry::CommittedWrite;
 use crate::settings::AdminKey;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, StatusCode};
@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_model::entity::Entity;
 
 /// The longest body of a request, as APISIX's.
-pub(super) const LONGEST_BODY: usize = 3 << 19;
+pub(super) const MAX_BODY_LEN: usize = 3 << 19;
 /// Where the Admin API is.
 pub(super) const ADMIN: &str = "/apisix/admin";
 /// Where the metrics are.
@@ -53,19 +53,19 @@ impl Api {
 
     async fn metrics(&self) -> Response<String> {
         let control = self.control.clone();
-        match aside("weir-metrics", move || super::metrics::render(&control)).await {
+        match spawn_low_priority("weir-metrics", move || super::metrics::render(&control)).await {
             Ok(body) => typed("text/plain; charset=UTF-8", body),
             Err(error) => {
-                Answer::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string().into()).into_response()
+                ApiResponse::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string().into()).into_response()
             }
         }
     }
 
     /// Whether the request has the key, wherever APISIX looks for it.
-    fn admit(&self, request: &Request<Bytes>) -> Result<(), Answer> {
+    fn admit(&self, request: &Request<Bytes>) -> Result<(), ApiResponse> {
         let refuse = |description| {
             let body = json!({ "error_msg": "failed to check token", "description": description });
-            Answer::new(StatusCode::UNAUTHORIZED, body)
+            ApiResponse::new(StatusCode::UNAUTHORIZED, body)
         };
         let query = argument(request, "api_key");
         let given = query.or_else(|| header(request.headers(), "x-api-key").map(str::to_owned));
@@ -76,10 +76,10 @@ impl Api {
         }
     }
 
-    async fn admin(&self, request: &Request<Bytes>) -> Result<Answer, Answer> {
+    async fn admin(&self, request: &Request<Bytes>) -> Result<ApiResponse, ApiResponse> {
         let segments = segments(request);
         match segments.as_slice() {
-            [] if *request.method() == Method::HEAD => return Ok(Answer::ok(Json::Null)),
+            [] if *request.method() == Method::HEAD => return Ok(ApiResponse::ok(Json::Null)),
             ["plugins", rest @ ..] | ["schema", "plugins", rest @ ..] => {
                 return schemas::plugins(request, rest, self.control.plugins());
             }
@@ -89,10 +89,10 @@ impl Api {
             }
             _ => {}
         }
-        let place = Place::find(&segments)?;
+        let place = ObjectPath::find(&segments)?;
         // Only PATCH has paths within an object; elsewhere what follows the id would be taken for nothing.
         if !place.below.is_empty() && *request.method() != Method::PATCH {
-            return Err(Answer::not_found());
+            return Err(ApiResponse::not_found());
         }
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.read(request, &place);
@@ -100,27 +100,27 @@ impl Api {
         self.write(request, wanted(request, place)?).await
     }
 
-    fn read(&self, request: &Request<Bytes>, place: &Place) -> Result<Answer, Answer> {
+    fn read(&self, request: &Request<Bytes>, place: &ObjectPath) -> Result<ApiResponse, ApiResponse> {
         let entities = self.control.registry().entities();
         let Some(id) = &place.id else { return list(&entities, request, place) };
-        let object = stored(&entities, &place.key(id)?).ok_or_else(Answer::not_found)?;
-        Ok(Answer::ok(item(object)))
+        let object = stored(&entities, &place.key(id)?).ok_or_else(ApiResponse::not_found)?;
+        Ok(ApiResponse::ok(item(object)))
     }
 
-    async fn write(&self, request: &Request<Bytes>, write: Write) -> Result<Answer, Answer> {
+    async fn write(&self, request: &Request<Bytes>, write: Write) -> Result<ApiResponse, ApiResponse> {
         let registry = self.control.registry();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let moment = Moment {
+        let context = WriteContext {
             now: i64::try_from(now).unwrap_or(i64::MAX),
             index: i64::try_from(registry.revision().0).unwrap_or(i64::MAX).saturating_add(1),
             plugins: self.control.plugins().to_vec(),
         };
         let deleted = if let Write::Delete(key) = &write { Some(key.clone()) } else { None };
-        let written = registry.write(move |entities| decide(entities, write.clone(), &moment)).await?;
+        let written = registry.write(move |entities| decide(entities, write.clone(), &context)).await?;
         if waits(request) {
-            let in_force = registry.wait_in_force(written.revision).await;
-            in_force.map_err(|not_in_force| {
-                let mut answer = Answer::error(StatusCode::INTERNAL_SERVER_ERROR, not_in_force.to_string());
+            let applied = registry.wait_active(written.revision).await;
+            applied.map_err(|error| {
+                let mut answer = ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
                 answer.revision = Some(written.revision.0);
                 answer
             })?;
@@ -128,7 +128,7 @@ impl Api {
         let mut answer = match deleted {
             Some(key) => {
                 let path = format!("/apisix/{key}");
-                Answer::ok(json!({ "deleted": key.id, "key": path }))
+                ApiResponse::ok(json!({ "deleted": key.id, "key": path }))
             }
             None => put(&written),
         };
@@ -139,25 +139,25 @@ impl Api {
 }
 
 /// What a request that writes asks for.
-fn wanted(request: &Request<Bytes>, place: Place) -> Result<Write, Answer> {
+fn wanted(request: &Request<Bytes>, place: ObjectPath) -> Result<Write, ApiResponse> {
     let (kind, method) = (place.kind, request.method());
     let written = body(request)?;
     no_ttl(request)?;
     let key = place.id.as_deref().map(|id| place.key(id)).transpose()?;
-    let missing = || Answer::bad(format!("missing {} id", kind.singular()));
-    let nothing = |what: &str| Answer::bad(format!("missing {what}"));
+    let missing = || ApiResponse::bad(format!("missing {} id", kind.singular()));
+    let nothing = |what: &str| ApiResponse::bad(format!("missing {what}"));
     match *method {
         Method::DELETE => Ok(Write::Delete(key.ok_or_else(missing)?)),
-        Method::POST if kind.is_named() => Err(Answer::unsupported("POST", kind.singular())),
+        Method::POST if kind.is_named() => Err(ApiResponse::unsupported("POST", kind.singular())),
         Method::POST => Ok(Write::Post(kind, written.ok_or_else(|| nothing("configurations"))?)),
         Method::PATCH if matches!(kind, Kind::Consumers | Kind::Credentials) => {
-            Err(Answer::unsupported("PATCH", kind.singular()))
+            Err(ApiResponse::unsupported("PATCH", kind.singular()))
         }
         Method::PATCH => {
             let key = key.ok_or_else(missing)?;
             let patch = written.ok_or_else(|| nothing("new configuration"))?;
             if place.below.is_empty() && !patch.is_object() {
-                return Err(Answer::bad("invalid configuration"));
+                return Err(ApiResponse::bad("invalid configuration"));
             }
             Ok(Write::Patch(key, place.below, patch))
         }
@@ -169,28 +169,28 @@ fn wanted(request: &Request<Bytes>, place: Place) -> Result<Write, Answer> {
             };
             Ok(Write::Put(key, value))
         }
-        _ => Err(Answer::error(StatusCode::NOT_FOUND, "not found")),
+        _ => Err(ApiResponse::error(StatusCode::NOT_FOUND, "not found")),
     }
 }
 
 /// The answer to an object that has no id in its path, and none in itself.
-fn unnamed(kind: Kind) -> Answer {
+fn unnamed(kind: Kind) -> ApiResponse {
     match kind {
         Kind::Consumers => Invalid::configuration("property \"username\" is required").into(),
-        _ => Answer::bad(format!("missing {} id", kind.singular())),
+        _ => ApiResponse::bad(format!("missing {} id", kind.singular())),
     }
 }
 
 /// The answer to an object that was put.
-fn put(written: &Written) -> Answer {
+fn put(written: &CommittedWrite) -> ApiResponse {
     let mut objects = written.changes.iter().filter_map(|change| match &change.entity {
         Some(Entity::ApisixObjects(object)) => Some(object),
         _ => None,
     });
-    let Some(object) = objects.next_back() else { return Answer::ok(json!({})) };
+    let Some(object) = objects.next_back() else { return ApiResponse::ok(json!({})) };
     let is_new = object.created_index == object.modified_index;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Answer::new(status, json!({ "key": path(object), "value": shown(object) }))
+    ApiResponse::new(status, json!({ "key": path(object), "value": shown(object) }))
 }
 
 /// Logs a line for each write, as Kong's Admin API does.

@@ -1,6 +1,6 @@
 //! Objects as clients see them, and lists of them: filters and pages.
-use super::request::{Place, argument};
-use super::response::Answer;
+use super::request::{ObjectPath, argument};
+use super::response::ApiResponse;
 use crate::apisix::object::{Key, Kind, all, id_text};
 use axum::body::Bytes;
 use axum::http::{Request, StatusCode};
@@ -12,8 +12,12 @@ use weir_model::entity::ApisixObject;
 /// The fields by which a list of routes can be filtered.
 const FILTER_FIELDS: [&str; 2] = ["service_id", "upstream_id"];
 
-/// The objects of one kind that the arguments ask for.
-pub(super) fn list(entities: &Entities, request: &Request<Bytes>, place: &Place) -> Result<Answer, Answer> {
+/// The objects of one kind that the arguments select.
+pub(super) fn list(
+    entities: &Entities,
+    request: &Request<Bytes>,
+    place: &ObjectPath,
+) -> Result<ApiResponse, ApiResponse> {
     let filter = Filter::of(request, place.kind);
     let here = all(entities, place.kind).filter(|(key, object)| {
         key.owner == place.owner && filter.as_ref().is_none_or(|filter| filter.admits(&object.value))
@@ -22,10 +26,10 @@ pub(super) fn list(entities: &Entities, request: &Request<Bytes>, place: &Place)
     objects.sort_by(|a, b| a.key.cmp(&b.key));
     let total = objects.len();
     let list: Vec<Json> = page(request, objects)?.into_iter().map(item).collect();
-    Ok(Answer::ok(json!({ "total": total, "list": list })))
+    Ok(ApiResponse::ok(json!({ "total": total, "list": list })))
 }
 
-/// One object of a list, and what is answered to those who ask for it alone.
+/// One object of a list, which is also the response for that object alone.
 pub(super) fn item(object: &ApisixObject) -> Json {
     json!({
         "key": path(object),
@@ -35,7 +39,7 @@ pub(super) fn item(object: &ApisixObject) -> Json {
     })
 }
 
-/// An object as clients see it: private keys stay here, as with APISIX.
+/// An object as clients see it: without private keys, as in APISIX.
 pub(super) fn shown(object: &ApisixObject) -> Json {
     let mut value = object.value.clone();
     let is_ssl = Key::of(object).is_some_and(|key| key.kind == Kind::Ssls);
@@ -50,7 +54,7 @@ pub(super) fn path(object: &ApisixObject) -> String {
     format!("/apisix/{}", object.key)
 }
 
-/// Which objects are asked for.
+/// Which objects are selected.
 struct Filter {
     name: Option<Option<Regex>>,
     uri: Option<Option<Regex>>,
@@ -59,9 +63,9 @@ struct Filter {
 }
 
 impl Filter {
-    /// None, if all are.
+    /// None selects all.
     fn of(request: &Request<Bytes>, kind: Kind) -> Option<Filter> {
-        // What is no regex finds nothing.
+        // An invalid regex matches nothing.
         let regex = |name: &str| argument(request, name).map(|text| Regex::new(&text).ok());
         let mut fields = Vec::new();
         if let (Some(filter), Kind::Routes) = (argument(request, "filter"), kind) {
@@ -86,17 +90,17 @@ impl Filter {
     }
 }
 
-/// The objects of the page that is asked for; all of them, if none is.
+/// The objects of the selected page; all of them, if none is selected.
 fn page<'o>(
     request: &Request<Bytes>,
     mut objects: Vec<&'o ApisixObject>,
-) -> Result<Vec<&'o ApisixObject>, Answer> {
+) -> Result<Vec<&'o ApisixObject>, ApiResponse> {
     let number = |name: &str| argument(request, name)?.parse::<i64>().ok();
     let (Some(page), Some(size)) = (number("page"), number("page_size")) else { return Ok(objects) };
     let size = usize::try_from(size).unwrap_or(0);
     if !(10..=500).contains(&size) {
         let message = "page_size must be between 10 and 500";
-        return Err(Answer::new(StatusCode::BAD_REQUEST, message.into()));
+        return Err(ApiResponse::new(StatusCode::BAD_REQUEST, message.into()));
     }
     objects.sort_by_key(|object| object.created_index);
     let before = usize::try_from(page.max(1) - 1).unwrap_or(usize::MAX);

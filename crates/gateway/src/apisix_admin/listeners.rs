@@ -1,4 +1,4 @@
-//! What a node opens for APISIX's clients before it serves anybody.
+//! What a node opens for APISIX's clients before it serves traffic.
 use super::on_proxy::OnProxy;
 use super::{Api, router};
 use crate::control::Control;
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use weir_proxy::listen::Bound;
-use weir_proxy::{Address, Own};
+use weir_proxy::{Address, InternalEndpoints};
 
 /// The listeners of APISIX's Admin API and the key to it.
-pub(crate) struct Opened {
+pub(crate) struct ApisixListeners {
     key: AdminKey,
     admin: Vec<Bound>,
     on_proxy: Arc<OnProxy>,
@@ -23,14 +23,14 @@ pub(crate) struct Opened {
     proxy_listeners: usize,
 }
 
-impl Opened {
-    /// Opens what the settings ask for; nothing, unless they do.
-    pub(crate) fn open(settings: &Settings, prefix: &Path) -> Result<Option<Opened>, StartError> {
+impl ApisixListeners {
+    /// Opens the listeners of the settings; none without `apisix_admin`.
+    pub(crate) fn open(settings: &Settings, prefix: &Path) -> Result<Option<ApisixListeners>, StartError> {
         if !settings.apisix_admin {
             return Ok(None);
         }
-        let made_up = || AdminKey::made_up(prefix, &mut io::stderr());
-        let key = settings.apisix_admin_key.clone().map_or_else(made_up, Ok);
+        let generated = || AdminKey::generated(prefix, &mut io::stderr());
+        let key = settings.apisix_admin_key.clone().map_or_else(generated, Ok);
         let key = key.map_err(|error| StartError::Setting {
             name: "apisix_admin_key",
             value: apisix_key_file(prefix).display().to_string(),
@@ -39,12 +39,12 @@ impl Opened {
         let admin = bind("apisix_admin_listen", &settings.apisix_admin_listen)?;
         let on_proxy = OnProxy::new(settings.apisix_admin_on_proxy);
         let proxy_listeners = settings.apisix_proxy_listen.0.len();
-        Ok(Some(Opened { key, admin, on_proxy, proxy_listeners }))
+        Ok(Some(ApisixListeners { key, admin, on_proxy, proxy_listeners }))
     }
 
-    /// What the proxy is to answer.
-    pub(crate) fn own(&self) -> Own {
-        Own(Some(self.on_proxy.clone()))
+    /// The endpoints that the proxy serves itself.
+    pub(crate) fn own(&self) -> InternalEndpoints {
+        InternalEndpoints(Some(self.on_proxy.clone()))
     }
 
     /// Where the Admin API listens.
@@ -52,7 +52,7 @@ impl Opened {
         self.admin.iter().map(Bound::address).collect()
     }
 
-    /// The listeners with what they serve; from now on the proxy answers as well.
+    /// The listeners and their router; from now on the proxy serves the API too.
     pub(crate) fn serve(self, control: &Arc<Control>, runtime: &Handle) -> (Vec<Bound>, Router) {
         let api = Arc::new(Api::new(control.clone(), self.key));
         let own = control.http_listeners().rev().take(self.proxy_listeners);

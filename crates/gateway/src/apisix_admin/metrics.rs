@@ -11,7 +11,7 @@ pub(super) fn render(control: &Control) -> String {
     control.scrape(|retained, node| apisix_exposition(retained, node, hostname.trim(), names(node.document)))
 }
 
-/// What clients of APISIX call what they made. The service of a route's own upstream is none to them.
+/// The names that clients of APISIX gave their objects. The service of a route's own upstream has none.
 fn names(document: &Document) -> HashMap<Uuid, String> {
     let routes = document.routes.iter().map(|route| (route.id, &route.tags));
     let services = document.services.iter().map(|service| (service.id, &service.tags));

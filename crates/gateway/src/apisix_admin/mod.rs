@@ -1,8 +1,8 @@
-//! APISIX's Admin API: a translation at the edge. What clients write becomes entities like any other, and is itself kept
-//! among them, so that it can be read back.
+//! APISIX's Admin API. Objects that clients write are translated into entities, and are stored themselves as entities
+//! too, so that clients can read them back.
 //!
 //! ```text
-//! request ─► api: key, path ─► write: the object, and those that name it ─► translate ─► registry
+//! request ─► api: key, path ─► write: the object, and those that refer to it ─► translate ─► registry
 //! ```
 mod api;
 mod list;
@@ -15,9 +15,9 @@ mod response;
 mod schemas;
 mod write;
 
-pub(crate) use listeners::Opened;
+pub(crate) use listeners::ApisixListeners;
 
-use crate::listener::{Client, Unread};
+use crate::listener::{BodyError, Client};
 use api::Api;
 use axum::Router;
 use axum::body::Bytes;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// Everything that the Admin API's own listeners serve.
 fn router(api: Arc<Api>) -> Router {
-    Router::new().fallback(answer).layer(DefaultBodyLimit::max(api::LONGEST_BODY)).with_state(api)
+    Router::new().fallback(answer).layer(DefaultBodyLimit::max(api::MAX_BODY_LEN)).with_state(api)
 }
 
 async fn answer(
@@ -40,7 +40,7 @@ async fn answer(
     match Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await {
         Ok(body) => api.answer(peer, Request::from_parts(parts, body)).await.into_response(),
         Err(rejection) => {
-            let status = Unread::of(&rejection).status();
+            let status = BodyError::of(&rejection).status();
             api::audit(peer, &parts.method, parts.uri.path(), status, None);
             status.into_response()
         }

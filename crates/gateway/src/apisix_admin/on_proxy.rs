@@ -1,4 +1,4 @@
-//! The Admin API and the metrics on APISIX's proxy port, for those on this machine.
+//! The Admin API and the metrics on APISIX's proxy port, for clients on this machine.
 use super::api::{ADMIN, Api, METRICS, audit};
 use super::response::{API_VERSION, REVISION};
 use crate::admin::auth::is_local;
@@ -9,30 +9,30 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
-use weir_proxy::{LocalResponse, Origin, OwnPaths, OwnRequest};
+use weir_proxy::{InternalHandler, InternalRequest, LocalResponse, RequestOrigin};
 
-/// Answers on the proxy's listeners, once it is connected.
+/// Serves on the proxy's listeners, once it is connected to the API.
 pub(crate) struct OnProxy {
-    /// Whether the Admin API is there too.
+    /// Whether the Admin API is served too.
     admin: bool,
     connected: OnceLock<Connected>,
 }
 
 struct Connected {
     api: Arc<Api>,
-    /// Of the listeners that are APISIX's.
+    /// The ports of APISIX's listeners.
     ports: Vec<u16>,
-    /// Where everything but proxying runs.
+    /// The runtime of the node's own APIs.
     runtime: Handle,
 }
 
 impl OnProxy {
-    /// Answers nothing yet.
+    /// Serves nothing yet.
     pub(crate) fn new(admin: bool) -> Arc<OnProxy> {
         Arc::new(OnProxy { admin, connected: OnceLock::new() })
     }
 
-    /// From now on answers on these ports.
+    /// Serves on these ports from now on.
     pub(crate) fn connect(&self, api: Arc<Api>, ports: Vec<u16>, runtime: Handle) {
         // It is called once.
         let _ = self.connected.set(Connected { api, ports, runtime });
@@ -44,7 +44,7 @@ impl OnProxy {
     }
 }
 
-impl OwnPaths for OnProxy {
+impl InternalHandler for OnProxy {
     fn has(&self, local: SocketAddr, path: &str) -> bool {
         self.is_own(path)
             && self.connected.get().is_some_and(|connected| connected.ports.contains(&local.port()))
@@ -52,11 +52,11 @@ impl OwnPaths for OnProxy {
 
     /// A proxy on this machine connects from it for anybody, and so does a browser for a page whose name was made to mean
     /// this machine.
-    fn admits(&self, from: &Origin<'_>) -> bool {
+    fn admits(&self, from: &RequestOrigin<'_>) -> bool {
         from.peer.ip().to_canonical().is_loopback() && !from.is_forwarded && is_local(from.host)
     }
 
-    fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>> {
+    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>> {
         let failed = || LocalResponse::error(500, "An unexpected error occurred");
         let Some(Connected { api, runtime, .. }) = self.connected.get() else {
             return Box::pin(async move { failed() });
@@ -65,7 +65,7 @@ impl OwnPaths for OnProxy {
         Box::pin(async move {
             let peer = request.peer.ip();
             let Some(request) = read(request) else { return LocalResponse::error(400, "Bad request") };
-            // Not on this worker, which has traffic to serve.
+            // Not on this worker, because it serves traffic.
             let answered = runtime.spawn(async move { api.answer(peer, request).await });
             answered.await.map_or_else(|_| failed(), written)
         })
@@ -78,8 +78,8 @@ impl OwnPaths for OnProxy {
     }
 }
 
-fn read(request: OwnRequest) -> Option<Request<Bytes>> {
-    let OwnRequest { method, target, headers, body, .. } = request;
+fn read(request: InternalRequest) -> Option<Request<Bytes>> {
+    let InternalRequest { method, target, headers, body, .. } = request;
     let builder = Request::builder().method(method.as_str()).uri(target);
     let builder =
         headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value.as_slice()));
@@ -90,8 +90,9 @@ fn written(response: Response<String>) -> LocalResponse {
     let (parts, body) = response.into_parts();
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let answer = LocalResponse::raw(parts.status.as_u16(), content_type, body);
-    let told = [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
-    told.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
+    let passed_on =
+        [("X-Weir-Revision", REVISION), ("X-Weir-Warning", WARNING), ("X-API-VERSION", API_VERSION)];
+    passed_on.into_iter().fold(answer, |answer, (written, name)| match parts.headers.get(name) {
         Some(value) => answer.header(written, value),
         None => answer,
     })

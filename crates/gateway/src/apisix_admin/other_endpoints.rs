@@ -1,10 +1,10 @@
-//! Kinds of objects that APISIX has and that cannot be here: there are none of them, and there cannot be one.
-use super::response::Answer;
+//! Kinds of APISIX's objects that are not supported: their lists are empty, and writes fail.
+use super::response::ApiResponse;
 use axum::body::Bytes;
 use axum::http::{Method, Request};
 use serde_json::json;
 
-/// The names of such kinds, and why not.
+/// The names of such kinds, and why they are not supported.
 const OTHERS: [(&str, &str); 3] = [
     ("protos", "no plugin here reads protobuf"),
     ("secrets", "write the secret itself where it is needed, or name an environment variable in apisix.yaml"),
@@ -24,16 +24,20 @@ pub(super) fn why_not(name: &str) -> Option<&'static str> {
 }
 
 /// The answer to a request about such a kind.
-pub(super) fn answer(request: &Request<Bytes>, name: &str, rest: &[&str]) -> Result<Answer, Answer> {
+pub(super) fn answer(
+    request: &Request<Bytes>,
+    name: &str,
+    rest: &[&str],
+) -> Result<ApiResponse, ApiResponse> {
     if name == STREAM_ROUTES {
-        return Err(Answer::bad("stream mode is disabled, can not add stream routes"));
+        return Err(ApiResponse::bad("stream mode is disabled, can not add stream routes"));
     }
     match (request.method(), rest) {
-        (&Method::GET | &Method::HEAD, []) => Ok(Answer::ok(json!({ "total": 0, "list": [] }))),
-        (&Method::GET | &Method::HEAD | &Method::DELETE, [_, ..]) => Err(Answer::not_found()),
+        (&Method::GET | &Method::HEAD, []) => Ok(ApiResponse::ok(json!({ "total": 0, "list": [] }))),
+        (&Method::GET | &Method::HEAD | &Method::DELETE, [_, ..]) => Err(ApiResponse::not_found()),
         _ => {
             let why = why_not(name).unwrap_or_default();
-            Err(Answer::bad(format!("`{name}` are not available here: {why}")))
+            Err(ApiResponse::bad(format!("`{name}` are not available here: {why}")))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a request says: its arguments, its body, and what its path leads to.
 use super::api::ADMIN;
-use super::response::Answer;
+use super::response::ApiResponse;
 use crate::apisix::object::{Key, Kind};
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Request, StatusCode};
@@ -27,27 +27,29 @@ pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).next()
 }
 
-/// The body, or nothing where there is none.
-pub(super) fn body(request: &Request<Bytes>) -> Result<Option<Json>, Answer> {
+/// The body, or null if it is empty.
+pub(super) fn body(request: &Request<Bytes>) -> Result<Option<Json>, ApiResponse> {
     if request.body().trim_ascii().is_empty() {
         return Ok(None);
     }
     let read = serde_json::from_slice(request.body());
-    read.map(Some).map_err(|error| Answer::bad(format!("invalid request body: {error}")))
+    read.map(Some).map_err(|error| ApiResponse::bad(format!("invalid request body: {error}")))
 }
 
 /// Refuses to forget an object after a while, which cannot be done here.
-pub(super) fn no_ttl(request: &Request<Bytes>) -> Result<(), Answer> {
+pub(super) fn no_ttl(request: &Request<Bytes>) -> Result<(), ApiResponse> {
     let Some(ttl) = argument(request, "ttl") else { return Ok(()) };
     match ttl.parse::<f64>() {
-        Err(_) => Err(Answer::bad("invalid argument ttl: should be a number")),
+        Err(_) => Err(ApiResponse::bad("invalid argument ttl: should be a number")),
         Ok(0.0) => Ok(()),
-        Ok(_) => Err(Answer::bad("`ttl` is not available here: delete the object when its time is over")),
+        Ok(_) => {
+            Err(ApiResponse::bad("`ttl` is not available here: delete the object when its time is over"))
+        }
     }
 }
 
 /// What a path leads to.
-pub(super) struct Place {
+pub(super) struct ObjectPath {
     pub(super) kind: Kind,
     /// The consumer whose credentials are meant.
     pub(super) owner: Option<String>,
@@ -57,23 +59,23 @@ pub(super) struct Place {
     pub(super) below: Vec<String>,
 }
 
-impl Place {
-    pub(super) fn find(segments: &[&str]) -> Result<Place, Answer> {
+impl ObjectPath {
+    pub(super) fn find(segments: &[&str]) -> Result<ObjectPath, ApiResponse> {
         let owned = |text: &&str| (*text).to_owned();
         if let ["consumers", owner, "credentials", rest @ ..] = segments {
             let (id, below) = (rest.first().map(owned), rest.iter().skip(1).map(owned).collect());
             let owner = Some((*owner).to_owned());
-            return Ok(Place { kind: Kind::Credentials, owner, id, below });
+            return Ok(ObjectPath { kind: Kind::Credentials, owner, id, below });
         }
         let name = segments.first().copied().unwrap_or_default();
         let kind = Kind::from_name(name).filter(|kind| *kind != Kind::Credentials);
         let kind = kind.ok_or_else(|| unsupported(name))?;
         let (id, below) = (segments.get(1).map(owned), segments.iter().skip(2).map(owned).collect());
-        Ok(Place { kind, owner: None, id, below })
+        Ok(ObjectPath { kind, owner: None, id, below })
     }
 
     /// The object with this id there.
-    pub(super) fn key(&self, id: &str) -> Result<Key, Answer> {
+    pub(super) fn key(&self, id: &str) -> Result<Key, ApiResponse> {
         Ok(match &self.owner {
             Some(owner) => Key::credential(owner, id)?,
             None => Key::new(self.kind, id)?,
@@ -82,6 +84,6 @@ impl Place {
 }
 
 /// The answer about a kind that there is not.
-pub(super) fn unsupported(name: &str) -> Answer {
-    Answer::error(StatusCode::NOT_FOUND, format!("Unsupported resource type: {name}"))
+pub(super) fn unsupported(name: &str) -> ApiResponse {
+    ApiResponse::error(StatusCode::NOT_FOUND, format!("Unsupported resource type: {name}"))
 }

@@ -1,5 +1,5 @@
-//! What is answered, in APISIX's forms.
-use super::write::Refused;
+//! Responses in APISIX's format.
+use super::write::ObjectWriteError;
 use crate::admin::warning::{self, WARNING};
 use crate::apisix::object::Invalid;
 use crate::registry::WriteError;
@@ -7,44 +7,47 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
 use weir_model::ConstraintError;
 
-/// The header that tells which revision a write made.
+/// The header with the revision of a write.
 pub(super) const REVISION: &str = "x-weir-revision";
-/// The header that tells which form answers have.
+/// The header with the version of the response format.
 pub(super) const API_VERSION: &str = "x-api-version";
 
-/// What is answered.
-pub(super) struct Answer {
+/// A response.
+pub(super) struct ApiResponse {
     pub(super) status: StatusCode,
-    /// A text is sent as it is, and null as nothing.
+    /// A string is sent as it is, and null as an empty body.
     body: Json,
     pub(super) revision: Option<u64>,
-    /// Of what is accepted without effect.
+    /// Warnings about fields without effect.
     pub(super) warnings: Vec<String>,
 }
 
-impl Answer {
-    pub(super) fn new(status: StatusCode, body: Json) -> Answer {
-        Answer { status, body, revision: None, warnings: Vec::new() }
+impl ApiResponse {
+    pub(super) fn new(status: StatusCode, body: Json) -> ApiResponse {
+        ApiResponse { status, body, revision: None, warnings: Vec::new() }
     }
 
-    pub(super) fn ok(body: Json) -> Answer {
-        Answer::new(StatusCode::OK, body)
+    pub(super) fn ok(body: Json) -> ApiResponse {
+        ApiResponse::new(StatusCode::OK, body)
     }
 
-    pub(super) fn error(status: StatusCode, message: impl Into<String>) -> Answer {
-        Answer::new(status, json!({ "error_msg": message.into() }))
+    pub(super) fn error(status: StatusCode, message: impl Into<String>) -> ApiResponse {
+        ApiResponse::new(status, json!({ "error_msg": message.into() }))
     }
 
-    pub(super) fn bad(message: impl Into<String>) -> Answer {
-        Answer::error(StatusCode::BAD_REQUEST, message)
+    pub(super) fn bad(message: impl Into<String>) -> ApiResponse {
+        ApiResponse::error(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn not_found() -> Answer {
-        Answer::new(StatusCode::NOT_FOUND, json!({ "message": "Key not found" }))
+    pub(super) fn not_found() -> ApiResponse {
+        ApiResponse::new(StatusCode::NOT_FOUND, json!({ "message": "Key not found" }))
     }
 
-    pub(super) fn unsupported(method: &str, what: &str) -> Answer {
-        Answer::error(StatusCode::METHOD_NOT_ALLOWED, format!("not supported `{method}` method for {what}"))
+    pub(super) fn unsupported(method: &str, what: &str) -> ApiResponse {
+        ApiResponse::error(
+            StatusCode::METHOD_NOT_ALLOWED,
+            format!("not supported `{method}` method for {what}"),
+        )
     }
 
     pub(super) fn into_response(self) -> Response<String> {
@@ -72,30 +75,30 @@ pub(super) fn typed(content_type: &'static str, body: String) -> Response<String
     response
 }
 
-impl From<Refused> for Answer {
-    fn from(refused: Refused) -> Answer {
+impl From<ObjectWriteError> for ApiResponse {
+    fn from(refused: ObjectWriteError) -> ApiResponse {
         match refused {
-            Refused::Invalid(Invalid(message)) => Answer::bad(message),
-            Refused::NotFound => Answer::not_found(),
-            Refused::NoConsumer => Answer::error(StatusCode::NOT_FOUND, "consumer not found"),
+            ObjectWriteError::Invalid(Invalid(message)) => ApiResponse::bad(message),
+            ObjectWriteError::NotFound => ApiResponse::not_found(),
+            ObjectWriteError::NoConsumer => ApiResponse::error(StatusCode::NOT_FOUND, "consumer not found"),
         }
     }
 }
 
-impl From<Invalid> for Answer {
-    fn from(invalid: Invalid) -> Answer {
-        Refused::Invalid(invalid).into()
+impl From<Invalid> for ApiResponse {
+    fn from(invalid: Invalid) -> ApiResponse {
+        ObjectWriteError::Invalid(invalid).into()
     }
 }
 
-impl From<WriteError<Refused>> for Answer {
-    fn from(error: WriteError<Refused>) -> Answer {
+impl From<WriteError<ObjectWriteError>> for ApiResponse {
+    fn from(error: WriteError<ObjectWriteError>) -> ApiResponse {
         match error {
-            WriteError::Decided(refused) => refused.into(),
-            WriteError::Refused(refusal) => Answer::bad(told(&refusal)),
+            WriteError::Rejected(refused) => refused.into(),
+            WriteError::Refused(refusal) => ApiResponse::bad(constraint_message(&refusal)),
             WriteError::Uncompilable(error) => Invalid::configuration(error).into(),
-            WriteError::Unavailable(message) => Answer::error(StatusCode::SERVICE_UNAVAILABLE, message),
-            WriteError::ReadOnly => Answer::error(
+            WriteError::Unavailable(message) => ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, message),
+            WriteError::ReadOnly => ApiResponse::error(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "the configuration is a declarative file: change the file, or start without one to write here",
             ),
@@ -103,9 +106,9 @@ impl From<WriteError<Refused>> for Answer {
     }
 }
 
-fn told(refusal: &ConstraintError) -> String {
+fn constraint_message(refusal: &ConstraintError) -> String {
     match refusal {
-        // Its value may be a secret.
+        // The value may be a secret.
         ConstraintError::NotUnique { unique, .. } => {
             let fields: Vec<_> = unique.0.iter().map(|(field, _)| *field).collect();
             format!("duplicate {} found", fields.join(", "))
@@ -114,7 +117,6 @@ fn told(refusal: &ConstraintError) -> String {
             format!("the {} that it names is gone", reference.field)
         }
         ConstraintError::StillReferenced(kind) => {
-            use weir_model::schema::Choice;
             format!("it is still named by {}", kind.as_str())
         }
     }

@@ -1,7 +1,7 @@
-//! What there is to configure: the plugins and the schemas of objects, and whether an object meets its schema.
+//! The lists of plugins, the schemas of objects, and the validation of objects.
 use super::other_endpoints;
 use super::request::{argument, body, unsupported};
-use super::response::Answer;
+use super::response::ApiResponse;
 use crate::apisix::object::Kind;
 use crate::apisix::translate::{Described, plugins_described, schema_of, validate};
 use axum::body::Bytes;
@@ -14,15 +14,15 @@ pub(super) fn plugins(
     request: &Request<Bytes>,
     path: &[&str],
     schemas: &[PluginSchema],
-) -> Result<Answer, Answer> {
+) -> Result<ApiResponse, ApiResponse> {
     let method = request.method();
     match path {
-        // They are the same until the node starts again.
-        ["reload"] if *method == Method::PUT => return Ok(Answer::ok("done".into())),
+        // The plugins stay the same until the node restarts.
+        ["reload"] if *method == Method::PUT => return Ok(ApiResponse::ok("done".into())),
         ["reload"] => {
             let message =
                 format!("please use PUT method to reload the plugins, {method} method is not allowed.");
-            return Err(Answer::error(StatusCode::METHOD_NOT_ALLOWED, message));
+            return Err(ApiResponse::error(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         _ if *method != Method::GET => return Err(not_found()),
         _ => {}
@@ -32,27 +32,27 @@ pub(super) fn plugins(
         "http" => plugins_described(schemas),
         "stream" => Vec::new(),
         _ if path == ["list"] => {
-            return Err(Answer::new(StatusCode::BAD_REQUEST, "invalid subsystem passed".into()));
+            return Err(ApiResponse::new(StatusCode::BAD_REQUEST, "invalid subsystem passed".into()));
         }
-        other => return Err(Answer::bad(format!("unsupported subsystem: {other}"))),
+        other => return Err(ApiResponse::bad(format!("unsupported subsystem: {other}"))),
     };
     match path {
-        ["list"] => Ok(Answer::ok(described.iter().map(|plugin| plugin.name).collect())),
+        ["list"] => Ok(ApiResponse::ok(described.iter().map(|plugin| plugin.name).collect())),
         _ if argument(request, "all").is_some_and(|all| all == "true") => {
             let entry = |plugin: &Described| (plugin.name.to_owned(), plugin.to_json());
-            Ok(Answer::ok(described.iter().map(entry).collect::<Map<_, _>>().into()))
+            Ok(ApiResponse::ok(described.iter().map(entry).collect::<Map<_, _>>().into()))
         }
         [name] => one(request, described.iter().find(|plugin| plugin.name == *name)),
-        _ => Err(Answer::bad("not found plugin name")),
+        _ => Err(ApiResponse::bad("not found plugin name")),
     }
 }
 
-fn one(request: &Request<Bytes>, plugin: Option<&Described>) -> Result<Answer, Answer> {
-    let not_found = || Answer::error(StatusCode::NOT_FOUND, "plugin not found");
+fn one(request: &Request<Bytes>, plugin: Option<&Described>) -> Result<ApiResponse, ApiResponse> {
+    let not_found = || ApiResponse::error(StatusCode::NOT_FOUND, "plugin not found");
     let plugin = plugin.ok_or_else(not_found)?;
     let of_consumers = argument(request, "schema_type").is_some_and(|kind| kind == "consumer");
     let schema = if of_consumers { plugin.consumer_schema.clone() } else { Some(plugin.schema.clone()) };
-    schema.map(Answer::ok).ok_or_else(|| Answer::bad("not found schema"))
+    schema.map(ApiResponse::ok).ok_or_else(|| ApiResponse::bad("not found schema"))
 }
 
 /// Answers about the schemas of kinds.
@@ -60,11 +60,11 @@ pub(super) fn schema(
     request: &Request<Bytes>,
     path: &[&str],
     schemas: &[PluginSchema],
-) -> Result<Answer, Answer> {
+) -> Result<ApiResponse, ApiResponse> {
     match (request.method(), path) {
         (&Method::POST, ["validate", name]) => check(request, name),
         (&Method::GET, [name]) => match Kind::ALL.into_iter().find(|kind| called(*kind) == *name) {
-            Some(kind) => Ok(Answer::ok(schema_of(kind))),
+            Some(kind) => Ok(ApiResponse::ok(schema_of(kind))),
             None => plugins(request, path, schemas),
         },
         _ => Err(not_found()),
@@ -76,18 +76,18 @@ fn called(kind: Kind) -> String {
     kind.singular().replace(' ', "_")
 }
 
-fn check(request: &Request<Bytes>, name: &str) -> Result<Answer, Answer> {
+fn check(request: &Request<Bytes>, name: &str) -> Result<ApiResponse, ApiResponse> {
     if let Some(why) = other_endpoints::why_not(name) {
-        return Err(Answer::bad(format!("`{name}` are not available here: {why}")));
+        return Err(ApiResponse::bad(format!("`{name}` are not available here: {why}")));
     }
     let kind = Kind::from_name(name).ok_or_else(|| unsupported(name))?;
-    let value = body(request)?.ok_or_else(|| Answer::bad("missing configurations"))?;
+    let value = body(request)?.ok_or_else(|| ApiResponse::bad("missing configurations"))?;
     match validate(kind, &value) {
-        Ok(()) => Ok(Answer::ok(Json::Null)),
-        Err(invalid) => Err(Answer::bad(invalid.reason())),
+        Ok(()) => Ok(ApiResponse::ok(Json::Null)),
+        Err(invalid) => Err(ApiResponse::bad(invalid.reason())),
     }
 }
 
-fn not_found() -> Answer {
-    Answer::error(StatusCode::NOT_FOUND, "not found")
+fn not_found() -> ApiResponse {
+    ApiResponse::error(StatusCode::NOT_FOUND, "not found")
 }

@@ -1,5 +1,5 @@
-//! What a client writes → what changes among the entities: the object, what follows from it, and what follows from the
-//! objects that name it. Pure, so that it can be decided anew whenever somebody else was faster.
+//! A client's write → the changes of entities: the object, the entities derived from it, and those derived from objects
+//! that refer to it. Pure, so that it can be decided again after a conflict.
 use crate::apisix::object::{Invalid, Key, Kind, Objects, all, id_text, naming, stored, to_entity};
 use crate::apisix::translate::translate;
 use crate::depth::{self, is_deeper};
@@ -11,44 +11,44 @@ use weir_model::entity::{ApisixObject, Entity, EntityKind};
 use weir_model::schema::Json;
 use weir_model::{Entities, PluginSchema, Uuid};
 
-/// How deep an object may be nested: deeper than any that means something. It is kept as the value of an entity.
-const DEEPEST: usize = depth::DEEPEST - 1;
+/// How deep an object may be nested. It is stored as a field of an entity, one level down.
+const MAX_OBJECT_DEPTH: usize = depth::MAX_DEPTH - 1;
 /// How many steps a path below an object may have.
-const MOST_STEPS: usize = 16;
+const MAX_PATH_STEPS: usize = 16;
 
-/// What a client asks for.
+/// A client's write.
 #[derive(Clone)]
 pub(crate) enum Write {
-    /// The object is to be this.
+    /// Create or replace the object.
     Put(Key, Json),
-    /// There is to be one more.
+    /// Create an object with a generated id.
     Post(Kind, Json),
-    /// The object is to differ in this, at a path below it.
+    /// Change the object, at a path below it.
     Patch(Key, Vec<String>, Json),
-    /// The object is to go.
+    /// Delete the object.
     Delete(Key),
 }
 
-/// Why it is not done.
+/// Why a write fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// It must not be.
+pub(crate) enum ObjectWriteError {
+    /// The object is invalid.
     Invalid(Invalid),
     /// There is no such object.
     NotFound,
-    /// It is to be a credential of nobody.
+    /// The consumer of the credential does not exist.
     NoConsumer,
 }
 
-impl From<Invalid> for Refused {
+impl From<Invalid> for ObjectWriteError {
     fn from(invalid: Invalid) -> Self {
-        Refused::Invalid(invalid)
+        ObjectWriteError::Invalid(invalid)
     }
 }
 
-/// What a write takes from outside.
+/// What a write depends on besides the entities.
 #[derive(Debug, Clone)]
-pub(crate) struct Moment {
+pub(crate) struct WriteContext {
     /// Seconds since 1970.
     pub(crate) now: i64,
     /// Greater than that of any write before.
@@ -58,12 +58,16 @@ pub(crate) struct Moment {
 }
 
 /// Decides a write.
-pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Result<Vec<Op>, Refused> {
+pub(crate) fn decide(
+    entities: &Entities,
+    write: Write,
+    context: &WriteContext,
+) -> Result<Vec<Op>, ObjectWriteError> {
     match write {
         Write::Put(key, value) => {
             no_times(&value)?;
             let before = stored(entities, &key);
-            put(entities, &key, stamped(&key, value, before, moment)?, moment)
+            put(entities, &key, stamped(&key, value, before, context)?, context)
         }
         Write::Post(kind, value) => {
             if !value[kind.id_field()].is_null() {
@@ -72,12 +76,12 @@ pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Resu
             }
             no_times(&value)?;
             let mut keys =
-                (moment.index..).map(|index| Key { kind, owner: None, id: format!("{index:020}") });
-            let key = keys.find(|key| stored(entities, key).is_none()).ok_or(Refused::NotFound)?;
-            put(entities, &key, stamped(&key, value, None, moment)?, moment)
+                (context.index..).map(|index| Key { kind, owner: None, id: format!("{index:020}") });
+            let key = keys.find(|key| stored(entities, key).is_none()).ok_or(ObjectWriteError::NotFound)?;
+            put(entities, &key, stamped(&key, value, None, context)?, context)
         }
         Write::Patch(key, path, patch) => {
-            let before = stored(entities, &key).ok_or(Refused::NotFound)?;
+            let before = stored(entities, &key).ok_or(ObjectWriteError::NotFound)?;
             let mut value = before.value.clone();
             if path.is_empty() {
                 merge(&mut value, &patch);
@@ -85,15 +89,15 @@ pub(crate) fn decide(entities: &Entities, write: Write, moment: &Moment) -> Resu
                 set(&mut value, &path, patch.clone())?;
             }
             if !path.is_empty() || patch["update_time"].is_null() {
-                value["update_time"] = moment.now.into();
+                value["update_time"] = context.now.into();
             }
-            put(entities, &key, stamped(&key, value, Some(before), moment)?, moment)
+            put(entities, &key, stamped(&key, value, Some(before), context)?, context)
         }
-        Write::Delete(key) => delete(entities, &key, moment),
+        Write::Delete(key) => delete(entities, &key, context),
     }
 }
 
-/// The times of an object are not for clients to set, unless they patch it.
+/// Clients must not set the times of an object, except by a patch.
 fn no_times(value: &Json) -> Result<(), Invalid> {
     for (within, path) in [(value, ""), (&value["upstream"], "upstream."), (&value["plugins"], "plugins.")] {
         if let Some(time) = ["create_time", "update_time"].iter().find(|time| !within[**time].is_null()) {
@@ -108,13 +112,13 @@ fn stamped(
     key: &Key,
     mut value: Json,
     before: Option<&ApisixObject>,
-    moment: &Moment,
+    context: &WriteContext,
 ) -> Result<Json, Invalid> {
     if !value.is_object() {
         return Err(Invalid::configuration("wrong type: expected object"));
     }
-    if is_deeper(&value, DEEPEST) {
-        return Err(Invalid::configuration(format!("it is nested deeper than {DEEPEST} levels")));
+    if is_deeper(&value, MAX_OBJECT_DEPTH) {
+        return Err(Invalid::configuration(format!("it is nested deeper than {MAX_OBJECT_DEPTH} levels")));
     }
     let field = key.kind.id_field();
     match &value[field] {
@@ -125,15 +129,15 @@ fn stamped(
     }
     if value["create_time"].is_null() {
         let created = before.map(|before| before.value["create_time"].clone()).filter(|time| !time.is_null());
-        value["create_time"] = created.unwrap_or_else(|| moment.now.into());
+        value["create_time"] = created.unwrap_or_else(|| context.now.into());
     }
     if value["update_time"].is_null() {
-        value["update_time"] = moment.now.into();
+        value["update_time"] = context.now.into();
     }
     Ok(value)
 }
 
-/// RFC 7386: null takes a member away.
+/// RFC 7386: null removes a member.
 fn merge(value: &mut Json, patch: &Json) {
     let Json::Object(members) = patch else {
         *value = patch.clone();
@@ -150,12 +154,12 @@ fn merge(value: &mut Json, patch: &Json) {
     }
 }
 
-/// Replaces what is at a path, or takes it away.
+/// Replaces the value at a path, or removes it.
 fn set(value: &mut Json, path: &[String], by: Json) -> Result<(), Invalid> {
     let no_such = || Invalid("invalid sub-path: it leads nowhere".to_owned());
     let [parents @ .., last] = path else { return Err(no_such()) };
-    if path.len() > MOST_STEPS {
-        return Err(Invalid(format!("invalid sub-path: it has more than {MOST_STEPS} steps")));
+    if path.len() > MAX_PATH_STEPS {
+        return Err(Invalid(format!("invalid sub-path: it has more than {MAX_PATH_STEPS} steps")));
     }
     let mut at = value;
     for name in parents {
@@ -178,34 +182,38 @@ fn set(value: &mut Json, path: &[String], by: Json) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// All objects, one of them as it will be.
-struct World<'e> {
+/// All objects, with one of them as the write leaves it.
+struct PendingObjects<'e> {
     entities: &'e Entities,
     key: &'e Key,
     value: &'e Json,
 }
 
-impl Objects for World<'_> {
+impl Objects for PendingObjects<'_> {
     fn value(&self, key: &Key) -> Option<&Json> {
         if key == self.key { Some(self.value) } else { self.entities.value(key) }
     }
 }
 
-fn put(entities: &Entities, key: &Key, value: Json, moment: &Moment) -> Result<Vec<Op>, Refused> {
+fn put(
+    entities: &Entities,
+    key: &Key,
+    value: Json,
+    context: &WriteContext,
+) -> Result<Vec<Op>, ObjectWriteError> {
     if key.owner.as_ref().is_some_and(|owner| !is_there(entities, owner)) {
-        return Err(Refused::NoConsumer);
+        return Err(ObjectWriteError::NoConsumer);
     }
-    let world = World { entities, key, value: &value };
-    let translated = translate(key, &value, &world, &moment.plugins)?;
+    let objects = PendingObjects { entities, key, value: &value };
+    let translated = translate(key, &value, &objects, &context.plugins)?;
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
-    changes.put.push(to_entity(key, &translated.value, stored(entities, key), moment.index)?);
-    changes.replace(owned(entities, key, &moment.plugins), translated.entities);
+    changes.put.push(to_entity(key, &translated.value, stored(entities, key), context.index)?);
+    changes.replace(owned(entities, key, &context.plugins), translated.entities);
     for (dependent, object) in dependents(entities, key) {
-        let after =
-            translate(&dependent, &object.value, &world, &moment.plugins).map_err(|Invalid(message)| {
-                Invalid(format!("{} {}: {message}", dependent.kind.singular(), dependent.id))
-            })?;
-        changes.replace(owned(entities, &dependent, &moment.plugins), after.entities);
+        let after = translate(&dependent, &object.value, &objects, &context.plugins).map_err(
+            |Invalid(message)| Invalid(format!("{} {}: {message}", dependent.kind.singular(), dependent.id)),
+        )?;
+        changes.replace(owned(entities, &dependent, &context.plugins), after.entities);
     }
     Ok(changes.into_ops())
 }
@@ -214,8 +222,8 @@ fn is_there(entities: &Entities, consumer: &str) -> bool {
     Key::new(Kind::Consumers, consumer).is_ok_and(|consumer| stored(entities, &consumer).is_some())
 }
 
-fn delete(entities: &Entities, key: &Key, moment: &Moment) -> Result<Vec<Op>, Refused> {
-    stored(entities, key).ok_or(Refused::NotFound)?;
+fn delete(entities: &Entities, key: &Key, context: &WriteContext) -> Result<Vec<Op>, ObjectWriteError> {
+    stored(entities, key).ok_or(ObjectWriteError::NotFound)?;
     if let Some((user, _)) = naming(entities, key).first() {
         let (what, by) = (key.kind.singular(), user.kind.singular());
         let directly = if key.kind == Kind::Services { " directly" } else { "" };
@@ -226,12 +234,12 @@ fn delete(entities: &Entities, key: &Key, moment: &Moment) -> Result<Vec<Op>, Re
     let mut changes = Changes { entities, put: Vec::new(), gone: Vec::new() };
     for key in iter::once(key.clone()).chain(credentials(entities, key)) {
         changes.gone.push((EntityKind::ApisixObjects, key.object_uuid()));
-        changes.replace(owned(entities, &key, &moment.plugins), Vec::new());
+        changes.replace(owned(entities, &key, &context.plugins), Vec::new());
     }
     Ok(changes.into_ops())
 }
 
-/// The credentials of a consumer, which go with it.
+/// The credentials of a consumer, which are deleted with it.
 fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
     if consumer.kind != Kind::Consumers {
         return Vec::new();
@@ -240,7 +248,7 @@ fn credentials(entities: &Entities, consumer: &Key) -> Vec<Key> {
     keys.filter(|key| key.owner.as_ref() == Some(&consumer.id)).collect()
 }
 
-/// The objects whose translation depends on this one, those that others name first.
+/// The objects whose translation depends on this one, referenced ones first.
 fn dependents<'e>(entities: &'e Entities, key: &Key) -> Vec<(Key, &'e ApisixObject)> {
     let mut all = naming(entities, key);
     for at in 0..all.len() {
@@ -252,13 +260,13 @@ fn dependents<'e>(entities: &'e Entities, key: &Key) -> Vec<(Key, &'e ApisixObje
     all
 }
 
-/// The entities that follow from an object as it is now.
+/// The entities derived from an object as it is now.
 fn owned(entities: &Entities, key: &Key, plugins: &[PluginSchema]) -> Vec<(EntityKind, Uuid)> {
     let Some(object) = stored(entities, key) else { return Vec::new() };
     let of = |entity: &Entity| (entity.kind(), entity.id());
     match translate(key, &object.value, entities, plugins) {
         Ok(translated) => translated.entities.iter().map(of).collect(),
-        // It could be expressed once, and cannot any more: the tags tell all the same, if it takes longer.
+        // An object that no longer translates: its entities are found by their tags, which takes longer.
         Err(_) => {
             let tag = key.tag();
             entities.iter().filter(|entity| entity.tags().contains(&tag)).map(of).collect()
@@ -266,7 +274,7 @@ fn owned(entities: &Entities, key: &Key, plugins: &[PluginSchema]) -> Vec<(Entit
     }
 }
 
-/// What is to be written, in an order in which nothing that others name is missing.
+/// The changes of a write, in an order in which every referenced entity exists.
 struct Changes<'e> {
     entities: &'e Entities,
     put: Vec<Entity>,

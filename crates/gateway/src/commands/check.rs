@@ -1,4 +1,4 @@
-//! `weir check`: what a declarative file would say at the start, without starting.
+//! `weir check`: the errors and warnings of declarative files, without starting a node.
 use crate::configuration::{Origin, Source, located, process_environment};
 use crate::data_plane::try_out;
 use crate::plugins::{Definitions, schemas};

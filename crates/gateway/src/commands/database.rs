@@ -1,4 +1,4 @@
-//! The commands on what a node keeps: `weir migrations` and `weir config`.
+//! The commands on the database: `weir migrations` and `weir config`.
 use crate::cli::{ConfigCommand, MigrationsCommand};
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::try_out;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_model::Entities;
 
-/// `weir migrations`: says what it found and did; false if only asked and the tables cannot be used as they are.
+/// `weir migrations`: returns its report; false if `status` finds tables that cannot be used as they are.
 pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result<(String, bool), String> {
     let task = match command {
         MigrationsCommand::Bootstrap(_) => Task::Bootstrap,
@@ -28,7 +28,7 @@ pub(crate) fn migrate(command: MigrationsCommand, settings: &Settings) -> Result
     Ok((format!("{said}\n"), usable || task != Task::Status))
 }
 
-/// `weir config`: says what it did.
+/// `weir config`: returns its report.
 pub(crate) fn transfer(
     command: ConfigCommand,
     settings: &Settings,
@@ -67,7 +67,7 @@ fn export(file: &Path, settings: &Settings, definitions: Definitions) -> Result<
     if file == Path::new("-") {
         return Ok(text);
     }
-    // Credentials are in it.
+    // The file holds credentials.
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     created.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| refused(file, &error))?;
     Ok(format!("{}: {} entities exported\n", file.display(), entities.len()))
@@ -81,7 +81,7 @@ fn now() -> Duration {
 fn refused(file: &Path, error: &io::Error) -> String {
     let file = file.display();
     match error.kind() {
-        io::ErrorKind::AlreadyExists => format!("{file} is there already: remove it, or name another file"),
+        io::ErrorKind::AlreadyExists => format!("{file} exists already: remove it, or name another file"),
         _ => format!("{file}: {error}: name a file that can be written"),
     }
 }
@@ -91,7 +91,7 @@ fn named(opened: Result<Option<Arc<dyn Store>>, StoreError>) -> Result<Arc<dyn S
     store.ok_or_else(|| "database is `off`: set it to `postgres` or `sqlite`".to_owned())
 }
 
-/// Keeps a node from running meanwhile: it looks for what others do in PostgreSQL, and not in a file of its own.
+/// Keeps a node from running meanwhile, because a node follows changes in PostgreSQL, but not in its SQLite file.
 fn take_prefix(settings: &Settings) -> Result<Option<Prefix>, String> {
     if store::database(settings) != Database::Sqlite {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! `weir demo`: a node with a sample configuration and an upstream of its own. It makes the requests it suggests, and
-//! shows the status that each gave.
+//! `weir demo`: a node with a sample configuration and a built-in upstream. It sends the requests that it suggests, and
+//! shows the status of each response.
 use super::echo;
 use crate::node::{Addresses, Node};
 use crate::plugins::Definitions;
@@ -13,32 +13,35 @@ use weir_proxy::Address;
 const CONFIGURATION: &str = include_str!("../../../../examples/quickstart/kong.yml");
 
 /// A request to try.
-struct Try {
+struct SampleRequest {
     /// What it shows.
     shows: &'static str,
-    /// What curl is told beside the URL.
+    /// Arguments of curl, besides the URL.
     options: &'static [&'static str],
-    /// Asks over TLS.
+    /// Sends it over TLS.
     tls: bool,
     path: &'static str,
-    /// How often it is made.
+    /// How often it is sent.
     times: usize,
 }
 
-impl Try {
-    const fn new(shows: &'static str, path: &'static str, options: &'static [&'static str]) -> Try {
-        Try { shows, options, tls: false, path, times: 1 }
+impl SampleRequest {
+    const fn new(shows: &'static str, path: &'static str, options: &'static [&'static str]) -> SampleRequest {
+        SampleRequest { shows, options, tls: false, path, times: 1 }
     }
 }
 
-const TRIES: &[Try] = &[
-    Try::new("An open route", "/open", &[]),
-    Try { times: 6, ..Try::new("rate-limiting: five a minute", "/limited", &[]) },
-    Try::new("key-auth, without a key", "/key", &[]),
-    Try::new("key-auth, with a key", "/key", &["-H", "apikey: demo-key"]),
-    Try::new("basic-auth, without a password", "/basic", &[]),
-    Try::new("basic-auth, with a password", "/basic", &["-u", "demo:demo-password"]),
-    Try { tls: true, ..Try::new("TLS, with a certificate generated at the start", "/open", &["-k"]) },
+const SAMPLES: &[SampleRequest] = &[
+    SampleRequest::new("An open route", "/open", &[]),
+    SampleRequest { times: 6, ..SampleRequest::new("rate-limiting: five a minute", "/limited", &[]) },
+    SampleRequest::new("key-auth, without a key", "/key", &[]),
+    SampleRequest::new("key-auth, with a key", "/key", &["-H", "apikey: demo-key"]),
+    SampleRequest::new("basic-auth, without a password", "/basic", &[]),
+    SampleRequest::new("basic-auth, with a password", "/basic", &["-u", "demo:demo-password"]),
+    SampleRequest {
+        tls: true,
+        ..SampleRequest::new("TLS, with a certificate generated at the start", "/open", &["-k"])
+    },
 ];
 
 /// Runs the demo until it is stopped.
@@ -66,7 +69,7 @@ pub(crate) fn run(mut loaded: Loaded, definitions: Definitions) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a default port is taken, any other does.
+/// Uses any free port where a default port is in use.
 fn prefer_defaults(loaded: &mut Loaded) {
     let settings = &mut loaded.settings;
     let listeners = [
@@ -89,10 +92,10 @@ fn prefer_default(listen: &mut Listen) {
     }
 }
 
-/// Makes every request and prints what came of it.
+/// Sends every request and prints the status of its response.
 fn tour(addresses: &Addresses, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "Weir serves examples/quickstart/kong.yml. These requests are made just now:")?;
-    for attempt in TRIES {
+    for attempt in SAMPLES {
         let listeners = if attempt.tls { &addresses.proxy_ssl } else { &addresses.proxy };
         let Some(listener) = listeners.iter().find_map(Address::ip) else { continue };
         let arguments = arguments(attempt, listener);
@@ -112,7 +115,7 @@ fn tour(addresses: &Addresses, output: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-fn arguments(attempt: &Try, listener: SocketAddr) -> Vec<String> {
+fn arguments(attempt: &SampleRequest, listener: SocketAddr) -> Vec<String> {
     let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),

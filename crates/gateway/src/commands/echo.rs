@@ -1,4 +1,4 @@
-//! An upstream that answers with what it was asked, for the demo and for trying things out.
+//! An upstream that echoes requests, for the demo and for experiments.
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};

@@ -1,4 +1,4 @@
-//! `weir explain`: what a declarative file would make of a request, as a table for a terminal.
+//! `weir explain`: how a declarative file handles a request, as a table for a terminal.
 use crate::cli::ExplainArgs;
 use crate::configuration::{Origin, Source, process_environment};
 use crate::data_plane::compiled;
@@ -36,7 +36,7 @@ pub(crate) fn explain(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The question as `POST /explain` would be asked it. A header `Host` takes the place of the URL's.
+/// The question as a body of `POST /explain`. A header `Host` overrides the host of the URL.
 fn question(arguments: &ExplainArgs) -> Result<Value, String> {
     let (scheme, rest) = arguments
         .url
@@ -60,12 +60,12 @@ fn question(arguments: &ExplainArgs) -> Result<Value, String> {
     }))
 }
 
-/// Labels in one column, and what there is to say beside them.
+/// A table of two columns: labels and texts.
 #[derive(Default)]
 struct Table(String);
 
 impl Table {
-    /// Adds a line, broken between words where it is too long.
+    /// Adds a line, wrapped between words.
     fn line(&mut self, label: &str, text: &str) {
         let mut width = LABEL;
         self.0.push_str(&format!("{label:LABEL$}"));

@@ -1,11 +1,11 @@
-//! What the system knows of this process.
+//! What the operating system reports about this process.
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_plugins::prometheus::Process;
 
-/// What it holds now, of a process that has run since then.
+/// The resources that this process uses now; `started` is the time of its start.
 pub(crate) fn process(started: SystemTime) -> Process {
     let memory = fs::read_to_string("/proc/self/status").unwrap_or_default();
     Process {

@@ -1,9 +1,9 @@
-//! Reloads while traffic flows, one after the other.
+//! Reloads, one after the other.
 use crate::control::{Control, Published};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// Reloads one node, one reload after the other.
+/// Runs the reloads of a node one after the other.
 pub(crate) struct Reloader {
     control: Arc<Control>,
     turn: Mutex<()>,
@@ -20,8 +20,8 @@ impl Reloader {
         &self.control
     }
 
-    /// Reads the declarative file again, puts it in force, and logs how it went. When it is bad, the configuration
-    /// before it stays in force.
+    /// Reads the declarative file again, applies it, and logs the outcome. If it has errors, the previous configuration
+    /// stays active.
     pub(crate) async fn reload(&self) -> Result<Published, Vec<String>> {
         let _turn = self.turn.lock().await;
         let outcome = self.control.reload().await;
@@ -38,10 +38,7 @@ fn report(outcome: &Result<Published, Vec<String>>) {
         }
         Err(errors) => {
             errors.iter().for_each(|error| tracing::error!("{error}"));
-            tracing::error!(
-                errors = errors.len(),
-                "reload refused: the configuration before it stays in force"
-            );
+            tracing::error!(errors = errors.len(), "reload refused: the previous configuration stays active");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The data plane as the gateway has it: compiled for by one compiler, with certificates from the settings.
+//! The data plane of the node: the proxy, and the compiler with the certificates of the settings.
 pub(crate) mod options;
 
 use crate::configuration::{self, Configuration, Source};
@@ -17,37 +17,37 @@ use weir_net::tls::{ca_certificates, client_certificate, default_certificate};
 use weir_plugins::limits::ClusterStore;
 use weir_proxy::{CompileError, Compiler, Proxy, Retained, Snapshot};
 
-/// The running data plane, and what compiles for it.
+/// The running proxy and its compiler.
 pub(crate) struct DataPlane {
     pub(crate) proxy: Proxy,
     pub(crate) compiler: Compiler,
-    /// Where workers are waited for.
+    /// The runtime on which a publication waits for the workers.
     pub(crate) runtime: Handle,
-    pub(crate) unreached: Unreached,
+    pub(crate) stream_listen_check: StreamListenCheck,
 }
 
-/// Tells of stream routes that nobody reaches: once for as long as that stays so.
-pub(crate) struct Unreached {
+/// Warns of stream routes while `stream_listen` is off, once for as long as that stays so.
+pub(crate) struct StreamListenCheck {
     streams_are_on: bool,
-    told: AtomicBool,
+    warned: AtomicBool,
 }
 
-impl Unreached {
+impl StreamListenCheck {
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { streams_are_on: !settings.stream_listen.0.is_empty(), told: AtomicBool::new(false) }
+        Self { streams_are_on: !settings.stream_listen.0.is_empty(), warned: AtomicBool::new(false) }
     }
 
-    /// Looks at a configuration that is in force.
-    pub(crate) fn tell(&self, document: &Document) {
+    /// Checks the active configuration.
+    pub(crate) fn warn_once(&self, document: &Document) {
         let is_stream = |route: &&Arc<Route>| route.protocols.iter().all(|protocol| protocol.is_stream());
         let route = document.routes.iter().find(is_stream).filter(|_| !self.streams_are_on);
-        let told = self.told.swap(route.is_some(), Ordering::Relaxed);
-        if let Some(route) = route.filter(|_| !told) {
+        let warned = self.warned.swap(route.is_some(), Ordering::Relaxed);
+        if let Some(route) = route.filter(|_| !warned) {
             let route = route.name.clone().unwrap_or_else(|| route.id.to_string());
             tracing::warn!(
                 route,
-                "nobody reaches routes of tcp, tls, tls_passthrough and udp: stream_listen is off; set it, as in \
-                 `--set stream_listen=0.0.0.0:9000`"
+                "routes of tcp, tls, tls_passthrough and udp get no traffic, because stream_listen is off; set it, as \
+                 in `--set stream_listen=0.0.0.0:9000`"
             );
         }
     }
@@ -61,7 +61,7 @@ impl registry::DataPlane for DataPlane {
     fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>> {
         let snapshot = self.compiler.compile(document)?;
         self.runtime.block_on(self.proxy.publish(snapshot));
-        self.unreached.tell(document);
+        self.stream_listen_check.warn_once(document);
         Ok(())
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
     })
 }
 
-/// Gives plugins the counts that the nodes of one database share.
+/// Gives plugins the counters that the nodes of one database share.
 fn provide_counters(retained: &Retained, settings: &Settings) -> Result<(), StartError> {
     if let Some(counters) = store::counters(settings).map_err(StartError::Store)? {
         ClusterStore::provide(retained, counters);
@@ -114,12 +114,12 @@ fn read_trusted(path: &Path) -> Result<String, StartError> {
     })
 }
 
-/// A configuration that a node could serve that has nothing but a database, if these settings name one.
+/// Reads and compiles a configuration without serving it, with the database of these settings if they name one.
 pub(crate) fn try_out(source: &Source, settings: &Settings) -> Result<Configuration, Vec<String>> {
     compiled(source, Some(settings)).map(|(configuration, _)| configuration)
 }
 
-/// The same, as such a node would have it.
+/// The same, with the snapshot.
 pub(crate) fn compiled(
     source: &Source,
     settings: Option<&Settings>,
@@ -145,6 +145,6 @@ pub(crate) fn compiled(
     };
     match compiler.compile(&configuration.document) {
         Ok(snapshot) => Ok((configuration, snapshot)),
-        Err(errors) => Err(configuration.refusals(&source.origin, &errors)),
+        Err(errors) => Err(configuration.compile_errors(&source.origin, &errors)),
     }
 }

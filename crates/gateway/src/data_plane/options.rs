@@ -1,4 +1,4 @@
-//! What the data plane is told of the settings.
+//! The data plane's options, from the settings.
 use crate::settings::{
     self, AccessLogFormat, Bytes, DnsRecord, HeaderBuffers, Headers, Listen, LogTarget, Password, Settings,
     TimedResponses, Trusted,
@@ -13,27 +13,27 @@ use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
 use weir_proxy::costs::{ServerTiming, WhoIsTold};
 use weir_proxy::{
-    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, KeepAlive, Limits,
-    MOST_PIPES, Options, Own, RealIp, RequestDebug, Traffic,
+    AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, InternalEndpoints,
+    KeepAlive, Limits, MOST_PIPES, Options, RealIp, RequestDebug, Traffic,
 };
 
-/// Settings that are read and checked, and not acted on by this version.
-const NOT_IN_FORCE: &[&str] = &["client_body_buffer_size"];
+/// Settings that are read and checked, but have no effect in this version.
+const IGNORED_SETTINGS: &[&str] = &["client_body_buffer_size"];
 
-/// What the kernel may hold of connections not yet accepted, unless a listener says otherwise; Kong's own default.
+/// The backlog of a listener without `backlog=`, as in Kong.
 const BACKLOG: u32 = 16384;
 
-/// Files the node keeps for itself: listeners, logs, reloads, name servers.
+/// Open files reserved for the node itself: listeners, logs, reloads, name servers.
 const FILES: usize = 64;
 
-/// Files that each worker's runtime holds.
+/// Open files of each worker's runtime.
 const FILES_OF_WORKER: usize = 4;
 
-/// A TLS session takes about this much of nginx's session cache, by whose size Kong's setting is given.
+/// The approximate size of a session in nginx's TLS session cache, because the setting counts bytes of that.
 const SESSION_BYTES: u64 = 256;
 
 /// The data plane's options.
-pub(crate) fn options(settings: &Settings, own: Own) -> Options {
+pub(crate) fn options(settings: &Settings, internal: InternalEndpoints) -> Options {
     Options {
         workers: settings.workers.0,
         listen: listeners(settings).collect(),
@@ -62,7 +62,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
             max_concurrent_streams: settings.http2_max_concurrent_streams.max(1),
             max_header_list_size: size(settings.http2_max_header_list_size),
             connection_header_list_size: size(settings.http2_connection_header_list_size),
-            // With less, a body would never begin to come, or come in crumbs.
+            // With less, bodies would arrive in tiny pieces, or not at all.
             body_preread_size: size(settings.http2_body_preread_size).max(16 * 1024),
             connection_window_size: size(settings.http2_connection_window_size),
             max_resets: settings.http2_max_resets,
@@ -78,7 +78,7 @@ pub(crate) fn options(settings: &Settings, own: Own) -> Options {
         cost_sampling: settings.cost_sampling,
         server_timing: server_timing(settings),
         request_debug: request_debug(settings),
-        own,
+        internal,
         ..Options::default()
     }
 }
@@ -126,7 +126,7 @@ fn http3(settings: &Settings) -> Http3Options {
     }
 }
 
-/// A number of bytes, as much of it as HTTP/2 can say.
+/// A number of bytes, at most what HTTP/2 can express.
 fn size(bytes: Bytes) -> u32 {
     bytes.0.min(i32::MAX as u64) as u32
 }
@@ -146,7 +146,7 @@ fn listeners(settings: &Settings) -> impl Iterator<Item = weir_proxy::Listen> {
     streams.chain(http)
 }
 
-/// As nginx has it, for Unix sockets that clients connect to.
+/// The mode of Unix sockets for clients, as in nginx.
 const OPEN_TO_ALL: u32 = 0o666;
 
 fn network(trusted: &Trusted) -> Option<weir_proxy::Network> {
@@ -163,15 +163,15 @@ fn real_ip(header: &str) -> RealIp {
     }
 }
 
-/// Files that the node keeps for itself.
+/// The number of open files reserved for the node itself.
 fn files(settings: &Settings) -> usize {
     let pipes = if settings.stream_listen.0.is_empty() { 0 } else { 2 * MOST_PIPES };
     let control = control_listeners(settings) * control_connections();
     FILES + settings.workers.0 * (FILES_OF_WORKER + pipes) + control
 }
 
-/// How many connections clients may have: each may need another to an upstream, and the node itself needs some files,
-/// so that those who are connected are served however many more come.
+/// How many connections clients may have. Each may need another to an upstream, and the node itself needs some files;
+/// the limit keeps enough for connected clients, however many more connect.
 fn max_connections(open_files: Option<u64>, kept: usize) -> usize {
     let Some(open_files) = open_files else { return usize::MAX };
     let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
@@ -222,7 +222,7 @@ fn target(path: &Path) -> Target {
     }
 }
 
-/// A listener; `mode` is of a Unix socket that names none.
+/// The options of a listener; `mode` is the default for Unix sockets.
 pub(crate) fn listen(listen: &Listen, traffic: Traffic, mode: u32) -> weir_proxy::Listen {
     weir_proxy::Listen {
         address: listen.address.clone(),
@@ -248,7 +248,7 @@ fn headers(headers: &Headers, request_id_upstream: bool) -> AddedHeaders {
     }
 }
 
-/// How listeners speak TLS.
+/// The TLS options of listeners.
 pub(crate) fn tls(settings: &Settings) -> TlsOptions {
     let versions = settings.ssl_protocols;
     let protocols = [(versions.v1_2, Version::Tls12), (versions.v1_3, Version::Tls13)];
@@ -278,7 +278,7 @@ fn resolver(settings: &Settings) -> ResolverOptions {
         DnsRecord::Srv => Some(Lookup::Srv),
         DnsRecord::A => Some(Lookup::A),
         DnsRecord::Aaaa => Some(Lookup::Aaaa),
-        // Aliases are followed whatever is asked for.
+        // Aliases are followed in every lookup.
         DnsRecord::Cname => None,
     };
     ResolverOptions {
@@ -293,9 +293,9 @@ fn resolver(settings: &Settings) -> ResolverOptions {
     }
 }
 
-/// A warning that names what was given and has no effect.
-pub(crate) fn not_in_force(given: &[&str]) -> Option<String> {
-    let names: Vec<_> = given.iter().copied().filter(|name| NOT_IN_FORCE.contains(name)).collect();
+/// A warning that names the given settings without effect.
+pub(crate) fn ignored_settings(given: &[&str]) -> Option<String> {
+    let names: Vec<_> = given.iter().copied().filter(|name| IGNORED_SETTINGS.contains(name)).collect();
     (!names.is_empty())
         .then(|| format!("settings accepted but without effect in this version: {}", names.join(", ")))
 }

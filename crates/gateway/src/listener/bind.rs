@@ -6,22 +6,22 @@ use std::io;
 use weir_proxy::Traffic;
 use weir_proxy::listen::{self, Bound};
 
-/// For Unix sockets of the node's own user.
+/// The mode of Unix sockets: for the node's own user alone.
 const OWN: u32 = 0o600;
 
-/// Listens; the setting is named where that fails.
+/// Opens the sockets of the setting `name`, which errors mention.
 pub(crate) fn bind(name: &'static str, listeners: &Listeners) -> Result<Vec<Bound>, StartError> {
     let bind = |listen: &Listen| {
         if listen.http2 {
             tracing::warn!(
-                "{name} {}: `http2` is without effect: only HTTP/1.1 is spoken here",
+                "{name} {}: `http2` has no effect: this listener serves HTTP/1.1 only",
                 listen.address
             );
         }
-        let unspoken = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        let unsupported = |what| Err(io::Error::new(io::ErrorKind::Unsupported, what));
         let bound = match listen {
-            Listen { proxy_protocol: true, .. } => unspoken("`proxy_protocol` is not spoken here"),
-            Listen { quic: true, .. } => unspoken("`quic` is not spoken here"),
+            Listen { proxy_protocol: true, .. } => unsupported("`proxy_protocol` is not supported here"),
+            Listen { quic: true, .. } => unsupported("`quic` is not supported here"),
             listen => listen::bind(&options::listen(listen, Traffic::Http, OWN)),
         };
         bound.map_err(|error| StartError::Bind { name, address: listen.address.clone(), error })

@@ -1,5 +1,5 @@
-//! What the node's own APIs are served by: those of Kong and APISIX, and the status listener. However many connect and
-//! however slowly they send or read, they take so many descriptors, so much memory and so long, and no more.
+//! The HTTP server of the node's own APIs: the Admin APIs of Kong and of APISIX, and the status API. Descriptors,
+//! memory and time are bounded, however many clients connect and however slowly they send or read.
 mod bind;
 mod connection_limit;
 mod deadline;
@@ -11,7 +11,7 @@ mod send_timeout;
 mod socket;
 
 pub(crate) use bind::bind;
-pub(crate) use request_body::Unread;
+pub(crate) use request_body::BodyError;
 pub(crate) use response::{json_response, message};
 
 use crate::settings::Settings;
@@ -19,17 +19,17 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
-use connection_limit::{Place, Room};
+use connection_limit::{ConnectionLimit, ConnectionPermit};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use lingering::Watched;
+use lingering::LingeringStream;
 use progress::Progress;
-use request_body::Timely;
-use send_timeout::Sending;
-use socket::Door;
+use request_body::TimedBody;
+use send_timeout::SendTimeout;
+use socket::AsyncListener;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -43,186 +43,191 @@ use tokio_rustls::rustls::ServerConfig;
 use weir_proxy::listen::{Bound, Socket, UnixFile};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The longest head of a request.
-const LONGEST_HEAD: usize = 64 << 10;
+/// The longest head of a request, in bytes.
+const MAX_HEAD_LEN: usize = 64 << 10;
 
-/// The first byte of a handshake; no HTTP request begins with it.
+/// The first byte of a TLS handshake; no HTTP request begins with it.
 const HANDSHAKE: u8 = 22;
 
-/// Whoever has sent or taken so many bytes gets a second more for the rest.
+/// A client that has sent or received this many bytes gets one more second for the rest.
 const BYTES_PER_SECOND: usize = 64 << 10;
 
-/// Who asks.
+/// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    /// Where the connection comes from.
+    /// The address of its connection.
     pub(crate) address: SocketAddr,
-    /// The subject of the certificate that was shown and is trusted.
+    /// The subject of its verified certificate.
     pub(crate) certificate: Option<String>,
 }
 
-/// What one client may take.
+/// How long one client may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// For a handshake, and for the head of a request: the first from the beginning of the connection, further ones from
-    /// their first byte.
+pub(crate) struct ClientTimeouts {
+    /// For a handshake, and for the head of a request: the first since the connection began, further ones since their
+    /// first byte.
     head: Duration,
-    /// From the end of a response to the first byte of the next request; zero closes the connection instead.
+    /// From the end of a response to the first byte of the next request; 0 closes the connection after each response.
     idle: Duration,
     body: Duration,
-    sending: Duration,
+    send: Duration,
 }
 
-impl Limits {
-    pub(crate) fn of(settings: &Settings) -> Limits {
-        Limits {
+impl ClientTimeouts {
+    pub(crate) fn of(settings: &Settings) -> ClientTimeouts {
+        ClientTimeouts {
             head: settings.client_header_timeout,
             idle: settings.keepalive_timeout,
             body: settings.client_body_timeout,
-            sending: settings.send_timeout,
+            send: settings.send_timeout,
         }
     }
 
-    /// Those of the Admin APIs.
-    pub(crate) fn of_admin(settings: &Settings) -> Limits {
-        let limits = Limits::of(settings);
-        Limits {
-            head: settings.admin_client_header_timeout.unwrap_or(limits.head),
-            idle: settings.admin_keepalive_timeout.unwrap_or(limits.idle),
-            ..limits
+    /// The timeouts of the Admin APIs.
+    pub(crate) fn of_admin(settings: &Settings) -> ClientTimeouts {
+        let timeouts = ClientTimeouts::of(settings);
+        ClientTimeouts {
+            head: settings.admin_client_header_timeout.unwrap_or(timeouts.head),
+            idle: settings.admin_keepalive_timeout.unwrap_or(timeouts.idle),
+            ..timeouts
         }
     }
 }
 
-/// A socket, and what is served there.
+/// A socket, and the API that is served on it.
 pub(crate) struct ControlListener {
     name: &'static str,
-    door: Door,
-    /// Of a Unix socket; removed with this.
+    socket: AsyncListener,
+    /// The file of a Unix socket; removed when this is dropped.
     file: Option<UnixFile>,
-    served: Arc<Served>,
-    room: Arc<Room>,
+    service: Arc<ApiService>,
+    limit: Arc<ConnectionLimit>,
 }
 
-struct Served {
+struct ApiService {
     tls: Option<TlsAcceptor>,
     router: Router,
-    limits: Limits,
+    timeouts: ClientTimeouts,
 }
 
 impl ControlListener {
-    /// Serves on a socket, which the setting `name` is about; with a configuration for TLS, over that.
+    /// Serves on a socket of the setting `name`; over TLS if there is a configuration for it.
     pub(crate) fn new(
         name: &'static str,
         Bound { listener, file }: Bound,
         tls: Option<Arc<ServerConfig>>,
         router: Router,
-        limits: Limits,
+        timeouts: ClientTimeouts,
     ) -> io::Result<ControlListener> {
-        let door = Door::new(listener)?;
-        let served = Served { tls: tls.map(TlsAcceptor::from), router, limits };
-        let room = Arc::new(Room::new(crate::data_plane::options::control_connections()));
-        Ok(ControlListener { name, door, file, served: Arc::new(served), room })
+        let socket = AsyncListener::new(listener)?;
+        let service = ApiService { tls: tls.map(TlsAcceptor::from), router, timeouts };
+        let limit = Arc::new(ConnectionLimit::new(crate::data_plane::options::control_connections()));
+        Ok(ControlListener { name, socket, file, service: Arc::new(service), limit })
     }
 
-    /// The file of a Unix socket, to be removed by whoever takes it.
+    /// Takes the file of a Unix socket, which is removed when it is dropped.
     pub(crate) fn take_file(&mut self) -> Option<UnixFile> {
         self.file.take()
     }
 
     /// Serves for as long as the node runs.
     pub(crate) async fn serve(self) {
-        let mut told = false;
+        let mut warned = false;
         loop {
-            let Some(permit) = self.permit(&mut told).await else { return };
-            match self.door.accept().await {
+            let Some(permit) = self.permit(&mut warned).await else { return };
+            match self.socket.accept().await {
                 Ok((stream, address)) => {
-                    let (served, place) = (self.served.clone(), Arc::new(self.room.take(permit)));
+                    let (service, permit) = (self.service.clone(), Arc::new(self.limit.take(permit)));
                     tokio::spawn(async move {
                         tokio::select! {
-                            () = served.connection(stream, address, &place) => {}
-                            () = place.closed() => {}
+                            () = service.connection(stream, address, &permit) => {}
+                            () = permit.evicted() => {}
                         }
                     });
                 }
-                // Out of descriptors: they come back, and looping hot would not bring them sooner.
+                // Out of descriptors: wait, because a busy loop would not free any.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
     }
 
-    /// Waits until there is room for one more connection; says once that there is none.
-    async fn permit(&self, told: &mut bool) -> Option<OwnedSemaphorePermit> {
+    /// Waits until one more connection is allowed; logs once that the limit is reached.
+    async fn permit(&self, warned: &mut bool) -> Option<OwnedSemaphorePermit> {
         let full = |is_full| {
-            if is_full && !*told {
-                let (name, connections) = (self.name, self.room.size);
+            if is_full && !*warned {
+                let (name, connections) = (self.name, self.limit.size);
                 tracing::warn!(
-                    "{name}: {connections} connections are open; the oldest without a request is closed, or further ones \
-                     wait until one ends"
+                    "{name}: {connections} connections are open, the maximum; the one idle longest is closed, or \
+                     further ones wait until one ends"
                 );
             }
-            *told = is_full;
+            *warned = is_full;
         };
-        self.room.place(full).await
+        self.limit.acquire(full).await
     }
 }
 
-impl Served {
-    async fn connection(&self, stream: Socket, address: SocketAddr, place: &Arc<Place>) {
+impl ApiService {
+    async fn connection(&self, stream: Socket, address: SocketAddr, permit: &Arc<ConnectionPermit>) {
         let client = Client { address, certificate: None };
-        let Some(acceptor) = &self.tls else { return self.http(stream, client, place).await };
-        match timeout(self.limits.head, handshake(acceptor, stream)).await {
+        let Some(acceptor) = &self.tls else { return self.http(stream, client, permit).await };
+        match timeout(self.timeouts.head, handshake(acceptor, stream)).await {
             Ok(Ok(Accepted::Tls(stream, certificate))) => {
-                self.http(*stream, Client { address, certificate }, place).await;
+                self.http(*stream, Client { address, certificate }, permit).await;
             }
-            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, place).await,
+            Ok(Ok(Accepted::Plain(stream))) => self.refuse(stream, permit).await,
             Ok(Err(_)) | Err(_) => {}
         }
     }
 
-    async fn http(&self, stream: impl AsyncRead + AsyncWrite + Unpin, client: Client, place: &Arc<Place>) {
-        let progress = Progress::new(place.clone(), self.limits);
+    async fn http(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        client: Client,
+        permit: &Arc<ConnectionPermit>,
+    ) {
+        let progress = Progress::new(permit.clone(), self.timeouts);
         let router = TowerToHyperService::new(self.router.clone());
         let service = service_fn(|request: Request<Incoming>| {
-            progress.asked();
+            progress.head_complete();
             let (head, body) = request.into_parts();
-            let (body, leftover) = Timely::new(body, self.limits.body);
+            let (body, unread) = TimedBody::new(body, self.timeouts.body);
             let mut request = Request::from_parts(head, Body::new(body));
             request.extensions_mut().insert(ConnectInfo(client.clone()));
-            let (answering, progress) = (router.call(request), progress.clone());
+            let (responding, progress) = (router.call(request), progress.clone());
             async move {
-                let answer = answering.await?;
-                let keep_alive = leftover.discard(self.limits.body).await;
-                Ok::<_, Infallible>(progress.answer(answer, keep_alive))
+                let response = responding.await?;
+                let keep_alive = unread.discard(self.timeouts.body).await;
+                Ok::<_, Infallible>(progress.response(response, keep_alive))
             }
         });
         self.serve(stream, &progress, service).await;
     }
 
-    /// Answers whoever speaks plainly where TLS is spoken, as nginx does.
-    async fn refuse(&self, stream: Socket, place: &Arc<Place>) {
-        let progress = Progress::new(place.clone(), self.limits);
+    /// Answers plain HTTP on a TLS port with an error, as nginx does.
+    async fn refuse(&self, stream: Socket, permit: &Arc<ConnectionPermit>) {
+        let progress = Progress::new(permit.clone(), self.timeouts);
         let service = service_fn(async |_: Request<Incoming>| {
-            progress.asked();
+            progress.head_complete();
             let text = "The plain HTTP request was sent to HTTPS port";
-            Ok::<_, Infallible>(progress.clone().answer(message(StatusCode::BAD_REQUEST, text), false))
+            Ok::<_, Infallible>(progress.clone().response(message(StatusCode::BAD_REQUEST, text), false))
         });
         self.serve(stream, &progress, service).await;
     }
 
-    /// Serves until either side closes, or the client is too slow: then it is told nothing more.
+    /// Serves until either side closes; a client that is too slow is disconnected without a response.
     async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         progress: &Arc<Progress>,
         service: impl HttpService<Incoming, ResBody = Body, Error = Infallible>,
     ) {
-        let stream = Sending::new(stream, self.limits.sending);
-        let stream = TokioIo::new(Watched::new(stream, progress.clone(), self.limits.body));
+        let stream = SendTimeout::new(stream, self.timeouts.send);
+        let stream = TokioIo::new(LingeringStream::new(stream, progress.clone(), self.timeouts.body));
         let mut server = http1::Builder::new();
-        // Heads that are late are noticed by the progress, which knows them from idle connections.
-        server.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(LONGEST_HEAD);
-        server.keep_alive(!self.limits.idle.is_zero());
+        // Late heads are detected by `Progress`, which knows idle connections.
+        server.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD_LEN);
+        server.keep_alive(!self.timeouts.idle.is_zero());
         tokio::select! {
             _ = server.serve_connection(stream, service) => {}
             () = progress.late() => {}
@@ -230,7 +235,7 @@ impl Served {
     }
 }
 
-/// What a client speaks where TLS is spoken.
+/// The protocol that a client uses on a TLS port.
 enum Accepted {
     /// TLS, with the subject of the client's certificate.
     Tls(Box<tokio_rustls::server::TlsStream<Socket>>, Option<String>),
@@ -254,7 +259,7 @@ async fn handshake(acceptor: &TlsAcceptor, stream: Socket) -> io::Result<Accepte
 
 #[cfg(test)]
 mod tests {
-    use super::Limits;
+    use super::ClientTimeouts;
     use crate::settings::{Sources, load};
     use std::time::Duration;
 
@@ -268,13 +273,19 @@ mod tests {
         let [short, second] = [9, 1].map(Duration::from_secs);
         let [head, idle] = [60, 75].map(Duration::from_secs);
         let defaults = settings(&[]);
-        let limits = Limits { head, idle, body: head, sending: head };
-        assert_eq!((Limits::of(&defaults), Limits::of_admin(&defaults)), (limits, limits));
+        let timeouts = ClientTimeouts { head, idle, body: head, send: head };
+        assert_eq!(
+            (ClientTimeouts::of(&defaults), ClientTimeouts::of_admin(&defaults)),
+            (timeouts, timeouts)
+        );
         let given = settings(&[
             ("KONG_NGINX_HTTP_KEEPALIVE_TIMEOUT", "9s"),
             ("KONG_NGINX_ADMIN_CLIENT_HEADER_TIMEOUT", "1s"),
         ]);
-        assert_eq!(Limits::of(&given), Limits { idle: short, ..limits });
-        assert_eq!(Limits::of_admin(&given), Limits { head: second, idle: short, ..limits });
+        assert_eq!(ClientTimeouts::of(&given), ClientTimeouts { idle: short, ..timeouts });
+        assert_eq!(
+            ClientTimeouts::of_admin(&given),
+            ClientTimeouts { head: second, idle: short, ..timeouts }
+        );
     }
 }

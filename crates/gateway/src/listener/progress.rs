@@ -1,6 +1,6 @@
-//! How far the client of a connection is, and how long it may take.
-use super::Limits;
-use super::connection_limit::Place;
+//! The stage of a connection, and its timeouts.
+use super::ClientTimeouts;
+use super::connection_limit::ConnectionPermit;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Response};
@@ -12,38 +12,38 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// What a client still sends to a connection that is being closed is read for so long at most.
-const LONGEST_LINGER: Duration = Duration::from_secs(30);
+/// How long at most a closing connection still reads what its client sends.
+const MAX_LINGER: Duration = Duration::from_secs(30);
 
-/// How far a client is.
+/// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Its first request is awaited.
+    /// Waiting for the first request.
     Connected,
-    /// A request is being answered.
-    Served,
-    /// The response is made, and not yet sent to its end.
-    Answered,
-    /// The next request is awaited.
+    /// A handler processes a request.
+    Processing,
+    /// The response is being sent.
+    Responding,
+    /// Waiting for the next request.
     Idle,
-    /// A part of the next request's head has come.
-    Asking,
+    /// A part of the next request's head was received.
+    ReadingHead,
     /// The connection is being closed.
     Closing,
 }
 
 /// The progress of one connection.
 pub(super) struct Progress {
-    place: Arc<Place>,
-    limits: Limits,
+    permit: Arc<ConnectionPermit>,
+    timeouts: ClientTimeouts,
     stage: Mutex<(Stage, Instant)>,
     changed: Notify,
 }
 
 impl Progress {
-    pub(super) fn new(place: Arc<Place>, limits: Limits) -> Arc<Progress> {
+    pub(super) fn new(permit: Arc<ConnectionPermit>, timeouts: ClientTimeouts) -> Arc<Progress> {
         let stage = Mutex::new((Stage::Connected, Instant::now()));
-        Arc::new(Progress { place, limits, stage, changed: Notify::new() })
+        Arc::new(Progress { permit, timeouts, stage, changed: Notify::new() })
     }
 
     fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
@@ -64,39 +64,39 @@ impl Progress {
     }
 
     /// The head of a request is complete.
-    pub(super) fn asked(&self) {
-        self.place.has_asked();
-        self.reach(Stage::Served);
+    pub(super) fn head_complete(&self) {
+        self.permit.mark_busy();
+        self.reach(Stage::Processing);
     }
 
-    /// Bytes have come.
+    /// Bytes were received.
     pub(super) fn received(&self) {
-        self.follow(Stage::Idle, Stage::Asking);
+        self.follow(Stage::Idle, Stage::ReadingHead);
     }
 
-    /// Everything that was written has been sent.
+    /// All written bytes were sent.
     pub(super) fn flushed(&self) {
-        if self.follow(Stage::Answered, Stage::Idle) {
-            self.place.falls_silent();
+        if self.follow(Stage::Responding, Stage::Idle) {
+            self.permit.mark_idle();
         }
     }
 
-    /// Nothing more will be answered.
+    /// No further request will be served.
     pub(super) fn closing(&self) {
         self.reach(Stage::Closing);
-        self.place.falls_silent();
+        self.permit.mark_idle();
     }
 
-    /// The answer as it is sent; with `keep_alive` another request may follow.
-    pub(super) fn answer(self: Arc<Self>, answer: Response<Body>, keep_alive: bool) -> Response<Body> {
-        let mut answer = answer.map(|body| Body::new(Answer { body, progress: self.clone() }));
-        if !keep_alive || self.place.is_scarce() {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    /// Tracks the send of a response; with `keep_alive` another request may follow.
+    pub(super) fn response(self: Arc<Self>, response: Response<Body>, keep_alive: bool) -> Response<Body> {
+        let mut response = response.map(|body| Body::new(ResponseBody { body, progress: self.clone() }));
+        if !keep_alive || self.permit.is_crowded() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        answer
+        response
     }
 
-    /// Returns when the client has taken longer than it may.
+    /// Returns when the current stage has timed out.
     pub(super) async fn late(&self) {
         loop {
             let (changed, deadline) = (self.changed.notified(), self.deadline());
@@ -116,23 +116,23 @@ impl Progress {
     fn deadline(&self) -> Option<Instant> {
         let (stage, since) = *self.stage();
         let limit = match stage {
-            Stage::Connected | Stage::Asking => self.limits.head,
-            Stage::Idle => self.limits.idle,
-            Stage::Closing => LONGEST_LINGER,
-            // Bodies and answers have limits of their own.
-            Stage::Served | Stage::Answered => return None,
+            Stage::Connected | Stage::ReadingHead => self.timeouts.head,
+            Stage::Idle => self.timeouts.idle,
+            Stage::Closing => MAX_LINGER,
+            // Bodies and responses have timeouts of their own.
+            Stage::Processing | Stage::Responding => return None,
         };
         since.checked_add(limit)
     }
 }
 
-/// The body of an answer. When it is dropped, it was sent to its end, or cannot be sent.
-struct Answer {
+/// The body of a response. When it is dropped, it was sent to its end, or cannot be sent.
+struct ResponseBody {
     body: Body,
     progress: Arc<Progress>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -152,8 +152,8 @@ impl HttpBody for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.progress.follow(Stage::Served, Stage::Answered);
+        self.progress.follow(Stage::Processing, Stage::Responding);
     }
 }

@@ -1,5 +1,5 @@
-//! The body of a request that must arrive in time, and what becomes of one that nothing reads.
-use super::deadline::Budget;
+//! Request bodies with a deadline, and the disposal of those that no handler reads.
+use super::deadline::TransferDeadline;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
@@ -12,47 +12,50 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// So much of a body is read to be thrown away.
-const MOST_DISCARDED: u64 = 10 << 20;
+/// How much of an unread body is discarded at most.
+const MAX_DISCARDED_LEN: u64 = 10 << 20;
 
-/// For so long at most.
-const LONGEST_DISCARD: Duration = Duration::from_secs(10);
+/// How long discarding may take at most.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends with [`TooSlow`] where it takes longer than its budget. What is not read to the end goes to its [`Leftover`].
-pub(super) struct Timely {
+/// Fails with [`TooSlow`] when its deadline passes. A body that is not read to the end goes to its [`UnreadBody`].
+pub(super) struct TimedBody {
     body: Option<Incoming>,
-    budget: Budget,
-    leftover: Leftover,
+    deadline: TransferDeadline,
+    unread: UnreadBody,
 }
 
-/// What is left of a body once it was answered.
+/// The rest of a body after the response.
 #[derive(Clone)]
-pub(super) struct Leftover(Arc<Mutex<Left>>);
+pub(super) struct UnreadBody(Arc<Mutex<BodyState>>);
 
-enum Left {
-    /// It is being read.
-    Lent,
-    /// All of it was read.
-    Nothing,
-    /// This was not read.
-    Rest(Incoming),
-    /// The rest cannot be read: it is late, or cut off.
-    Broken,
+enum BodyState {
+    /// A handler is reading it.
+    Reading,
+    /// It was read to the end.
+    Complete,
+    /// This part was not read.
+    Unread(Incoming),
+    /// The rest cannot be read, because it is late or cut off.
+    Failed,
 }
 
-impl Timely {
-    pub(super) fn new(body: Incoming, limit: Duration) -> (Timely, Leftover) {
-        let leftover = Leftover(Arc::new(Mutex::new(Left::Lent)));
-        (Timely { body: Some(body), budget: Budget::new(limit), leftover: leftover.clone() }, leftover)
+impl TimedBody {
+    pub(super) fn new(body: Incoming, limit: Duration) -> (TimedBody, UnreadBody) {
+        let unread = UnreadBody(Arc::new(Mutex::new(BodyState::Reading)));
+        (
+            TimedBody { body: Some(body), deadline: TransferDeadline::new(limit), unread: unread.clone() },
+            unread,
+        )
     }
 
-    fn end(&mut self, left: Left) {
+    fn end(&mut self, left: BodyState) {
         self.body = None;
-        self.leftover.put(left);
+        self.unread.put(left);
     }
 }
 
-impl HttpBody for Timely {
+impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -64,16 +67,16 @@ impl HttpBody for Timely {
         let polled = Pin::new(body).poll_frame(cx);
         match &polled {
             Poll::Ready(None) => {
-                self.end(Left::Nothing);
+                self.end(BodyState::Complete);
                 return Poll::Ready(None);
             }
-            Poll::Ready(Some(Ok(frame))) => self.budget.extend(frame.data_ref().map_or(0, Bytes::len)),
-            Poll::Ready(Some(Err(_))) => self.end(Left::Broken),
+            Poll::Ready(Some(Ok(frame))) => self.deadline.extend(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(_))) => self.end(BodyState::Failed),
             Poll::Pending => {}
         }
-        // Also where there is always a little more to read at once.
-        if self.budget.poll(cx).is_ready() {
-            self.end(Left::Broken);
+        // Even if there is always a little more to read.
+        if self.deadline.poll(cx).is_ready() {
+            self.end(BodyState::Failed);
             return Poll::Ready(Some(Err(TooSlow.into())));
         }
         polled.map_err(Into::into)
@@ -88,38 +91,41 @@ impl HttpBody for Timely {
     }
 }
 
-impl Drop for Timely {
+impl Drop for TimedBody {
     fn drop(&mut self) {
         match self.body.take() {
-            Some(body) if body.is_end_stream() => self.leftover.put(Left::Nothing),
-            Some(body) => self.leftover.put(Left::Rest(body)),
+            Some(body) if body.is_end_stream() => self.unread.put(BodyState::Complete),
+            Some(body) => self.unread.put(BodyState::Unread(body)),
             None => {}
         }
     }
 }
 
-impl Leftover {
-    fn put(&self, left: Left) {
+impl UnreadBody {
+    fn put(&self, left: BodyState) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = left;
     }
 
-    /// Reads and throws away what is left, so that another request can follow. False where that is too much, or takes
-    /// longer than `limit`: then no request can follow.
+    /// Reads and discards the rest, so that another request can follow. False if the rest is too long, or takes longer
+    /// than `limit`: then the connection must be closed.
     pub(super) async fn discard(self, limit: Duration) -> bool {
-        let left = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), Left::Lent);
+        let left = std::mem::replace(
+            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            BodyState::Reading,
+        );
         match left {
-            Left::Nothing => true,
-            Left::Rest(body) if body.size_hint().lower() <= MOST_DISCARDED => {
-                timeout(limit.min(LONGEST_DISCARD), drain(body)).await.unwrap_or(false)
+            BodyState::Complete => true,
+            BodyState::Unread(body) if body.size_hint().lower() <= MAX_DISCARDED_LEN => {
+                timeout(limit.min(DISCARD_TIMEOUT), drain(body)).await.unwrap_or(false)
             }
-            Left::Rest(_) | Left::Lent | Left::Broken => false,
+            BodyState::Unread(_) | BodyState::Reading | BodyState::Failed => false,
         }
     }
 }
 
-/// Reads a body to its end; false where it is too long or breaks off.
+/// Reads a body to its end; false if it is too long or breaks off.
 async fn drain(mut body: Incoming) -> bool {
-    let mut left = MOST_DISCARDED;
+    let mut left = MAX_DISCARDED_LEN;
     loop {
         match std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             None => return true,
@@ -137,51 +143,51 @@ struct TooSlow;
 
 impl fmt::Display for TooSlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the body came too slowly")
+        f.write_str("the body arrived too slowly")
     }
 }
 
 impl Error for TooSlow {}
 
-/// Why a body was not read to its end.
+/// Why a body could not be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// It is longer than what is read.
+pub(crate) enum BodyError {
+    /// It is longer than allowed.
     TooLarge,
-    /// It came too slowly.
+    /// It arrived too slowly.
     TooSlow,
     /// It ended early.
     Cut,
 }
 
-impl Unread {
-    /// From how reading it failed.
-    pub(crate) fn of(rejection: &BytesRejection) -> Unread {
+impl BodyError {
+    /// From the error of the extractor.
+    pub(crate) fn of(rejection: &BytesRejection) -> BodyError {
         let mut causes = std::iter::successors(Some(rejection as &dyn Error), |error| (*error).source());
         match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Unread::TooLarge,
-            _ if causes.any(|cause| cause.is::<TooSlow>()) => Unread::TooSlow,
-            _ => Unread::Cut,
+            StatusCode::PAYLOAD_TOO_LARGE => BodyError::TooLarge,
+            _ if causes.any(|cause| cause.is::<TooSlow>()) => BodyError::TooSlow,
+            _ => BodyError::Cut,
         }
     }
 
-    /// The status to answer with.
+    /// The status of the response.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Unread::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Unread::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Unread::Cut => StatusCode::BAD_REQUEST,
+            BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Cut => StatusCode::BAD_REQUEST,
         }
     }
 
-    /// What to tell whoever sent it, where at most this many bytes are read.
+    /// The message for the client; `longest` is the limit in bytes.
     pub(crate) fn message(self, longest: usize) -> String {
         match self {
-            Unread::TooLarge => format!("Payload too large: send {} MiB at most", longest >> 20),
-            Unread::TooSlow => {
-                "the body came too slowly; send it faster, or raise client_body_timeout".to_owned()
+            BodyError::TooLarge => format!("Payload too large: send {} MiB at most", longest >> 20),
+            BodyError::TooSlow => {
+                "the body arrived too slowly; send it faster, or raise client_body_timeout".to_owned()
             }
-            Unread::Cut => "the body ended early; send it whole".to_owned(),
+            BodyError::Cut => "the body ended early; send it whole".to_owned(),
         }
     }
 }

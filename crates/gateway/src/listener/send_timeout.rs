@@ -1,4 +1,4 @@
-//! A connection whose client must take what is sent to it.
+//! A connection with a timeout for writes.
 use super::BYTES_PER_SECOND;
 use std::io;
 use std::pin::Pin;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails where the other side takes nothing for too long, or little for long.
-pub(super) struct Sending<S> {
+/// Writes fail when the peer receives nothing for too long, or too little for long.
+pub(super) struct SendTimeout<S> {
     stream: S,
     longest_pause: Duration,
-    /// How long may be waited yet: waiting uses it up, and what is taken adds to it.
+    /// The remaining time to wait: waiting uses it up, and received bytes add to it.
     left: Duration,
-    /// Since the other side takes nothing, and until it must have taken something.
+    /// Since when the peer receives nothing, and the deadline for it to continue.
     pause: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
-impl<S> Sending<S> {
-    pub(super) fn new(stream: S, longest_pause: Duration) -> Sending<S> {
-        Sending { stream, longest_pause, left: longest_pause, pause: None }
+impl<S> SendTimeout<S> {
+    pub(super) fn new(stream: S, longest_pause: Duration) -> SendTimeout<S> {
+        SendTimeout { stream, longest_pause, left: longest_pause, pause: None }
     }
 
-    /// What came of sending; where that was done, so many bytes were taken.
+    /// Applies the deadline to the result of a write of so many bytes.
     fn bounded<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -42,7 +42,7 @@ impl<S> Sending<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Sending<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for SendTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Sending<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Sending<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SendTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bounded(cx, sent, |bytes| *bytes)
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    /// Sends this much to someone who takes so much at a time, with a pause before each.
+    /// Sends so many bytes to a peer that reads so many at a time, with a pause before each read.
     async fn send(length: usize, at_once: usize, pause: Duration) -> io::Result<()> {
         let (stream, mut other) = duplex(at_once);
         let reading = tokio::spawn(async move {
@@ -97,17 +97,17 @@ mod tests {
                 other.read_exact(&mut taken).await.unwrap();
             }
         });
-        let sent = Sending::new(stream, Duration::from_millis(300)).write_all(&vec![0; length]).await;
+        let sent = SendTimeout::new(stream, Duration::from_millis(300)).write_all(&vec![0; length]).await;
         reading.abort();
         sent
     }
 
     #[tokio::test]
-    async fn whoever_takes_little_for_long_is_not_waited_for() {
+    async fn a_slow_reader_times_out() {
         let pause = Duration::from_millis(5);
         let sent = send(200, 1, pause).await;
         assert_eq!(sent.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-        // Far more, in far more time than a pause may take, but steadily.
+        // Far more bytes in far more time than one pause may take, but steadily.
         send(100 << 16, 1 << 16, pause).await.unwrap();
     }
 }

@@ -1,33 +1,34 @@
-//! A socket that is listened on: for TCP, or a Unix socket.
+//! Listening sockets: TCP or Unix.
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, UnixListener};
 use weir_proxy::listen::{LOCAL_PEER, Listener, Socket};
 
-/// A socket that is listened on, on this runtime.
-pub(super) enum Door {
+/// A listening socket on this runtime.
+pub(super) enum AsyncListener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Door {
-    pub(super) fn new(listener: Listener) -> io::Result<Door> {
+impl AsyncListener {
+    pub(super) fn new(listener: Listener) -> io::Result<AsyncListener> {
         match listener {
-            Listener::Tcp(tcp) => TcpListener::from_std(tcp).map(Door::Tcp),
-            Listener::Unix(unix) => UnixListener::from_std(unix).map(Door::Unix),
+            Listener::Tcp(tcp) => TcpListener::from_std(tcp).map(AsyncListener::Tcp),
+            Listener::Unix(unix) => UnixListener::from_std(unix).map(AsyncListener::Unix),
         }
     }
 
-    /// The next connection, and where it comes from.
+    /// Accepts the next connection; returns it with the client's address.
     pub(super) async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
-            Door::Tcp(tcp) => {
+            AsyncListener::Tcp(tcp) => {
                 let (stream, address) = tcp.accept().await?;
-                // Answers are written whole; without it each waits for the acknowledgement of the one before.
+                // Responses are written whole; with Nagle's algorithm each would wait for the acknowledgement of the
+                // last.
                 let _ = stream.set_nodelay(true);
                 Ok((Socket::Tcp(stream), address))
             }
-            Door::Unix(unix) => Ok((Socket::Unix(unix.accept().await?.0), LOCAL_PEER)),
+            AsyncListener::Unix(unix) => Ok((Socket::Unix(unix.accept().await?.0), LOCAL_PEER)),
         }
     }
 }

@@ -69,7 +69,7 @@ fn filter(level: LogLevel) -> Targets {
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Error | LogLevel::Crit | LogLevel::Alert | LogLevel::Emerg => LevelFilter::ERROR,
     };
-    // Any client can make the HTTP/2 library warn, so its messages are written only for those who look for a fault.
+    // Any client can make the HTTP/2 library warn, so its messages are written only at the level debug.
     let of_http2 = if most_verbose >= LevelFilter::DEBUG { most_verbose } else { LevelFilter::OFF };
     Targets::new()
         .with_default(most_verbose)

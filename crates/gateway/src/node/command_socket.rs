@@ -1,4 +1,4 @@
-//! What another process asks of a running node, over the socket in its folder: one word in, one line of JSON out.
+//! Commands to a running node over the socket in its prefix: one word in, one line of JSON out.
 use crate::control::reload::Reloader;
 use crate::prefix;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-/// What can be asked.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Read the declarative file again.
@@ -21,16 +21,16 @@ pub(crate) enum Request {
     Quit,
 }
 
-/// How it went.
+/// The outcome of a command.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reply {
-    /// Why it was refused; empty when it was done.
+    /// The errors; empty if it succeeded.
     #[serde(default)]
     pub(crate) errors: Vec<String>,
-    /// What is to be said although it was done.
+    /// Warnings, even if it succeeded.
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
-    /// Identifies the configuration now in force.
+    /// The hash of the configuration that is active now.
     #[serde(default)]
     pub(crate) configuration_hash: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn bind(folder: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Answers requests for as long as the node lives; one to quit goes to `quit`.
+/// Serves commands for as long as the node lives; `quit` receives those to quit.
 pub(crate) async fn serve(listener: UnixListener, reloader: Arc<Reloader>, quit: mpsc::Sender<()>) {
     loop {
         match listener.accept().await {
@@ -64,11 +64,11 @@ pub(crate) async fn serve(listener: UnixListener, reloader: Arc<Reloader>, quit:
                 let (reloader, quit) = (reloader.clone(), quit.clone());
                 tokio::spawn(async move {
                     if let Err(error) = answer(stream, &reloader, quit).await {
-                        tracing::debug!(%error, "a command was not answered");
+                        tracing::debug!(%error, "a command got no response");
                     }
                 });
             }
-            // Out of descriptors: they come back, and looping hot would not bring them sooner.
+            // Out of descriptors: wait, because a busy loop would not free any.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -89,15 +89,15 @@ async fn answer(mut stream: UnixStream, reloader: &Reloader, quit: mpsc::Sender<
             Err(errors) => Reply { errors, ..Reply::default() },
         },
         Some(Request::Quit) => {
-            // Full when the node has been asked already.
+            // Fails if the node is quitting already.
             let _ = quit.try_send(());
             stream.write_all(&line(&Reply::default())?).await?;
-            // The asker waits for the stream to close, which nothing but the end of the process is to do.
+            // The client waits until the stream closes, which must happen at the end of the process, not before.
             let _ = stream.into_std()?.into_raw_fd();
             return Ok(());
         }
         None => Reply {
-            errors: vec!["unknown command: is it of another version?".to_owned()],
+            errors: vec!["unknown command: use the `weir` of the version that runs".to_owned()],
             ..Reply::default()
         },
     };
@@ -110,17 +110,17 @@ fn line(reply: &Reply) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Asks a running node; returns when it has done what was asked.
+/// Sends a command to a running node; returns when it is done.
 pub(crate) fn ask(folder: &Path, request: Request) -> Result<Reply, String> {
     let socket = prefix::socket(folder);
     let mut stream = BlockingStream::connect(&socket).map_err(|error| {
         format!(
-            "no node answers at {}: {error}: start one, or name its folder with `--prefix DIR`",
+            "no node runs at {}: {error}: start one, or name its folder with `--prefix DIR`",
             socket.display()
         )
     })?;
     exchange(&mut stream, request)
-        .map_err(|error| format!("the node at {} did not answer: {error}", socket.display()))
+        .map_err(|error| format!("the node at {} did not respond: {error}", socket.display()))
 }
 
 fn exchange(stream: &mut BlockingStream, request: Request) -> io::Result<Reply> {

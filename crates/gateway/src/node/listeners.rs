@@ -1,8 +1,8 @@
-//! Which sockets are opened for the node's own APIs, and what is served on each.
+//! The listeners of the node's own APIs: which are opened, and what each serves.
 use crate::admin::{self, auth};
 use crate::control::Control;
 use crate::data_plane::options;
-use crate::listener::{ControlListener, Limits};
+use crate::listener::{ClientTimeouts, ControlListener};
 use crate::settings::{Listen, Listeners, LogTarget, Settings};
 use crate::start_error::StartError;
 use crate::status as status_api;
@@ -14,7 +14,7 @@ use tokio_rustls::rustls::ServerConfig;
 use weir_net::tls::{ca_certificates, server_config};
 use weir_proxy::listen::Bound;
 
-/// The Admin API's listeners, without those that must stay closed.
+/// The listeners of the Admin API, without those that would be open to other machines without authentication.
 pub(crate) fn openable(settings: &Settings) -> Listeners {
     let open = |listen: &&Listen| {
         let address = &listen.address;
@@ -22,7 +22,7 @@ pub(crate) fn openable(settings: &Settings) -> Listeners {
         let is_guarded = asks_for_certificate || !settings.admin_auth.is_off();
         if !(listen.is_loopback() || is_guarded || settings.admin_allow_insecure) {
             tracing::error!(
-                "admin_listen {address} stays closed: the Admin API asks nobody who they are, and this address is \
+                "admin_listen {address} stays closed: the Admin API has no authentication, and this address is \
                  reachable from other machines; listen on 127.0.0.1, set admin_auth (`weir admin token` makes a \
                  token), or set admin_allow_insecure=on"
             );
@@ -30,7 +30,7 @@ pub(crate) fn openable(settings: &Settings) -> Listeners {
         }
         if settings.admin_ssl_client_ca.is_some() && !listen.ssl {
             tracing::warn!(
-                "admin_listen {address}: admin_ssl_client_ca asks nobody for a certificate here; add `ssl`"
+                "admin_listen {address}: admin_ssl_client_ca has no effect without TLS; add `ssl`"
             );
         }
         if !listen.is_loopback() && !listen.ssl && !settings.admin_auth.is_off() {
@@ -47,10 +47,11 @@ pub(crate) fn admin<'l>(
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let mut router = auth::guarded(admin::router(control.clone()), settings.admin_auth.clone());
+    let mut router =
+        auth::guarded(admin::router(control.clone()), settings.admin_auth.clone(), control.plugins());
     let target = &settings.admin_access_log;
     if let LogTarget::Path(path) = target {
-        router = admin::logged(router, path)
+        router = admin::logged(router, path, control.plugins())
             .map_err(|error| StartError::of_log("admin_access_log", target, error))?;
     }
     let serving = Serving {
@@ -58,19 +59,19 @@ pub(crate) fn admin<'l>(
         settings,
         control,
         authorities: settings.admin_ssl_client_ca.as_deref(),
-        limits: Limits::of_admin(settings),
+        timeouts: ClientTimeouts::of_admin(settings),
     };
     serving.on(listeners, &router)
 }
 
-/// What monitoring reads.
+/// The status API, for monitoring.
 pub(crate) fn status<'l>(
     settings: &Settings,
     control: &Arc<Control>,
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let limits = Limits::of(settings);
-    let serving = Serving { name: "status_listen", settings, control, authorities: None, limits };
+    let timeouts = ClientTimeouts::of(settings);
+    let serving = Serving { name: "status_listen", settings, control, authorities: None, timeouts };
     serving.on(listeners, &status_api::router(control.clone()))
 }
 
@@ -81,8 +82,9 @@ pub(crate) fn apisix<'l>(
     listeners: impl Iterator<Item = (&'l Listen, Bound)>,
     router: &Router,
 ) -> Result<Vec<ControlListener>, StartError> {
-    let (authorities, limits) = (settings.admin_ssl_client_ca.as_deref(), Limits::of_admin(settings));
-    Serving { name: "apisix_admin_listen", settings, control, authorities, limits }.on(listeners, router)
+    let (authorities, timeouts) =
+        (settings.admin_ssl_client_ca.as_deref(), ClientTimeouts::of_admin(settings));
+    Serving { name: "apisix_admin_listen", settings, control, authorities, timeouts }.on(listeners, router)
 }
 
 /// How listeners of one kind serve.
@@ -91,13 +93,13 @@ struct Serving<'s> {
     name: &'static str,
     settings: &'s Settings,
     control: &'s Control,
-    /// Whose certificates clients must show over TLS.
+    /// The authorities of the certificates that clients must present over TLS.
     authorities: Option<&'s Path>,
-    limits: Limits,
+    timeouts: ClientTimeouts,
 }
 
 impl Serving<'_> {
-    /// The same for clients of each listener, over TLS where that is asked for.
+    /// Serves the same API on each listener, over TLS if the listener has `ssl`.
     fn on<'l>(
         &self,
         listeners: impl Iterator<Item = (&'l Listen, Bound)>,
@@ -106,7 +108,7 @@ impl Serving<'_> {
         let mut servers = Vec::new();
         for (listen, listener) in listeners {
             let tls = listen.ssl.then(|| self.tls()).transpose()?;
-            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.limits)?);
+            servers.push(ControlListener::new(self.name, listener, tls, router.clone(), self.timeouts)?);
         }
         Ok(servers)
     }

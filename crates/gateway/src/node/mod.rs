@@ -1,7 +1,7 @@
-//! The life of a node: everything is opened, then served until a signal or a command asks it to stop, then drained.
+//! The life of a node: it opens everything, serves until a signal or a command stops it, and drains.
 //!
-//! The data plane has threads of its own. This one carries all the rest, on one runtime: the Admin API, the status
-//! listener, the socket for commands, and the signals.
+//! The data plane has threads of its own. Everything else runs on this thread, on one runtime: the Admin APIs, the
+//! status API, the command socket, and the signals.
 pub(crate) mod command_socket;
 pub(crate) mod listeners;
 mod request_debug;
@@ -9,7 +9,7 @@ mod request_debug;
 use crate::configuration::{Environment, Origin, Source};
 use crate::control::Control;
 use crate::control::reload::Reloader;
-use crate::data_plane::options::not_in_force;
+use crate::data_plane::options::ignored_settings;
 use crate::listener::{ControlListener, bind};
 use crate::plugins::{self, Definitions};
 use crate::prefix::{self, Prefix, PrefixError};
@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 use weir_proxy::Address;
 use weir_proxy::listen::Bound;
 
-/// Where a node listens, with the ports it really has: the line it prints when it has started.
+/// The addresses that a node listens on, with their real ports: the line it prints when it has started.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Addresses {
     pub(crate) pid: u32,
@@ -61,13 +61,13 @@ pub(crate) struct Node {
 
 struct Signals {
     hangup: Signal,
-    /// What log rotation sends, as to nginx.
+    /// SIGUSR1, which log rotation sends, as for nginx.
     reopen: Signal,
     stop: [Signal; 3],
 }
 
 impl Node {
-    /// Starts to proxy, and opens everything else.
+    /// Starts the data plane, and opens the listeners of the APIs.
     pub(crate) fn start(
         loaded: Loaded,
         environment: Environment,
@@ -83,7 +83,7 @@ impl Node {
         let (schemas, unknown_plugins) = plugins::schemas(definitions, &settings.plugins);
         let warnings = warnings.into_iter().chain(unknown_plugins);
         warnings
-            .chain(not_in_force(&given))
+            .chain(ignored_settings(&given))
             .chain(store::unused(&settings, &given))
             .for_each(|warning| tracing::warn!("{warning}"));
         raise_descriptor_limit();
@@ -95,11 +95,11 @@ impl Node {
             .map_err(|error| PrefixError::Io { path: prefix::socket(prefix.path()), error })
             .map_err(StartError::Prefix)?;
         drop(entered);
-        let apisix = apisix_admin::Opened::open(&settings, prefix.path())?;
+        let apisix = apisix_admin::ApisixListeners::open(&settings, prefix.path())?;
         let admin_listen = openable(&settings);
         let admin = bind("admin_listen", &admin_listen)?;
         let status = bind("status_listen", &settings.status_listen)?;
-        let own = apisix.as_ref().map(apisix_admin::Opened::own).unwrap_or_default();
+        let own = apisix.as_ref().map(apisix_admin::ApisixListeners::own).unwrap_or_default();
         let starting = Box::pin(Control::start(settings.clone(), source, own));
         let (control, warnings) = runtime.block_on(starting)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -125,7 +125,7 @@ impl Node {
         &self.addresses
     }
 
-    /// Serves until it is asked to stop, then drains. A second signal while it drains ends the process at once.
+    /// Serves until it is stopped, then drains. A second signal while it drains ends the process at once.
     pub(crate) fn serve(self) -> io::Result<()> {
         let Node { control, mut servers, commands, mut signals, drain_timeout, runtime, prefix, .. } = self;
         let sockets: Vec<_> = servers.iter_mut().filter_map(ControlListener::take_file).collect();
@@ -137,7 +137,7 @@ impl Node {
             signals.until_stop(&reloader, asked_to_quit).await;
             io::Result::Ok(signals.drain(&control, drain_timeout).await)
         });
-        // However the process ends.
+        // Removed however the process ends.
         drop(sockets);
         drop(prefix);
         match stopped? {
@@ -148,7 +148,7 @@ impl Node {
     }
 }
 
-/// How the end came.
+/// How the drain ended.
 enum Stopped {
     Drained,
     AtOnce,
@@ -175,7 +175,7 @@ impl Signals {
         }
     }
 
-    /// Reloads as often as asked, until asked to stop.
+    /// Handles signals and requests to reload, until the node is stopped.
     async fn until_stop(&mut self, reloader: &Arc<Reloader>, mut asked_to_quit: mpsc::Receiver<()>) {
         loop {
             let [terminate, quit, interrupt] = &mut self.stop;
@@ -198,20 +198,20 @@ impl Signals {
         tokio::select! {
             in_time = control.drain(timeout) => {
                 if !in_time {
-                    tracing::warn!("drain_timeout ended before every request did");
+                    tracing::warn!("drain_timeout ended before all requests did; the others are cut off");
                 }
                 tracing::info!("stopped");
                 Stopped::Drained
             }
             () = self.stop() => {
-                tracing::warn!("stopped at once by a second signal");
+                tracing::warn!("a second signal stopped the node at once");
                 Stopped::AtOnce
             }
         }
     }
 }
 
-/// Logs with relative paths are in the node's folder, as in Kong's.
+/// Places logs with relative paths in the prefix, as Kong does.
 fn place_logs(settings: &mut Settings, prefix: &Path) -> Result<(), StartError> {
     for (name, log) in [
         ("proxy_access_log", &mut settings.proxy_access_log),
@@ -245,11 +245,11 @@ fn start_log(settings: &Settings) -> Result<(), StartError> {
         .map_err(|error| StartError::of_log("proxy_error_log", target, error))
 }
 
-/// Every connection is a descriptor, and the soft limit is often 1024.
+/// Raises the soft limit of open files, which is often 1024, because every connection needs one.
 fn raise_descriptor_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "could not raise the limit of open files; raise it with `ulimit -n`");
     }
 }
 

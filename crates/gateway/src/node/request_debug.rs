@@ -1,4 +1,4 @@
-//! The token by which clients on other machines may ask where the time of a request went.
+//! The token that lets clients on other machines debug the timing of requests.
 use crate::prefix::PrefixError;
 use crate::settings::{Password, Settings};
 use std::fs;
@@ -9,7 +9,7 @@ use weir_model::Uuid;
 
 const FILE: &str = ".request_debug_token";
 
-/// Sees to it that there is a token if there is to be one, and that its file holds it.
+/// Generates the token if it is needed, and writes it to its file.
 pub(crate) fn place_token(settings: &mut Settings, prefix: &Path) -> Result<(), PrefixError> {
     let path = prefix.join(FILE);
     let failed = |error| PrefixError::Io { path: path.clone(), error };

@@ -1,33 +1,39 @@
-//! The entities as they will be once what is decided now is committed.
+//! The entities with uncommitted changes, which can be undone.
 use super::write::Job;
 use super::{DataPlane, Op, WriteError};
-use crate::depth::{DEEPEST, is_too_deep};
-use weir_model::check::matches_group;
+use crate::depth::{MAX_DEPTH, is_too_deep};
+use std::sync::Arc;
+use weir_model::check::matches_shared;
 use weir_model::entity::Entity;
-use weir_model::schema::Choice;
-use weir_model::{Change, Entities};
+use weir_model::{Change, Entities, PluginSchema};
 use weir_proxy::CompileError;
 
-/// A write that was decided, and what it changes unless it cannot be done.
+/// A write that was decided, with its changes or its error.
 pub(super) struct Staged {
     pub(super) job: Box<dyn Job>,
     pub(super) outcome: Result<Vec<Change>, WriteError<()>>,
 }
 
-/// The entities with what is not committed yet, which can be undone.
+/// The entities with uncommitted changes, which can be undone.
 #[derive(Default)]
 pub(super) struct Draft {
     entities: Entities,
+    plugins: Arc<[PluginSchema]>,
     undo: Vec<Change>,
 }
 
 impl Draft {
-    /// Of what is committed.
-    pub(super) fn of(entities: Entities) -> Draft {
-        Draft { entities, undo: Vec::new() }
+    /// A draft without changes.
+    pub(super) fn of(entities: Entities, plugins: Arc<[PluginSchema]>) -> Draft {
+        Draft { entities, plugins, undo: Vec::new() }
     }
 
-    /// Decides writes one after the other, each on what those before it leave.
+    /// The plugins whose rules hold.
+    pub(super) fn plugins(&self) -> Arc<[PluginSchema]> {
+        self.plugins.clone()
+    }
+
+    /// Decides writes one after the other, each on the entities as the previous ones leave them.
     pub(super) fn stage(&mut self, jobs: Vec<Box<dyn Job>>, plane: &dyn DataPlane) -> Vec<Staged> {
         let stage = |mut job: Box<dyn Job>| {
             let outcome = self.attempt(&mut *job, plane);
@@ -36,12 +42,12 @@ impl Draft {
         jobs.into_iter().map(stage).collect()
     }
 
-    /// Whether there is something to [`expire`](Self::expire).
+    /// Whether entities have expired.
     pub(super) fn have_expired(&self, now: i64) -> bool {
         self.entities.have_expired(now)
     }
 
-    /// Deletes what has expired, so that no write finds it.
+    /// Deletes expired entities, so that no write finds them.
     pub(super) fn expire(&mut self, now: i64) -> Vec<Change> {
         let gone = self.entities.expire(now);
         let changes = gone.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
@@ -64,14 +70,16 @@ impl Draft {
         Ok(changes)
     }
 
-    /// Plugins that count together are configured alike once all is done: one write may change several.
+    /// Plugins that share counters must be configured alike after the write, which may change several of them.
     fn check_groups(&self, changes: &[Change]) -> Result<(), CompileError> {
         for change in changes {
             if let Some(Entity::Plugins(plugin)) = self.entities.get(change.kind, change.id) {
-                matches_group(plugin, &self.entities).map_err(|message| CompileError {
-                    entity: format!("plugin {}", plugin.name),
-                    of: Some((change.kind, change.id)),
-                    message: format!("config.group: {message}"),
+                matches_shared(plugin, &self.entities, &self.plugins).map_err(|(field, message)| {
+                    CompileError {
+                        entity: format!("plugin {}", plugin.name),
+                        of: Some((change.kind, change.id)),
+                        message: format!("config.{field}: {message}"),
+                    }
                 })?;
             }
         }
@@ -102,12 +110,12 @@ impl Draft {
         Ok(())
     }
 
-    /// What was staged is committed.
+    /// Keeps the staged changes, which are committed now.
     pub(super) fn keep(&mut self) {
         self.undo.clear();
     }
 
-    /// What was staged is not to be.
+    /// Undoes the staged changes.
     pub(super) fn undo(&mut self) {
         self.undo_to(0);
     }
@@ -116,18 +124,18 @@ impl Draft {
         self.undo.drain(length..).rev().for_each(|change| self.entities.restore(change));
     }
 
-    /// Others have committed; nothing is staged.
+    /// Applies what other nodes have committed, while nothing is staged.
     pub(super) fn follow(&mut self, changes: &[Change]) {
         changes.iter().for_each(|change| self.entities.restore(change.clone()));
     }
 }
 
-/// Nothing is stored that could not be loaded.
+/// Refuses entities that could not be loaded again.
 fn check_depth(entity: &Entity) -> Result<(), CompileError> {
     if !is_too_deep(entity) {
         return Ok(());
     }
-    let message = format!("it is nested deeper than {DEEPEST} levels");
+    let message = format!("it is nested deeper than {MAX_DEPTH} levels");
     let (kind, id) = (entity.kind(), entity.id());
     Err(CompileError { entity: format!("{} {id}", kind.as_str()), of: Some((kind, id)), message })
 }

@@ -1,10 +1,10 @@
-//! What is configured now, who may change it, and putting it in force.
+//! The entities of the node, how writes change them, and how they become active.
 //!
 //! ```text
-//! write ─► queue ─► writer: decide, check, commit ─► entities ─► publisher: compile, publish ─► in force
+//! write ─► queue ─► writer: decide, check, commit ─► entities ─► publisher: compile, publish ─► active
 //! ```
-//! Readers see what is committed, and never what is about to be. A configuration that is declared as a whole has neither
-//! writer nor publisher: it is compiled first, and then replaced at once.
+//! Readers see committed entities only. A configuration that is declared as a whole has neither writer nor publisher:
+//! it is compiled first, and then replaced at once.
 mod draft;
 mod publisher;
 mod state;
@@ -13,45 +13,46 @@ mod tests;
 mod write;
 mod writer;
 
-pub(crate) use state::{InForce, NotInForce};
+pub(crate) use state::{ActiveConfiguration, ApplyError};
 
-use crate::low_priority::aside;
+use crate::low_priority::spawn_low_priority;
 use crate::store::{Revision, Store};
 use draft::Draft;
 use publisher::Publisher;
-use state::Known;
+use state::RegistryState;
 use std::io;
 use std::sync::{Arc, RwLockReadGuard};
 use tokio::sync::{Mutex, mpsc};
 use weir_model::entity::{Entity, EntityKind};
+use weir_model::schema::FieldValue;
 use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, Uuid};
 use weir_proxy::CompileError;
-use write::{Job, Waiting};
+use write::{Job, QueuedWrite};
 use writer::Writer;
 
-/// So many writes may wait before those who write must wait too.
-const QUEUE: usize = 1024;
+/// How many writes may be queued; and_more writers wait until there is room in the queue.
+const MAX_QUEUED_WRITES: usize = 1024;
 
-/// What is to be done to one entity.
+/// A change of one entity.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     /// Create or replace it.
     Put(Entity),
-    /// Delete it, and those that are nothing without it.
+    /// Delete it, and the entities that depend on it.
     Delete(EntityKind, Uuid),
 }
 
 /// A write that is committed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Written {
+pub(crate) struct CommittedWrite {
     /// As of this revision.
     pub(crate) revision: Revision,
-    /// What it changed, with what went along with what was deleted.
+    /// The entities that it changed, with those deleted as dependents.
     pub(crate) changes: Vec<Change>,
 }
 
-impl Written {
-    /// What it put.
+impl CommittedWrite {
+    /// The entities that it put.
     pub(crate) fn entities(&self) -> impl Iterator<Item = &Entity> {
         self.changes.iter().filter_map(|change| change.entity.as_ref())
     }
@@ -60,8 +61,8 @@ impl Written {
 /// Why a write changed nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum WriteError<E> {
-    /// It was decided against.
-    Decided(E),
+    /// `decide` returned an error.
+    Rejected(E),
     /// It breaks a rule across entities.
     Refused(ConstraintError),
     /// An entity cannot be compiled.
@@ -72,36 +73,36 @@ pub(crate) enum WriteError<E> {
     ReadOnly,
 }
 
-/// What serves the configuration.
+/// The part of the node that serves the configuration.
 pub(crate) trait DataPlane: Send + Sync + 'static {
     /// Whether an entity can be compiled among these others.
     fn check(&self, entity: &Entity, others: &Entities) -> Result<(), CompileError>;
 
-    /// Compiles a configuration and puts it in force; returns when every worker serves it, or with everything that
-    /// cannot be compiled. Takes long.
+    /// Compiles a configuration and makes it active; returns when every worker serves it, or with all errors. Takes
+    /// long.
     fn publish(&self, document: &Document) -> Result<(), Vec<CompileError>>;
 }
 
 /// The configuration of a node.
 pub(crate) struct Registry {
-    known: Arc<Known>,
+    state: Arc<RegistryState>,
     plane: Arc<dyn DataPlane>,
     /// None where the configuration is declared.
     writes: Option<mpsc::Sender<Box<dyn Job>>>,
-    /// Whose turn it is to replace the configuration.
+    /// Replacements of the configuration wait for each other.
     turn: Mutex<()>,
 }
 
 impl Registry {
-    /// For a configuration that is declared as a whole, and in force.
+    /// For a configuration that is declared as a whole, and active.
     pub(crate) fn declared(plane: Arc<dyn DataPlane>, document: Document, hash: String) -> Registry {
         let document = dated(document);
         let (revision, entities) = (Revision(1), Entities::of(document.clone()));
-        let known = Arc::new(Known::new(entities, InForce { revision, hash, document }));
-        Registry { known, plane, writes: None, turn: Mutex::default() }
+        let state = Arc::new(RegistryState::new(entities, ActiveConfiguration { revision, hash, document }));
+        Registry { state, plane, writes: None, turn: Mutex::default() }
     }
 
-    /// For a configuration that a store keeps, and that is in force as of this revision. Begins to follow the store.
+    /// For a configuration that a store holds, and that is active as of this revision. Begins to follow the store.
     pub(crate) fn stored(
         plane: Arc<dyn DataPlane>,
         store: Arc<dyn Store>,
@@ -109,33 +110,34 @@ impl Registry {
         entities: Entities,
         plugins: &[PluginSchema],
     ) -> io::Result<Registry> {
-        let in_force = InForce { revision, hash: state::hash(revision), document: entities.document() };
-        let draft = Draft::of(entities.clone());
-        let known = Arc::new(Known::new(entities, in_force));
-        let (writes, queue) = mpsc::channel(QUEUE);
-        tokio::spawn(Publisher::start(known.clone(), plane.clone(), plugins)?.run());
-        tokio::spawn(Writer::new(known.clone(), plane.clone(), store, draft).run(queue));
-        Ok(Registry { known, plane, writes: Some(writes), turn: Mutex::default() })
+        let active =
+            ActiveConfiguration { revision, hash: state::hash(revision), document: entities.document() };
+        let draft = Draft::of(entities.clone(), plugins.into());
+        let state = Arc::new(RegistryState::new(entities, active));
+        let (writes, queue) = mpsc::channel(MAX_QUEUED_WRITES);
+        tokio::spawn(Publisher::start(state.clone(), plane.clone(), plugins)?.run());
+        tokio::spawn(Writer::new(state.clone(), plane.clone(), store, draft).run(queue));
+        Ok(Registry { state, plane, writes: Some(writes), turn: Mutex::default() })
     }
 
-    /// The entities, as committed. The lock is for moments: never across an await.
+    /// The committed entities. Hold the lock briefly, and never across an await.
     pub(crate) fn entities(&self) -> RwLockReadGuard<'_, Entities> {
-        self.known.entities()
+        self.state.entities()
     }
 
-    /// The newest that is committed, as far as this node knows.
+    /// The newest committed revision that this node knows.
     pub(crate) fn revision(&self) -> Revision {
-        self.known.revision()
+        self.state.revision()
     }
 
-    /// What every worker serves.
-    pub(crate) fn in_force(&self) -> Revision {
-        self.known.in_force().revision
+    /// The revision that every worker serves.
+    pub(crate) fn active(&self) -> Revision {
+        self.state.active().revision
     }
 
     /// The configuration that every worker serves.
-    pub(crate) fn configuration(&self) -> Arc<InForce> {
-        self.known.in_force()
+    pub(crate) fn configuration(&self) -> Arc<ActiveConfiguration> {
+        self.state.active()
     }
 
     /// Whether entities can be written one by one.
@@ -143,35 +145,35 @@ impl Registry {
         self.writes.is_some()
     }
 
-    /// Whether the store did what it was asked to the last time.
+    /// Whether the last operation of the store succeeded.
     pub(crate) fn is_reachable(&self) -> bool {
-        self.known.is_reachable()
+        self.state.is_reachable()
     }
 
-    /// Why what is committed is not in force although it was tried.
-    pub(crate) fn failure(&self) -> Option<NotInForce> {
-        self.known.failure()
+    /// Why the newest revision could not be made active, if so.
+    pub(crate) fn apply_error(&self) -> Option<ApplyError> {
+        self.state.apply_error()
     }
 
-    /// Returns once this revision is in force, or it turned out that it cannot be.
-    pub(crate) async fn wait_in_force(&self, revision: Revision) -> Result<(), NotInForce> {
-        self.known.tried(revision).await
+    /// Returns once this revision is active, or could not be made so.
+    pub(crate) async fn wait_active(&self, revision: Revision) -> Result<(), ApplyError> {
+        self.state.attempted(revision).await
     }
 
-    /// One write. `decide` says what to do or why not, on the entities as they are when the write has its turn; it is
-    /// called again if another node commits at the same time.
+    /// Writes. `decide` returns the changes, or why there are none, from the entities as they are when it is the
+    /// write's turn; it is called again if another node commits at the same time.
     pub(crate) async fn write<E: Send + 'static>(
         &self,
         decide: impl FnMut(&Entities) -> Result<Vec<Op>, E> + Send + 'static,
-    ) -> Result<Written, WriteError<E>> {
+    ) -> Result<CommittedWrite, WriteError<E>> {
         let Some(writes) = &self.writes else { return Err(WriteError::ReadOnly) };
-        let (waiting, answer) = Waiting::new(decide);
+        let (waiting, answer) = QueuedWrite::new(decide);
         let ended = || WriteError::Unavailable("the write ended early; this is a defect".to_owned());
         writes.send(Box::new(waiting)).await.map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Replaces a configuration that is declared as a whole, or says everything that cannot be compiled.
+    /// Replaces a configuration that is declared as a whole, or returns all errors of its compilation.
     pub(crate) async fn declare(
         &self,
         document: Document,
@@ -187,20 +189,20 @@ impl Registry {
             message: error.to_string(),
         };
         let (entities, document) =
-            aside("weir-compile", work).await.map_err(|error| vec![ended(error)])??;
+            spawn_low_priority("weir-compile", work).await.map_err(|error| vec![ended(error)])??;
         let revision = Revision(self.revision().0 + 1);
-        self.known.replace(revision, entities);
-        self.known.put_in_force(InForce { revision, hash, document });
+        self.state.replace(revision, entities);
+        self.state.activate(ActiveConfiguration { revision, hash, document });
         Ok(revision)
     }
 }
 
-/// Keys that last for a time, and do not say from when, last from now.
+/// Entities with a `ttl` and without a time of creation count as created now.
 fn dated(mut document: Document) -> Document {
-    for credential in &mut document.keyauth_credentials {
-        if credential.ttl.is_some() && credential.created_at.is_none() {
-            Arc::make_mut(credential).created_at = Some(state::now());
-        }
-    }
+    document.custom.replace(|entity| {
+        let lasts = matches!(entity.field_value(entity.kind().schema().ttl?), FieldValue::Integer(_));
+        let is_dated = !matches!(entity.field_value("created_at"), FieldValue::Unset);
+        if lasts && !is_dated { entity.with("created_at", state::now().into()) } else { None }
+    });
     document
 }

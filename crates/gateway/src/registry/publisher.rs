@@ -1,7 +1,7 @@
-//! Puts in force what is committed.
+//! Makes committed entities active.
 use super::DataPlane;
-use super::state::{InForce, Known, News, hash};
-use crate::configuration::{MOST_LISTED, further};
+use super::state::{ActiveConfiguration, News, RegistryState, hash};
+use crate::configuration::{MAX_LISTED_FIELDS, and_more};
 use crate::low_priority::Background;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,34 +10,34 @@ use tokio::sync::watch;
 use weir_model::{Document, PluginSchema};
 use weir_proxy::CompileError;
 
-/// How long what is committed may gather after a publication, so that many changes are compiled together.
-const REST: Duration = Duration::from_millis(20);
+/// The pause after a publication, so that changes of many commits are compiled together.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// So many reasons are told of why something cannot be put in force.
-const TOLD: usize = 3;
+/// How many errors a response lists at most.
+const MAX_REPORTED_ERRORS: usize = 3;
 
-/// Compiles what is newest, again and again: what is committed meanwhile is in the next.
+/// Compiles the newest entities, again and again; commits during a compilation are part of the next.
 pub(super) struct Publisher {
-    known: Arc<Known>,
+    registry: Arc<RegistryState>,
     background: Background,
     state: Arc<Mutex<State>>,
 }
 
-/// What is compiled, and for whom. Built, copied and freed in the background alone: with many entities each of that takes
-/// long enough for a worker to notice.
+/// The configuration to compile. Built, copied and freed on the background thread only, because with many entities each
+/// of these delays a worker noticeably.
 struct State {
     plane: Arc<dyn DataPlane>,
     plugins: Arc<[PluginSchema]>,
-    /// Everything that is committed, as of the last look.
+    /// All committed entities, as of the last publication.
     document: Document,
     /// The fields without effect that were logged last, and how many more there were.
     ignored_fields: (Vec<String>, usize),
-    /// No longer in force.
-    before: Option<Arc<InForce>>,
+    /// The previously active configuration.
+    before: Option<Arc<ActiveConfiguration>>,
 }
 
 impl State {
-    /// Takes the news over and puts the configuration in force.
+    /// Applies the news and publishes the configuration.
     fn publish(&mut self, news: News) -> Result<Document, Vec<CompileError>> {
         self.before = None;
         match news {
@@ -51,11 +51,11 @@ impl State {
 
     /// Logs the fields without effect that were not logged before.
     fn log_ignored_fields(&mut self) {
-        let (lines, more) = self.document.ignored_fields(&self.plugins, MOST_LISTED);
+        let (lines, more) = self.document.ignored_fields(&self.plugins, MAX_LISTED_FIELDS);
         let (known, known_more) = &self.ignored_fields;
         let new = lines.iter().filter(|line| !known.contains(line)).cloned();
         let advice = "`weir config db_export FILE` and `weir check FILE` list all";
-        let new = new.chain(further(more, advice).filter(|_| more > *known_more));
+        let new = new.chain(and_more(more, advice).filter(|_| more > *known_more));
         new.for_each(|line| tracing::warn!("{line}"));
         self.ignored_fields = (lines, more);
     }
@@ -63,50 +63,57 @@ impl State {
 
 impl Publisher {
     pub(super) fn start(
-        known: Arc<Known>,
+        registry: Arc<RegistryState>,
         plane: Arc<dyn DataPlane>,
         plugins: &[PluginSchema],
     ) -> io::Result<Publisher> {
-        let document = known.in_force().document.clone();
+        let document = registry.active().document.clone();
         let ignored_fields = Default::default();
         let mut state = State { plane, plugins: plugins.into(), document, ignored_fields, before: None };
         state.log_ignored_fields();
         Ok(Publisher {
-            known,
+            registry,
             background: Background::start("weir-compile")?,
             state: Arc::new(Mutex::new(state)),
         })
     }
 
     pub(super) async fn run(mut self) {
-        let mut commits = self.known.commits();
+        let mut commits = self.registry.commits();
         while commits.changed().await.is_ok() {
             self.publish(&mut commits).await;
-            tokio::time::sleep(REST).await;
+            tokio::time::sleep(PUBLISH_INTERVAL).await;
         }
     }
 
     async fn publish(&mut self, commits: &mut watch::Receiver<crate::store::Revision>) {
-        let (revision, news) = self.known.news(commits);
+        let (revision, news) = self.registry.news(commits);
         let state = self.state.clone();
         let work = move || state.lock().unwrap_or_else(PoisonError::into_inner).publish(news);
         match self.background.run(work).await {
             Ok(Ok(document)) => {
-                let before = self.known.put_in_force(InForce { revision, hash: hash(revision), document });
+                let before =
+                    self.registry.activate(ActiveConfiguration { revision, hash: hash(revision), document });
                 self.state.lock().unwrap_or_else(PoisonError::into_inner).before = Some(before);
             }
             Ok(Err(errors)) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
-                let first = errors.iter().take(TOLD).map(ToString::to_string).collect::<Vec<_>>();
+                let first =
+                    errors.iter().take(MAX_REPORTED_ERRORS).map(ToString::to_string).collect::<Vec<_>>();
                 tracing::error!(
                     revision = revision.0,
-                    "what is committed cannot be put in force; this is a defect"
+                    "the change was saved but could not be applied; the previous configuration stays active; this is \
+                     a defect"
                 );
-                self.known.give_up(revision, first.join("; "));
+                self.registry.record_failure(revision, first.join("; "));
             }
             Err(error) => {
-                tracing::error!(%error, revision = revision.0, "what is committed was not put in force");
-                self.known.give_up(revision, error.to_string());
+                tracing::error!(
+                    %error,
+                    revision = revision.0,
+                    "the change was saved but could not be applied; the previous configuration stays active"
+                );
+                self.registry.record_failure(revision, error.to_string());
             }
         }
     }

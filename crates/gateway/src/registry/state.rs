@@ -1,4 +1,4 @@
-//! What readers, writer and publisher share.
+//! The state that readers, writer and publisher share.
 use crate::store::Revision;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,52 +9,52 @@ use weir_model::{Change, Document, Entities};
 
 /// A configuration that every worker serves.
 #[derive(Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveConfiguration {
     /// As of this revision.
     pub(crate) revision: Revision,
     /// Identifies it, as Kong's `configuration_hash`: 32 hexadecimal digits.
     pub(crate) hash: String,
-    /// What it says.
+    /// The configuration.
     pub(crate) document: Document,
 }
 
-/// What was committed since it was asked for last.
+/// What was committed since the publisher last looked.
 pub(super) enum News {
     /// These changes, in their order.
     Changes(Vec<Change>),
-    /// A configuration instead of the one before.
+    /// A whole new configuration.
     Whole(Box<Document>),
 }
 
-/// What has not been asked for yet.
+/// What the publisher has not taken yet.
 #[derive(Default)]
 struct Unseen {
     changes: Vec<Change>,
-    /// Whether all was replaced, so that changes say nothing.
+    /// Whether everything was replaced, so that the changes are incomplete.
     replaced: bool,
 }
 
-/// Why what is committed is not in force.
+/// Why a committed revision could not be made active.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NotInForce {
+pub(crate) struct ApplyError {
     /// The newest revision that was tried.
     pub(crate) revision: Revision,
-    /// What is wrong with it.
+    /// The errors.
     pub(crate) reason: String,
 }
 
-impl fmt::Display for NotInForce {
+impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "revision {} is stored, but it cannot be put in force, and an older one is served: {}; change or delete \
-             what is named here",
+            "revision {} was saved but could not be applied; an older one stays active: {}; change or delete what \
+             is named here",
             self.revision.0, self.reason
         )
     }
 }
 
-/// Identifies what a store has as of a revision.
+/// Identifies the content of a store as of a revision.
 pub(super) fn hash(revision: Revision) -> String {
     format!("{:032x}", revision.0)
 }
@@ -64,34 +64,34 @@ pub(super) fn now() -> i64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs().cast_signed())
 }
 
-/// What is committed, and what of it is in force.
-pub(super) struct Known {
+/// The committed entities, and the active configuration.
+pub(super) struct RegistryState {
     entities: RwLock<Entities>,
     /// Changed under the lock of the entities.
     unseen: Mutex<Unseen>,
     committed: watch::Sender<Revision>,
-    in_force: Mutex<Arc<InForce>>,
-    /// The newest revision that is in force or cannot be.
-    tried: watch::Sender<Revision>,
-    /// Why the newest that was tried is not in force.
-    failure: Mutex<Option<NotInForce>>,
+    active: Mutex<Arc<ActiveConfiguration>>,
+    /// The newest revision that was made active, or could not be.
+    attempted: watch::Sender<Revision>,
+    /// Why the newest revision that was tried is not active.
+    apply_error: Mutex<Option<ApplyError>>,
     reachable: AtomicBool,
 }
 
-impl Known {
-    pub(super) fn new(entities: Entities, in_force: InForce) -> Known {
-        Known {
+impl RegistryState {
+    pub(super) fn new(entities: Entities, active: ActiveConfiguration) -> RegistryState {
+        RegistryState {
             entities: RwLock::new(entities),
             unseen: Mutex::default(),
-            committed: watch::Sender::new(in_force.revision),
-            tried: watch::Sender::new(in_force.revision),
-            in_force: Mutex::new(Arc::new(in_force)),
-            failure: Mutex::default(),
+            committed: watch::Sender::new(active.revision),
+            attempted: watch::Sender::new(active.revision),
+            active: Mutex::new(Arc::new(active)),
+            apply_error: Mutex::default(),
             reachable: AtomicBool::new(true),
         }
     }
 
-    /// Those that have expired are gone, whether or not the store knows that already.
+    /// The entities without expired ones, even if the store still has those.
     pub(super) fn entities(&self) -> RwLockReadGuard<'_, Entities> {
         let (read, now) = (|| self.entities.read().unwrap_or_else(PoisonError::into_inner), now());
         let entities = read();
@@ -107,12 +107,12 @@ impl Known {
         *self.committed.borrow()
     }
 
-    /// Tells of each commit.
+    /// Notifies of each commit.
     pub(super) fn commits(&self) -> watch::Receiver<Revision> {
         self.committed.subscribe()
     }
 
-    /// What was committed since the last call; up to which revision, `commits` has seen then.
+    /// What was committed since the last call, and up to which revision; marks that as seen in `commits`.
     pub(super) fn news(&self, commits: &mut watch::Receiver<Revision>) -> (Revision, News) {
         let entities = self.entities();
         let unseen = std::mem::take(&mut *self.unseen());
@@ -127,7 +127,7 @@ impl Known {
         self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These changes are committed.
+    /// Applies committed changes.
     pub(super) fn follow(&self, revision: Revision, changes: &[Change]) {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         changes.iter().for_each(|change| entities.restore(change.clone()));
@@ -135,7 +135,7 @@ impl Known {
         self.committed.send_replace(revision);
     }
 
-    /// All of this is committed, and nothing else.
+    /// Replaces the committed entities.
     pub(super) fn replace(&self, revision: Revision, new: Entities) {
         let mut entities = self.entities.write().unwrap_or_else(PoisonError::into_inner);
         *entities = new;
@@ -143,46 +143,46 @@ impl Known {
         self.committed.send_replace(revision);
     }
 
-    pub(super) fn in_force(&self) -> Arc<InForce> {
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn active(&self) -> Arc<ActiveConfiguration> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns what was in force before.
-    pub(super) fn put_in_force(&self, in_force: InForce) -> Arc<InForce> {
-        let revision = in_force.revision;
-        let mut place = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *place, Arc::new(in_force));
+    /// Returns the previously active configuration.
+    pub(super) fn activate(&self, active: ActiveConfiguration) -> Arc<ActiveConfiguration> {
+        let revision = active.revision;
+        let mut place = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *place, Arc::new(active));
         drop(place);
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.tried.send_replace(revision);
+        *self.apply_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.attempted.send_replace(revision);
         before
     }
 
-    /// This revision cannot be in force.
-    pub(super) fn give_up(&self, revision: Revision, reason: String) {
-        let failure = NotInForce { revision, reason };
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-        self.tried.send_replace(revision);
+    /// Records that a revision cannot be made active.
+    pub(super) fn record_failure(&self, revision: Revision, reason: String) {
+        let apply_error = ApplyError { revision, reason };
+        *self.apply_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(apply_error);
+        self.attempted.send_replace(revision);
     }
 
-    /// Why the newest that was tried is not in force, if it is not.
-    pub(super) fn failure(&self) -> Option<NotInForce> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why the newest revision that was tried is not active, if so.
+    pub(super) fn apply_error(&self) -> Option<ApplyError> {
+        self.apply_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns once it is known whether the revision is in force, or a later one.
-    pub(super) async fn tried(&self, revision: Revision) -> Result<(), NotInForce> {
-        // The sender is here as well, so there is one to wait for.
-        let _ = self.tried.subscribe().wait_for(|tried| *tried >= revision).await;
-        let failure = self.failure();
-        failure.filter(|_| self.in_force().revision < revision).map_or(Ok(()), Err)
+    /// Waits until the revision, or a later one, is active or has failed.
+    pub(super) async fn attempted(&self, revision: Revision) -> Result<(), ApplyError> {
+        // Does not fail, because the sender is a field of this.
+        let _ = self.attempted.subscribe().wait_for(|attempted| *attempted >= revision).await;
+        let apply_error = self.apply_error();
+        apply_error.filter(|_| self.active().revision < revision).map_or(Ok(()), Err)
     }
 
     pub(super) fn is_reachable(&self) -> bool {
         self.reachable.load(Ordering::Relaxed)
     }
 
-    /// Notes whether the store can be reached, and tells whether that is news.
+    /// Records whether the store can be reached; returns whether that has changed.
     pub(super) fn set_reachable(&self, reachable: bool) -> bool {
         self.reachable.swap(reachable, Ordering::Relaxed) != reachable
     }

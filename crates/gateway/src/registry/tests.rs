@@ -1,4 +1,4 @@
-//! The registry over a store in memory, with a data plane that compiles and serves nobody.
+//! The registry over a store in memory, with a data plane that compiles and serves no traffic.
 use super::*;
 use crate::store::{Committed, Loaded, Pending, Since, StoreError};
 use serde_json::json;
@@ -7,7 +7,8 @@ use std::slice;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use weir_model::ReadOptions;
-use weir_model::schema::Json;
+use weir_model::entity::{CustomEntity, CustomEntitySchema, CustomKind};
+use weir_model::schema::{Json, Record};
 use weir_net::tls::default_certificate;
 use weir_proxy::{Compiler, Retained};
 
@@ -39,7 +40,7 @@ impl Memory {
         self.commits.lock().unwrap()
     }
 
-    /// Another node commits; this one is not told.
+    /// Another node commits; this one is not notified.
     fn commit_elsewhere(&self, changes: Vec<Change>) {
         self.commits().push(changes);
     }
@@ -189,11 +190,14 @@ async fn writes_that_wait_are_decided_one_after_the_other_and_committed_together
         registry.write(|_: &Entities| Err::<Vec<Op>, _>("not today")),
     );
     assert_eq!(one.unwrap().revision, Revision(1));
-    assert_eq!(two.unwrap(), Written { revision: Revision(1), changes: vec![Change::put(route_of(2, 1))] });
+    assert_eq!(
+        two.unwrap(),
+        CommittedWrite { revision: Revision(1), changes: vec![Change::put(route_of(2, 1))] }
+    );
     assert!(
         matches!(taken, Err(WriteError::Refused(ConstraintError::NotUnique { by, .. })) if by == Uuid::from_u128(1))
     );
-    assert_eq!(none, Err(WriteError::Decided("not today")));
+    assert_eq!(none, Err(WriteError::Rejected("not today")));
     assert_eq!(*store.commits(), [[Change::put(service(1)), Change::put(route_of(2, 1))]]);
     assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
 }
@@ -221,13 +225,16 @@ async fn what_goes_along_with_what_is_deleted_is_told() {
     let (_, _, registry) = registry();
     let consumer = entity(EntityKind::Consumers, 1, json!({ "username": "alice" }));
     let owner = json!({ "id": Uuid::from_u128(1) });
-    let key = entity(EntityKind::KeyauthCredentials, 2, json!({ "key": "secret", "consumer": owner }));
+    let key = entity(KEYS, 2, json!({ "key": "secret", "consumer": owner }));
     registry.write(put([consumer, key])).await.unwrap();
     let delete = |_: &Entities| Ok::<_, ()>(vec![Op::Delete(EntityKind::Consumers, Uuid::from_u128(1))]);
     let written = registry.write(delete).await.unwrap();
-    let gone = [(EntityKind::KeyauthCredentials, 2), (EntityKind::Consumers, 1)];
+    let gone = [(KEYS, 2), (EntityKind::Consumers, 1)];
     assert_eq!(written.changes, gone.map(|(kind, number)| Change::delete(kind, Uuid::from_u128(number))));
-    assert_eq!(registry.write(delete).await.unwrap(), Written { revision: Revision(2), changes: Vec::new() });
+    assert_eq!(
+        registry.write(delete).await.unwrap(),
+        CommittedWrite { revision: Revision(2), changes: Vec::new() }
+    );
 }
 
 #[tokio::test]
@@ -241,7 +248,7 @@ async fn what_was_decided_before_another_node_committed_is_decided_anew() {
     });
     assert_eq!(written.await.unwrap().changes, [Change::put(route(2, "/1"))]);
     assert_eq!((registry.revision(), all(&registry)), (Revision(2), vec![service(1), route(2, "/1")]));
-    // So is what was decided against.
+    // So is what was decided rejection.
     store.commit_elsewhere(vec![Change::put(service(3))]);
     registry.write(put([route_of(4, 3)])).await.unwrap();
 }
@@ -263,7 +270,7 @@ async fn what_was_committed_although_the_answer_was_lost_is_found_later() {
     let (store, _, registry) = registry();
     store.faults.lock().unwrap().push(Fault::AnswerLost);
     assert!(registry.write(put([service(1)])).await.is_err());
-    registry.wait_in_force(Revision(1)).await.unwrap();
+    registry.wait_active(Revision(1)).await.unwrap();
     assert_eq!(all(&registry), [service(1)]);
 }
 
@@ -272,13 +279,13 @@ async fn what_other_nodes_commit_is_followed() {
     let (store, plane, registry) = registry();
     store.commit_elsewhere(vec![Change::put(service(1)), Change::put(route_of(2, 1))]);
     store.changed.notify_one();
-    registry.wait_in_force(Revision(1)).await.unwrap();
+    registry.wait_active(Revision(1)).await.unwrap();
     assert_eq!(all(&registry), [service(1), route_of(2, 1)]);
-    // Too long ago to be told change by change.
+    // Too long ago for a list of changes.
     store.commit_elsewhere(vec![Change::delete(EntityKind::Routes, Uuid::from_u128(2))]);
     *store.forgotten.lock().unwrap() = 2;
     store.changed.notify_one();
-    registry.wait_in_force(Revision(2)).await.unwrap();
+    registry.wait_active(Revision(2)).await.unwrap();
     assert_eq!(all(&registry), [service(1)]);
     assert_eq!(*plane.published.lock().unwrap(), [1, 0]);
     // The writer has not lost count.
@@ -292,7 +299,7 @@ async fn a_store_that_was_put_back_from_a_copy_counts_as_it_is() {
     registry.write(put([service(1)])).await.unwrap();
     let copy = store.commits().clone();
     registry.write(put([route_of(2, 1)])).await.unwrap();
-    registry.wait_in_force(Revision(2)).await.unwrap();
+    registry.wait_active(Revision(2)).await.unwrap();
     *store.commits() = copy;
     registry.write(put([service(3)])).await.unwrap();
     assert_eq!(all(&registry), [service(1), service(3)]);
@@ -312,9 +319,9 @@ async fn what_is_committed_while_another_configuration_is_compiled_comes_with_th
     for number in 2..=9 {
         registry.write(put([route(number, "/")])).await.unwrap();
     }
-    assert_eq!((registry.revision(), registry.in_force()), (Revision(9), Revision(0)));
+    assert_eq!((registry.revision(), registry.active()), (Revision(9), Revision(0)));
     open.send(()).unwrap();
-    registry.wait_in_force(Revision(9)).await.unwrap();
+    registry.wait_active(Revision(9)).await.unwrap();
     assert_eq!(*plane.published.lock().unwrap(), [1, 9]);
     let configuration = registry.configuration();
     assert_eq!((configuration.revision, configuration.document.routes.len()), (Revision(9), 9));
@@ -322,23 +329,23 @@ async fn what_is_committed_while_another_configuration_is_compiled_comes_with_th
 }
 
 #[tokio::test]
-async fn a_configuration_that_does_not_compile_leaves_the_last_good_one_in_force() {
+async fn a_configuration_that_does_not_compile_leaves_the_last_good_one_active() {
     let (store, plane, registry) = registry();
     registry.write(put([route(1, "/")])).await.unwrap();
-    registry.wait_in_force(Revision(1)).await.unwrap();
+    registry.wait_active(Revision(1)).await.unwrap();
     store.commit_elsewhere(vec![Change::put(route(2, TOO_LARGE))]);
     store.changed.notify_one();
-    let failure = registry.wait_in_force(Revision(2)).await.unwrap_err();
-    assert!(failure.revision == Revision(2) && failure.reason.contains("route-2"), "{failure:?}");
-    assert_eq!(registry.failure(), Some(failure));
-    assert_eq!((registry.revision(), registry.in_force()), (Revision(2), Revision(1)));
-    assert_eq!(registry.wait_in_force(Revision(1)).await, Ok(()), "what is older is in force");
+    let apply_error = registry.wait_active(Revision(2)).await.unwrap_err();
+    assert!(apply_error.revision == Revision(2) && apply_error.reason.contains("route-2"), "{apply_error:?}");
+    assert_eq!(registry.apply_error(), Some(apply_error));
+    assert_eq!((registry.revision(), registry.active()), (Revision(2), Revision(1)));
+    assert_eq!(registry.wait_active(Revision(1)).await, Ok(()), "an older revision is active");
     // Another write does not help.
     let more = registry.write(put([route(3, "/")])).await.unwrap();
-    assert!(registry.wait_in_force(more.revision).await.is_err());
-    let mend = registry.write(put([route(2, "/mended")])).await.unwrap();
-    registry.wait_in_force(mend.revision).await.unwrap();
-    assert_eq!(registry.failure(), None);
+    assert!(registry.wait_active(more.revision).await.is_err());
+    let fixed = registry.write(put([route(2, "/fixed")])).await.unwrap();
+    registry.wait_active(fixed.revision).await.unwrap();
+    assert_eq!(registry.apply_error(), None);
     assert_eq!(*plane.published.lock().unwrap(), [1, 3]);
 }
 
@@ -364,7 +371,7 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     assert_eq!(registry.write(put([service(2)])).await, Err(WriteError::ReadOnly));
     let second = document(&[service(2), route_of(3, 2)]);
     let revision = registry.declare(second.clone(), "second".to_owned()).await.unwrap();
-    assert_eq!((registry.revision(), registry.in_force()), (revision, revision));
+    assert_eq!((registry.revision(), registry.active()), (revision, revision));
     assert_eq!(all(&registry), [service(2), route_of(3, 2)]);
     let bad = document(&[route(4, TOO_LARGE), route(5, TOO_LARGE)]);
     let refused = registry.declare(bad, "bad".to_owned()).await.unwrap_err();
@@ -376,10 +383,30 @@ async fn a_declared_configuration_is_replaced_as_a_whole() {
     assert_eq!((configuration.hash.as_str(), &configuration.document), ("second", &second));
 }
 
+/// An entity that lasts for a time.
+#[derive(Clone, PartialEq, Record)]
+struct Key {
+    #[field(auto)]
+    id: Uuid,
+    #[field(foreign = "consumers")]
+    consumer: Uuid,
+    #[field(unique)]
+    key: String,
+    ttl: Option<i64>,
+    created_at: Option<i64>,
+}
+
+impl CustomEntity for Key {
+    const ENTITY: &'static CustomEntitySchema =
+        &CustomEntitySchema::of::<Self>("keys_for_a_time").with_ttl("ttl");
+}
+
+const KEYS: EntityKind = EntityKind::Custom(CustomKind::of::<Key>());
+
 fn key(number: u128, ttl: Option<i64>) -> Entity {
     let owner = json!({ "id": Uuid::from_u128(1) });
     let written = json!({ "key": "key", "consumer": owner, "ttl": ttl, "created_at": 1_700_000_000 });
-    entity(EntityKind::KeyauthCredentials, number, written)
+    entity(KEYS, number, written)
 }
 
 /// A registry which has removed from its store what had expired when it began, and does so again in a minute.
@@ -403,8 +430,8 @@ async fn what_expires_before_a_panic_is_removed_from_the_store_after_it() {
     let (store, registry) = cleaned(&consumer, &expired).await;
     store.commit_elsewhere(vec![Change::put(expired.clone())]);
     store.changed.notify_one();
-    registry.wait_in_force(Revision(3)).await.unwrap();
-    // Whoever reads finds it no more.
+    registry.wait_active(Revision(3)).await.unwrap();
+    // Readers do not find it any more.
     assert_eq!(all(&registry), slice::from_ref(&consumer));
     let panics = || registry.write(|_: &Entities| -> Result<Vec<Op>, ()> { panic!("a defect") });
     panics().await.unwrap_err();
@@ -418,7 +445,7 @@ async fn what_has_expired_is_gone_and_is_removed_from_the_store() {
     let (consumer, expired) =
         (entity(EntityKind::Consumers, 1, json!({ "username": "alice" })), key(2, Some(60)));
     let (store, registry) = cleaned(&consumer, &expired).await;
-    // One that another node is told of goes with the next write, to which its key is free.
+    // One that another node knows expires with the next write, for which its key is free.
     let removed = Change::delete(expired.kind(), expired.id());
     store.commit_elsewhere(vec![Change::put(expired)]);
     registry.write(put([key(3, None)])).await.unwrap();
@@ -432,7 +459,7 @@ async fn declared_keys_that_last_for_a_time_last_from_now() {
     let key = |number: u128, created: Option<i64>| {
         let written = json!({ "key": format!("key-{number}"), "consumer": { "id": Uuid::from_u128(1) },
                               "ttl": 10_000, "created_at": created });
-        entity(EntityKind::KeyauthCredentials, number, written)
+        entity(KEYS, number, written)
     };
     let mut document = Document::default();
     [consumer, key(2, None), key(3, Some(1_700_000_000))]

@@ -1,63 +1,65 @@
-//! The one writer: decides what waits, and commits it together.
+//! The one writer: decides queued writes, and commits them together.
 use super::draft::{Draft, Staged};
-use super::state::{Known, now};
+use super::state::{RegistryState, now};
 use super::write::Job;
-use super::{DataPlane, WriteError, Written};
+use super::{CommittedWrite, DataPlane, WriteError};
 use crate::store::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
-use weir_model::{Change, Entities};
+use weir_model::{Change, Entities, PluginSchema};
 
-/// So many writes are committed together at most.
-const BATCH: usize = 256;
+/// How many writes are committed together at most.
+const MAX_BATCH: usize = 256;
 
-/// How often a batch is decided anew because other nodes committed first.
-const ATTEMPTS: usize = 16;
+/// How often a batch is decided before it fails, because other nodes commit first each time.
+const MAX_ATTEMPTS: usize = 16;
 
-/// The first and the longest pause before a store that did not answer is asked again.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// The first and the longest backoff after the store failed.
+const BACKOFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
-/// How often what has expired is removed from the store, where no write does that sooner.
-const CLEAN_EVERY: Duration = Duration::from_secs(60);
+/// How often expired entities are removed from the store, unless a write removes them sooner.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The one who changes what is known.
+/// The only task that changes the committed entities.
 pub(super) struct Writer {
-    known: Arc<Known>,
+    state: Arc<RegistryState>,
     plane: Arc<dyn DataPlane>,
     store: Arc<dyn Store>,
     draft: Draft,
-    /// The draft may lack what has expired and is still stored.
+    plugins: Arc<[PluginSchema]>,
+    /// The draft may lack expired entities that are still stored.
     incomplete: bool,
-    /// The pause before the store is asked for what others committed, where it has not answered that yet.
+    /// The backoff before the store is read again, while it fails.
     pause: Option<Duration>,
-    /// The last write was refused because the store had no room.
+    /// The last write failed because the store was full.
     is_full: bool,
 }
 
 impl Writer {
-    /// The draft is of all that the store has, be it expired.
+    /// The draft holds everything in the store, expired entities too.
     pub(super) fn new(
-        known: Arc<Known>,
+        state: Arc<RegistryState>,
         plane: Arc<dyn DataPlane>,
         store: Arc<dyn Store>,
         draft: Draft,
     ) -> Writer {
-        Writer { known, plane, store, draft, incomplete: false, pause: None, is_full: false }
+        let plugins = draft.plugins();
+        Writer { state, plane, store, draft, plugins, incomplete: false, pause: None, is_full: false }
     }
 
-    /// Writes until there is nobody left to ask for it, and follows what other nodes write.
+    /// Writes until the queue is closed, and follows the commits of other nodes.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Box<dyn Job>>) {
         let store = self.store.clone();
         let mut changed = store.changed();
-        let mut clean = interval(CLEAN_EVERY);
+        let mut clean = interval(EXPIRY_INTERVAL);
         clean.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let mut jobs = Vec::new();
             tokio::select! {
-                taken = queue.recv_many(&mut jobs, BATCH) => {
+                taken = queue.recv_many(&mut jobs, MAX_BATCH) => {
                     if taken == 0 {
                         return;
                     }
@@ -77,9 +79,9 @@ impl Writer {
         }
     }
 
-    /// Decides writes, commits what they change, and tells everyone how it went. What has expired goes along.
+    /// Decides writes, commits their changes, and sends the outcomes. Removes expired entities too.
     async fn write(&mut self, mut jobs: Vec<Box<dyn Job>>) {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let Some((expired, staged)) = self.stage(jobs).await else { return };
             let changed = staged.iter().flat_map(|staged| staged.outcome.iter().flatten().cloned());
             match self.commit(expired.into_iter().chain(changed).collect()).await {
@@ -91,10 +93,10 @@ impl Writer {
                 }
             }
         }
-        fail(jobs.into_iter(), "other nodes write all the time: try again");
+        fail(jobs.into_iter(), "other nodes keep writing at the same time: try again");
     }
 
-    /// Deciding may take long: certificates and regexes are tried out.
+    /// Takes long, because certificates and regexes are compiled to check them.
     async fn stage(&mut self, jobs: Vec<Box<dyn Job>>) -> Option<(Vec<Change>, Vec<Staged>)> {
         let (mut draft, plane) = (std::mem::take(&mut self.draft), self.plane.clone());
         let stage = spawn_blocking(move || {
@@ -115,26 +117,26 @@ impl Writer {
         }
     }
 
-    /// Makes the draft anew, of all that the store has. Where that does not answer now, of what is known until it does.
+    /// Rebuilds the draft from the store; while that fails, from the committed entities.
     async fn recover(&mut self) {
         self.incomplete = true;
-        self.draft = Draft::of(self.known.entities().clone());
+        self.draft = Draft::of(self.state.entities().clone(), self.plugins.clone());
         match self.load().await {
             Ok(()) => self.found(),
             Err(error) => self.lost(&error),
         }
     }
 
-    /// Commits what is staged, or undoes it. Outdated: what others committed is known now.
+    /// Commits the staged changes, or undoes them. After `Outdated`, the commits of other nodes are applied.
     async fn commit(&mut self, changes: Vec<Change>) -> Result<Committed, StoreError> {
-        let base = self.known.revision();
+        let base = self.state.revision();
         if changes.is_empty() {
             return Ok(self.confirm(base).await);
         }
         let committed = self.store.commit(base, &changes).await;
         if let Ok(Committed::At(revision)) = committed {
             self.draft.keep();
-            self.known.follow(revision, &changes);
+            self.state.follow(revision, &changes);
             self.found();
             if std::mem::take(&mut self.is_full) {
                 tracing::info!("the database takes writes again");
@@ -148,20 +150,20 @@ impl Writer {
         committed
     }
 
-    /// Writes that change nothing were decided on the newest entities, unless others have committed since. A store that
-    /// is away has none that are newer.
+    /// Confirms writes that change nothing: they stand unless other nodes have committed since. While the store is
+    /// unavailable, nothing newer is known.
     async fn confirm(&mut self, base: Revision) -> Committed {
         self.follow(Ok(())).await;
-        if self.known.revision() == base { Committed::At(base) } else { Committed::Outdated }
+        if self.state.revision() == base { Committed::At(base) } else { Committed::Outdated }
     }
 
     fn succeed(&mut self, staged: Vec<Staged>, revision: Revision) {
         for Staged { job, outcome } in staged {
-            job.end(outcome.map(|changes| Written { revision, changes }));
+            job.end(outcome.map(|changes| CommittedWrite { revision, changes }));
         }
     }
 
-    /// Takes over what other nodes have committed, now that there may be something.
+    /// Applies the commits of other nodes.
     async fn follow(&mut self, heard: Result<(), StoreError>) {
         let followed = match heard {
             Ok(()) => self.catch_up().await,
@@ -177,47 +179,47 @@ impl Writer {
         if self.incomplete {
             return self.load().await;
         }
-        let base = self.known.revision();
+        let base = self.state.revision();
         match self.store.since(base).await? {
             Since::Changes { revision, .. } if revision == base => {}
             Since::Changes { revision, changes } if revision > base => {
                 self.draft.follow(&changes);
-                self.known.follow(revision, &changes);
+                self.state.follow(revision, &changes);
             }
-            // A store that is older than what is known was put back from a copy.
+            // A store with an older revision than this node's was restored from a backup.
             Since::Changes { .. } | Since::Lost => self.load().await?,
         }
         Ok(())
     }
 
-    /// Takes all that the store has instead of what is known.
+    /// Replaces the entities by the content of the store.
     async fn load(&mut self) -> Result<(), StoreError> {
         let Loaded { revision, entities } = self.store.load().await?;
         let entities = Entities::from_iter(entities);
-        self.draft = Draft::of(entities.clone());
+        self.draft = Draft::of(entities.clone(), self.plugins.clone());
         self.incomplete = false;
-        self.known.replace(revision, entities);
+        self.state.replace(revision, entities);
         Ok(())
     }
 
-    /// The store answered.
+    /// The store works.
     fn found(&mut self) {
         self.pause = None;
-        if self.known.set_reachable(true) {
+        if self.state.set_reachable(true) {
             tracing::info!("the database answers again");
         }
     }
 
-    /// The store did not answer or could not write. What it holds is read again soon.
+    /// The store failed. It is read again after a backoff.
     fn lost(&mut self, error: &StoreError) {
-        let [first, longest] = PAUSES;
+        let [first, longest] = BACKOFF;
         self.pause = Some(self.pause.map_or(first, |pause| longest.min(pause * 2)));
         if let StoreError::Full(_) = error {
             if !std::mem::replace(&mut self.is_full, true) {
-                tracing::error!(%error, "writes are refused until there is room; the configuration in force stays");
+                tracing::error!(%error, "writes are refused until there is room; the active configuration is still served");
             }
-        } else if self.known.set_reachable(false) {
-            tracing::error!(%error, "writes are refused; the configuration in force stays");
+        } else if self.state.set_reachable(false) {
+            tracing::error!(%error, "writes are refused; the active configuration is still served");
         }
     }
 }
@@ -226,13 +228,13 @@ fn fail(jobs: impl Iterator<Item = Box<dyn Job>>, message: &str) {
     jobs.for_each(|job| job.end(Err(WriteError::Unavailable(message.to_owned()))));
 }
 
-/// Waits for the next change; after an error not at once.
+/// Waits for the next change; after an error with a backoff.
 fn listen(store: &dyn Store, after_error: bool) -> Pending<'_, ()> {
     if !after_error {
         return store.changed();
     }
     Box::pin(async move {
-        sleep(Some(PAUSES[1])).await;
+        sleep(Some(BACKOFF[1])).await;
         store.changed().await
     })
 }

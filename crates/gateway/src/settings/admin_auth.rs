@@ -1,4 +1,4 @@
-//! Who may use the Admin API: tokens, of which only hashes are kept.
+//! The tokens of the Admin API, of which only hashes are stored.
 use super::value::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fs;
 use subtle::ConstantTimeEq;
 use weir_model::Uuid;
 
-/// The tokens that open the Admin API; none where it asks for none.
+/// The tokens of the Admin API; none if it has no authentication.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct AdminAuth {
     tokens: Vec<Token>,
@@ -19,12 +19,12 @@ struct Token {
 }
 
 impl AdminAuth {
-    /// Whether the Admin API is open to those who can reach it.
+    /// Whether the Admin API has no authentication.
     pub(crate) fn is_off(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// The name of a token; none if it opens nothing. The time taken says nothing about the hashes.
+    /// The name of a token; none if it is invalid. Compares in constant time.
     pub(crate) fn name_of(&self, token: &str) -> Option<&str> {
         let shown: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
@@ -37,13 +37,13 @@ impl AdminAuth {
     }
 }
 
-/// A token that nobody can guess, and the setting that makes it valid.
+/// A random token, and the setting that makes it valid.
 pub(crate) fn new_token() -> String {
     let token = format!("weir_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
     format!("token:      {token}\nadmin_auth: {}\n", hash(&token))
 }
 
-/// What the setting holds in place of a token.
+/// The hash of a token, as the setting holds it.
 fn hash(token: &str) -> String {
     let digest = Sha256::digest(token);
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,5 +1,5 @@
-//! The key of APISIX's Admin API. There is none that everybody knows: where none is set, one is made up, shown once, and
-//! kept as a hash in the node's folder.
+//! The key of APISIX's Admin API. There is no default key: without one in the settings, a random key is generated,
+//! shown once, and stored as a hash in the prefix.
 use super::value::Value;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
@@ -27,24 +27,24 @@ impl Value for AdminKey {
     }
 }
 
-/// Where the hash of a key that was made up is.
+/// The file with the hash of a generated key.
 pub(crate) fn file(prefix: &Path) -> PathBuf {
     prefix.join("apisix_admin_key.sha256")
 }
 
 impl AdminKey {
-    /// The key that this text is.
+    /// The key of this text.
     pub(crate) fn new(text: &str) -> AdminKey {
         AdminKey(Sha256::digest(text).into())
     }
 
-    /// Whether this is the key. Hashes are compared, so that the time it takes says nothing of the key.
+    /// Whether this is the key. Compares hashes, so that the time reveals nothing about the key.
     pub(crate) fn is(&self, given: &str) -> bool {
         AdminKey::new(given).0 == self.0
     }
 
-    /// The key that was made up at an earlier start, or a new one, which is written out once.
-    pub(crate) fn made_up(prefix: &Path, show: &mut dyn Write) -> io::Result<AdminKey> {
+    /// The key that an earlier start generated, or a new one, which is shown once.
+    pub(crate) fn generated(prefix: &Path, show: &mut dyn Write) -> io::Result<AdminKey> {
         let path = file(prefix);
         match read(&path)? {
             Some(key) => Ok(key),
@@ -52,7 +52,7 @@ impl AdminKey {
                 let text = Uuid::new_v4().simple().to_string();
                 let key = AdminKey::new(&text);
                 write(&path, &key)?;
-                writeln!(show, "apisix_admin_key: {text} (made up just now, and not shown again)")?;
+                writeln!(show, "apisix_admin_key: {text} (generated now, and not shown again)")?;
                 Ok(key)
             }
         }
@@ -75,7 +75,7 @@ fn read(path: &Path) -> io::Result<Option<AdminKey>> {
     };
     match bytes(text.trim()) {
         Some(hash) => Ok(Some(AdminKey(hash))),
-        None => Err(io::Error::other("holds no hash: remove it, and a new key is made up")),
+        None => Err(io::Error::other("holds no hash: remove it, and a new key is generated")),
     }
 }
 
@@ -87,7 +87,7 @@ fn write(path: &Path, key: &AdminKey) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whoever can put a link there is not to choose which file is read or written.
+/// Otherwise another user could choose by a link which file is read or written.
 fn nofollow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
 }
@@ -97,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_up_once_and_kept_as_a_hash() {
+    fn a_key_is_generated_once_and_stored_as_a_hash() {
         let folder = tempfile::tempdir().unwrap();
         let mut shown = Vec::new();
-        let first = AdminKey::made_up(folder.path(), &mut shown).unwrap();
+        let first = AdminKey::generated(folder.path(), &mut shown).unwrap();
         let shown = String::from_utf8(shown).unwrap();
         let text = shown.split(' ').nth(1).unwrap();
         assert_eq!(text.len(), 32);
@@ -108,7 +108,7 @@ mod tests {
         let kept = std::fs::read_to_string(file(folder.path())).unwrap();
         assert!(!kept.contains(text), "{kept}");
         let mut nothing = Vec::new();
-        assert!(AdminKey::made_up(folder.path(), &mut nothing).unwrap().is(text));
+        assert!(AdminKey::generated(folder.path(), &mut nothing).unwrap().is(text));
         assert!(nothing.is_empty());
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn a_file_that_holds_something_else_is_not_written_over() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(file(folder.path()), "x").unwrap();
-        let error = AdminKey::made_up(folder.path(), &mut Vec::new()).unwrap_err();
+        let error = AdminKey::generated(folder.path(), &mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("remove it"), "{error}");
     }
 }

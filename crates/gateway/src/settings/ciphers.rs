@@ -5,9 +5,9 @@ use weir_net::tls::Cipher;
 /// Cipher suites of TLS 1.2, the preferred one first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Ciphers {
-    /// Those that there are here.
+    /// The supported ones.
     pub(crate) offered: Vec<Cipher>,
-    /// Those that there are not.
+    /// The unsupported ones.
     pub(crate) left_out: Vec<String>,
 }
 

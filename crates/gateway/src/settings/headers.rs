@@ -1,4 +1,4 @@
-//! Which headers the gateway adds of its own.
+//! Which headers the gateway adds.
 use super::value::Value;
 
 /// One switch for each header the gateway adds to responses.

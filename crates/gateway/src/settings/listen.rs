@@ -7,15 +7,15 @@ use weir_proxy::Address;
 pub(crate) struct Listen {
     /// Port 0 asks the system for a free one.
     pub(crate) address: Address,
-    /// TLS is spoken.
+    /// The listener uses TLS.
     pub(crate) ssl: bool,
     /// HTTP/2 is offered.
     pub(crate) http2: bool,
     /// Each connection begins with a header of the PROXY protocol.
     pub(crate) proxy_protocol: bool,
-    /// HTTP/3 is spoken, over QUIC.
+    /// The listener serves HTTP/3 over QUIC.
     pub(crate) quic: bool,
-    /// Datagrams are received, of a stream listener.
+    /// A stream listener receives datagrams.
     pub(crate) udp: bool,
     /// Who may connect to a Unix socket.
     pub(crate) mode: Option<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Listen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listeners(pub(crate) Vec<Listen>);
 
-/// Listeners of connections and datagrams that are passed on as they are; empty when `off`.
+/// Listeners of streams; empty when `off`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamListeners(pub(crate) Vec<Listen>);
 

@@ -16,7 +16,7 @@ same setting, the first of these counts:
 
 Lists are written with commas, `\"10.0.0.0/8, fd00::/8\"`, or in the file also as arrays. An empty environment variable
 counts as absent. A misspelt key or value, wherever it is given, stops the start with a message that says where it
-stands and how to mend it. Relative paths start at the working directory, those of logs at `prefix`. `weir reload` reads the declarative file
+stands and how to fix it. Relative paths start at the working directory, those of logs at `prefix`. `weir reload` reads the declarative file
 again; the settings are read at the start alone.
 
 This page is what `weir settings` prints.

@@ -49,14 +49,14 @@ pub(crate) struct Flag {
     pub(crate) value: String,
 }
 
-/// Settings that can be used, and what is to be said about them.
+/// Valid settings, with warnings about them.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The settings.
     pub(crate) settings: Settings,
     /// The names of those that were given a value.
     pub(crate) given: Vec<&'static str>,
-    /// What was given and has no effect.
+    /// Warnings about settings without effect.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -90,12 +90,12 @@ pub(crate) fn load(sources: Sources) -> Result<Loaded, Vec<Problem>> {
 }
 
 /// Room for a response of 8 MiB that a plugin replaces, and for the copy that it makes.
-const LEAST_FOR_BODIES: u64 = 16 * 1024 * 1024;
+const MIN_BODIES_SIZE: u64 = 16 * 1024 * 1024;
 
-/// Bodies that their own bounds let plugins read may never fit.
+/// Warns if bodies within the limits of plugins may never fit into memory.
 fn short_of_memory(settings: &Settings) -> Option<String> {
     let size = settings.mem_bodies_size.0;
-    (1..LEAST_FOR_BODIES).contains(&size).then(|| {
+    (1..MIN_BODIES_SIZE).contains(&size).then(|| {
         format!(
             "mem_bodies_size: {size} bytes are less than 16m: a body that a plugin reads may be larger, of a request up \
              to 1 MiB, of a response up to 8 MiB, and is then answered 503; write 16m or more, or 0 for no limit"
@@ -103,7 +103,7 @@ fn short_of_memory(settings: &Settings) -> Option<String> {
     })
 }
 
-/// What one setting asks of another.
+/// Checks rules across settings.
 fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnings: &mut Vec<String>) {
     if settings.router_flavor == RouterFlavor::Traditional {
         warnings.push("router_flavor: `traditional` is read as `traditional_compatible`".to_owned());
@@ -134,7 +134,7 @@ fn check(settings: &Settings, given: &Given, problems: &mut Vec<Problem>, warnin
     }
 }
 
-/// What is declared beside a database that holds the configuration.
+/// Warns of a declarative configuration beside a database, which holds the configuration.
 fn unread(settings: &Settings) -> Option<String> {
     let database = match settings.database? {
         Database::Off => return None,

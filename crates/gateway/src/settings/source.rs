@@ -1,4 +1,4 @@
-//! Where values come from, and which of them counts: flags, then `WEIR_*`, then `KONG_*`, then the file.
+//! The sources of values, and their precedence: flags, then `WEIR_*`, then `KONG_*`, then the file.
 use super::table::{Declaration, TABLE};
 use super::value::Value;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Where a value was given.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A line of the settings file.
@@ -15,7 +15,7 @@ pub(crate) enum Origin {
     Environment(String),
     /// A flag of the command line.
     Flag(String),
-    /// Nowhere: the default.
+    /// None: the default.
     Default,
 }
 
@@ -31,12 +31,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something in the settings that must be mended before the node can start.
+/// An error in the settings; the node does not start with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where the value was given.
+    /// The source of the value.
     pub(crate) origin: Origin,
-    /// What is wrong, and how to mend it.
+    /// What is wrong, and how to fix it.
     pub(crate) message: String,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// The message, without the setting's name where the flag before it says that already.
+    /// The message, without the setting's name if the flag before it has that already.
     fn unnamed(&self) -> &str {
         let Origin::Flag(flag) = &self.origin else { return &self.message };
         let name = flag.strip_prefix("--set ").unwrap_or(flag);
@@ -56,14 +56,14 @@ impl Problem {
     }
 }
 
-/// The values that were given: for each setting, the one that counts.
+/// The given values: for each setting, the one of the strongest source.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     values: BTreeMap<&'static str, (String, Origin)>,
 }
 
 impl Given {
-    /// Gives a value by any name of a setting, in place of what a weaker source gave. False if there is no such setting.
+    /// Sets a value by any name of a setting; it replaces that of a weaker source. False if there is no such setting.
     fn give(&mut self, name: &str, text: &str, origin: Origin) -> bool {
         let Some(declaration) = declaration(name) else { return false };
         self.values.insert(declaration.name, (text.to_owned(), origin));
@@ -96,7 +96,7 @@ impl Given {
         }
     }
 
-    /// Adds `KONG_*` variables; returns one warning for each that means nothing here.
+    /// Adds `KONG_*` variables; returns one warning for each that is ignored.
     pub(super) fn kong_environment(&mut self, environment: &BTreeMap<String, String>) -> Vec<String> {
         let mut warnings = Vec::new();
         for (variable, name, text) in with_prefix(environment, "KONG_") {
@@ -174,7 +174,7 @@ fn ignored(name: &str, text: &str) -> &'static str {
     }
 }
 
-/// The setting that goes by a name.
+/// The setting of a name or an alias.
 fn declaration(name: &str) -> Option<&'static Declaration> {
     TABLE.iter().find(|declaration| declaration.name == name || declaration.aliases.contains(&name))
 }
@@ -206,7 +206,7 @@ fn toml_text(value: &toml::de::DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The setting's name that is most like another.
+/// The name of a setting that is most similar to another text.
 fn nearest(name: &str) -> Option<&'static str> {
     let names = TABLE.iter().flat_map(|declaration| declaration.aliases.iter().chain([&declaration.name]));
     names
@@ -216,7 +216,8 @@ fn nearest(name: &str) -> Option<&'static str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// The setting that is meant by a name a letter or two away. Kong has settings that are much like others.
+/// The setting that a misspelt name probably means; at most two letters away, because Kong has settings with similar
+/// names.
 fn misspelt(name: &str) -> Option<&'static str> {
     nearest(name).filter(|candidate| strsim::damerau_levenshtein(name, candidate) <= 2)
 }

@@ -145,7 +145,7 @@ fn a_file_that_is_not_there_is_a_problem() {
 
 #[test]
 fn what_does_not_work_yet_names_what_does() {
-    for (name, value, mend) in [
+    for (name, value, hint) in [
         ("database", "cassandra", "`postgres`"),
         ("router_flavor", "expressions", "`traditional_compatible`"),
         ("ssl_cert", "cert.pem", "`ssl_cert_key`"),
@@ -156,7 +156,7 @@ fn what_does_not_work_yet_names_what_does() {
         let problems = bad("", &[], &[(name, value)]);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(
-            problems[0].starts_with(&format!("--set {name}: ")) && problems[0].contains(mend),
+            problems[0].starts_with(&format!("--set {name}: ")) && problems[0].contains(hint),
             "{problems:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! The kinds of value a setting can have, each read from the text that kong.conf would hold.
+//! The types of settings' values, each parsed from the text that kong.conf would hold.
 
 mod amounts;
 mod secrets;
@@ -11,19 +11,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use weir_proxy::Network;
 
-/// A kind of value: how it is called in the documentation, and how it is read.
+/// A type of value: its name in the documentation, and its parser.
 pub(crate) trait Value: Sized {
-    /// What the documentation calls this kind of value.
+    /// The name of the type in the documentation.
     const KIND: &'static str;
-    /// Reads a trimmed text. The error says what was expected, and so how to mend it.
+    /// Parses a trimmed text. The error says what was expected.
     fn parse(text: &str) -> Result<Self, String>;
-    /// Reads a text as it was given.
+    /// Parses a text as it was given.
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text.trim())
     }
 }
 
-/// Declares an enum whose values are single words.
+/// Declares an enumeration of single words.
 macro_rules! words {
     ($($(#[$meta:meta])* $name:ident: $kind:literal { $($variant:ident = $word:literal $(| $also:literal)*),+ $(,)? })+) => { $(
         $(#[$meta])*
@@ -61,7 +61,7 @@ words! {
     RouterFlavor: "`traditional_compatible` or `traditional`" {
         TraditionalCompatible = "traditional_compatible", Traditional = "traditional",
     }
-    /// Which responses tell of their time.
+    /// Which responses have `Server-Timing`.
     TimedResponses: "`off`, `on_request` or `always`" { Off = "off", OnRequest = "on_request", Always = "always" }
     /// The shape of an access log's lines.
     AccessLogFormat: "`combined` or `json`" { Combined = "combined", Json = "json" }
@@ -178,12 +178,12 @@ impl Value for RealIpHeader {
     }
 }
 
-/// Whose word is taken.
+/// A trusted peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trusted {
-    /// That of clients with these addresses.
+    /// Clients with these addresses.
     Network(Network),
-    /// That of clients of Unix sockets.
+    /// Clients of Unix sockets.
     Unix,
 }
 
@@ -207,19 +207,19 @@ impl Value for NameServer {
     }
 }
 
-/// Where lines of sessions go.
+/// The target of the session log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionLog(pub(crate) LogTarget);
 
 impl Value for SessionLog {
     const KIND: &'static str = LogTarget::KIND;
-    /// Kong's value names the format as well, of which there is one.
+    /// Kong's value also names the format, of which there is one.
     fn parse(text: &str) -> Result<Self, String> {
         LogTarget::parse(text.strip_suffix(" basic").unwrap_or(text).trim_end()).map(SessionLog)
     }
 }
 
-/// Where log lines go.
+/// The target of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LogTarget {
     /// Nowhere.

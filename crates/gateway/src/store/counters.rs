@@ -12,29 +12,29 @@ use weir_plugins::limits::{
     Add, Bound, CounterStore, Pending, Period, Take, Taken, Unavailable, Whose, Window,
 };
 
-/// How often what is over is removed.
+/// How often expired rows are removed.
 const SWEEP: Duration = Duration::from_secs(300);
 
-/// How many rows a statement removes: it locks them, and fills the server's log.
+/// How many rows a statement removes, because it locks them and fills the server's log.
 const SWEPT_AT_ONCE: u64 = 10_000;
 
-/// A crash of the server may cost the counts of its last moments; waiting for its disk would cost every request.
+/// Commits do not wait for the server's disk, because every request would; a crash may lose the last counts.
 const HASTY: &str = "SET synchronous_commit = off";
 
-/// Rows by their keys, as every statement is given them.
+/// Selects rows by their keys, which every statement gets in this form.
 const GIVEN: &str = "UNNEST($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[]) \
     AS given (identifier, period, starts, service, route, amount, kept)";
 
 /// The counts in the database of this node's configuration.
 pub(super) struct Counters {
     server: Server,
-    /// None while it is in use, and after a failure.
+    /// None while it is in use, and after an error.
     connection: Mutex<Option<PgConnection>>,
-    /// None until the first time: a node may not live as long as it takes to the second.
+    /// None before the first removal, so that nodes that live shorter than the interval remove rows too.
     swept: std::sync::Mutex<Option<Instant>>,
 }
 
-/// One row: whose count, and of which window.
+/// One row: the count of an identifier in a window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     whose: Arc<Whose>,
@@ -86,7 +86,7 @@ impl Counters {
             };
             let done = work(&mut connection).await.map_err(failed)?;
             if self.is_time_to_sweep() {
-                // What was done is done, however long this takes.
+                // The counts are committed, however long this takes.
                 tokio::spawn(swept(self.server.clone()));
             }
             *held = Some(connection);
@@ -120,14 +120,14 @@ impl CounterStore for Counters {
                 let over: Vec<_> =
                     takes.iter().zip(&taken).map(|(take, taken)| over(take, *taken, &counts)).collect();
                 if over.iter().any(|over| *over > 0) {
-                    // The rows are locked, so nobody has seen them meanwhile.
+                    // The rows are locked, so no other node has read them meanwhile.
                     let back = changes(takes, &over).into_iter().map(|(key, over, kept)| (key, -over, kept));
                     counts.extend(change(&mut transaction, &back.collect::<Vec<_>>()).await?);
                     taken.iter_mut().zip(over).for_each(|(taken, over)| *taken -= over);
                 }
                 transaction.commit().await?;
             }
-            Ok(takes.iter().zip(taken).map(|(take, taken)| Some(told(take, taken, &counts))).collect())
+            Ok(takes.iter().zip(taken).map(|(take, taken)| Some(taken_of(take, taken, &counts))).collect())
         }))
     }
 
@@ -138,7 +138,7 @@ impl CounterStore for Counters {
                 (Key::of(&add.whose, add.window), amount, add.window.kept)
             };
             let changes: Vec<_> = adds.iter().map(change_of).collect();
-            // All of them or none: who is told that it failed tells everything again.
+            // All or none, because after an error the caller sends all of it again.
             let mut transaction = connection.begin().await?;
             let counts = change(&mut transaction, &changes).await?;
             transaction.commit().await?;
@@ -147,7 +147,7 @@ impl CounterStore for Counters {
     }
 
     fn reach(&self) -> Pending<'_, ()> {
-        // As much as a request does: a server may answer, and yet count nothing.
+        // The same work as for a request, because a server may respond and yet be unable to count.
         Box::pin(self.on_connection(async |connection| {
             let whose =
                 Whose { route: Uuid::nil(), service: Uuid::nil(), identifier: "".into(), of_responses: None };
@@ -159,7 +159,7 @@ impl CounterStore for Counters {
     }
 }
 
-/// The rows that decide, with those of the windows before.
+/// The rows that decide, with those of the previous windows.
 fn keys(takes: &[Take]) -> Vec<Change> {
     let of_bound = |take: &Take, bound: &Bound| {
         let key = Key::of(&take.whose, bound.window);
@@ -195,7 +195,7 @@ fn over(take: &Take, taken: u64, counts: &Counts) -> u64 {
     take.bounds.iter().map(over).max().unwrap_or(0).min(taken)
 }
 
-fn told(take: &Take, taken: u64, counts: &Counts) -> Taken {
+fn taken_of(take: &Take, taken: u64, counts: &Counts) -> Taken {
     Taken { taken, counts: take.bounds.iter().map(|bound| count(take, bound, counts)).collect() }
 }
 
@@ -220,8 +220,7 @@ async fn read(connection: &mut PgConnection, keys: &[Change]) -> Result<Counts, 
     run(connection, keys, statement).await
 }
 
-/// Changes rows, and makes those that are not there; returns the counts after it. Rows are locked in one order, whoever
-/// does so at the same time.
+/// Updates rows, and inserts missing ones; returns the counts after it. All nodes lock rows in the same order.
 async fn change(connection: &mut PgConnection, changes: &[Change]) -> Result<Counts, sqlx::Error> {
     let statement = |table| {
         format!(
@@ -280,14 +279,14 @@ async fn connect(server: &Server) -> Result<PgConnection, sqlx::Error> {
     let mut connection = server.options().connect().await?;
     let (encoding,): (String,) = sqlx::query_as("SHOW server_encoding").fetch_one(&mut connection).await?;
     if !matches!(&*encoding, "UTF8" | "SQL_ASCII") {
-        let mend = format!("its encoding is {encoding}, which has not every text: make a database with UTF8");
-        return Err(sqlx::Error::Configuration(mend.into()));
+        let hint = format!("its encoding is {encoding}, which has not every text: make a database with UTF8");
+        return Err(sqlx::Error::Configuration(hint.into()));
     }
     sqlx::query(HASTY).execute(&mut connection).await?;
     Ok(connection)
 }
 
-/// Removes what is over, some at a time.
+/// Removes expired rows in batches.
 async fn swept(server: Server) {
     let sweep = async {
         let mut connection = connect(&server).await?;
@@ -306,6 +305,9 @@ async fn swept(server: Server) {
         connection.close().await
     };
     if let Err(error) = sweep.await {
-        tracing::warn!("rate limits: counts that are over stay in the database: {}", server.failure(error));
+        tracing::warn!(
+            "rate limits: expired counts could not be removed from the database: {}",
+            server.failure(error)
+        );
     }
 }

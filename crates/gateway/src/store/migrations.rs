@@ -1,8 +1,8 @@
-//! The tables, and how they came to be.
+//! The tables and their migrations.
 use super::{StoreError, database, postgres, sqlite, sqlite_path};
 use crate::settings::{Database, Settings};
 
-/// Leads from one version of the tables to the next. What has been released is never edited.
+/// Migrates the tables from one version to the next. Released migrations are never edited.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) sqlite: &'static str,
@@ -45,7 +45,7 @@ pub(super) fn version() -> i64 {
     STEPS.len().try_into().unwrap_or(i64::MAX)
 }
 
-/// What is to be done about the tables.
+/// What `weir migrations` does with the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Look at them.
@@ -54,11 +54,11 @@ pub(crate) enum Task {
     Bootstrap,
     /// Bring those of an older version up to date.
     Up,
-    /// Whatever they lack.
+    /// Either, as needed.
     Everything,
 }
 
-/// What was found of the tables.
+/// The state of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing.
@@ -112,7 +112,7 @@ pub(super) fn not_bootstrapped(place: &str) -> StoreError {
     StoreError::NotMigrated(format!("{place}: it has no tables yet: run `weir migrations bootstrap`"))
 }
 
-/// Does a task; says what was found and what became of it, and whether the tables are now as they should be.
+/// Performs a task; returns a report, and whether the tables can be used now.
 pub(crate) async fn perform(task: Task, settings: &Settings) -> Result<(String, bool), StoreError> {
     let (place, found) = match database(settings) {
         Database::Off => {

@@ -1,7 +1,8 @@
-//! Where entities are kept: a [`Store`] holds entities and a revision, and knows nothing of HTTP.
+//! Where entities are stored: a [`Store`] holds entities and a revision, and knows nothing of HTTP.
 //!
-//! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its body
-//! as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the tables.
+//! Both kinds have the same two tables: `weir_entities`, a row for each entity with the revision that wrote it, its
+//! body as JSON or none once it is deleted; and `weir_meta`, one row, with the newest revision and the version of the
+//! tables.
 mod change_listener;
 mod counters;
 pub(crate) mod migrations;
@@ -25,7 +26,7 @@ use weir_model::entity::Entity;
 use weir_model::{Change, PluginSchema};
 use weir_plugins::limits::CounterStore;
 
-/// What a store promises.
+/// The future of an operation.
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Counts committed batches; 0 = nothing was ever written.
@@ -33,15 +34,15 @@ pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreErro
 pub(crate) struct Revision(pub(crate) u64);
 
 impl Revision {
-    /// Up to which revision the deleted are forgotten with this one, where they are remembered for so many revisions;
-    /// now and then, as it is work.
-    fn forgets(self, remembered: u64) -> Option<i64> {
-        let is_time = self.0.is_multiple_of(remembered) && self.0 > remembered;
-        is_time.then(|| (self.0 - remembered).cast_signed())
+    /// Up to which revision this commit removes tombstones, if they are kept for so many revisions. Only now and then,
+    /// because removing costs.
+    fn forgets(self, tombstone_revisions: u64) -> Option<i64> {
+        let is_time = self.0.is_multiple_of(tombstone_revisions) && self.0 > tombstone_revisions;
+        is_time.then(|| (self.0 - tombstone_revisions).cast_signed())
     }
 }
 
-/// All that is kept.
+/// Everything that a store holds.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// As of this revision.
@@ -50,52 +51,52 @@ pub(crate) struct Loaded {
     pub(crate) entities: Vec<Entity>,
 }
 
-/// What became of a batch.
+/// The outcome of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Committed {
-    /// It is kept, as this revision.
+    /// It is stored, as this revision.
     At(Revision),
-    /// Somebody else committed since; nothing was changed.
+    /// Another node committed first; nothing was changed.
     Outdated,
 }
 
-/// What others have committed.
+/// What other nodes have committed.
 #[derive(Debug)]
 pub(crate) enum Since {
-    /// What every entity that changed has become.
+    /// Every entity that changed, as it is now.
     Changes {
         /// As of this revision.
         revision: Revision,
         /// Those written by earlier revisions first.
         changes: Vec<Change>,
     },
-    /// Too long ago: load everything.
+    /// The revision is too old: load everything.
     Lost,
 }
 
-/// Keeps entities.
+/// Stores entities.
 pub(crate) trait Store: Send + Sync + 'static {
     /// Everything, as of one revision.
     fn load(&self) -> Pending<'_, Loaded>;
     /// All or nothing, durable when it returns; only if `base` is still the newest revision. When it fails as
-    /// unavailable, the batch may have been kept all the same: what `since` tells decides.
+    /// unavailable, the batch may have been stored nevertheless: `since` shows whether it was.
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed>;
     /// What has changed after a revision.
     fn since(&self, revision: Revision) -> Pending<'_, Since>;
-    /// Returns when another node may have committed; where there cannot be another, never.
+    /// Returns when another node may have committed; never, if there cannot be another node.
     fn changed(&self) -> Pending<'_, ()>;
 }
 
-/// Why a store does not do what it is asked to; the text says how to mend it.
+/// Why a store fails; the text says how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreError {
-    /// It is away or busy: try again later.
+    /// It cannot be reached, or is busy: try again later.
     Unavailable(String),
     /// It has no room to write. Nothing was written, and it can still be read.
     Full(String),
-    /// Its tables are not there, or of another version.
+    /// Its tables are missing, or of another version.
     NotMigrated(String),
-    /// What it holds or says makes no sense.
+    /// Its content or its configuration is invalid.
     Broken(String),
 }
 
@@ -109,7 +110,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// Opens what the settings name; none for `database = off`.
+/// Opens the store that the settings name; none for `database = off`.
 pub(crate) async fn open(
     settings: &Settings,
     plugins: Vec<PluginSchema>,
@@ -121,7 +122,7 @@ pub(crate) async fn open(
     })
 }
 
-/// Where the nodes of one database count together, if it is one that they can share. Nothing is opened until it is used.
+/// The counters that the nodes of one database share, if the database can be shared. Connects on first use.
 pub(crate) fn counters(settings: &Settings) -> Result<Option<Arc<dyn CounterStore>>, StoreError> {
     Ok(match database(settings) {
         Database::Off | Database::Sqlite => None,
@@ -129,7 +130,7 @@ pub(crate) fn counters(settings: &Settings) -> Result<Option<Arc<dyn CounterStor
     })
 }
 
-/// Opens what the settings name to read it alone, beside nodes that use it.
+/// Opens the store read-only, while nodes may use it.
 pub(crate) async fn open_to_read(
     settings: &Settings,
     plugins: Vec<PluginSchema>,
@@ -146,8 +147,8 @@ pub(crate) fn database(settings: &Settings) -> Database {
     settings.database.unwrap_or(if file { Database::Off } else { Database::Sqlite })
 }
 
-/// What is to be said where settings of PostgreSQL are given and another database is used: Kong's containers often leave
-/// out `KONG_DATABASE`, for that is PostgreSQL there.
+/// The warning if settings of PostgreSQL are given but another database is used. Kong's containers often leave out
+/// `KONG_DATABASE`, because PostgreSQL is its default.
 pub(crate) fn unused(settings: &Settings, given: &[&str]) -> Option<String> {
     let names: Vec<_> = given.iter().copied().filter(|name| name.starts_with("pg_")).collect();
     let used = match database(settings) {

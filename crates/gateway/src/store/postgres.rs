@@ -1,7 +1,7 @@
 //! PostgreSQL: a database that several nodes share.
 use super::change_listener;
 use super::migrations::{Found, Task, not_bootstrapped, version};
-use super::row::{AFTER, ALL, REMEMBERED, Row, Selected, loaded, rows, since};
+use super::row::{AFTER, ALL, Row, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use crate::settings::{Settings, trusted_certificate_files};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use weir_model::{Change, PluginSchema};
 
-/// A whole commit: one statement is one transaction, and takes one round trip. Who comes second waits for the row of
+/// A whole commit: one statement is one transaction, and takes one round trip. A second node waits for the row of
 /// `weir_meta`, and then finds another revision than its own, or another version.
 const COMMIT: &str = "\
     WITH bumped AS ( \
@@ -38,11 +38,11 @@ const DURABLE: &str = "\
     SELECT set_config('synchronous_commit', CASE setting WHEN 'off' THEN 'on' ELSE setting END, false) \
     FROM current_setting('synchronous_commit') AS setting";
 
-/// What nodes that migrate one database at once queue for.
+/// The advisory lock that nodes take to migrate one database.
 const MIGRATION_LOCK: i64 = 0x7765_6972;
 
 /// How many times `pg_timeout` entities may take to arrive: it may be all of them.
-const LOAD_PATIENCE: u32 = 12;
+const LOAD_TIMEOUT_FACTOR: u32 = 12;
 
 /// How the server is reached.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ pub(super) struct Server {
     options: PgConnectOptions,
     schema: Option<String>,
     pub(super) timeout: Duration,
-    /// How messages call it.
+    /// Its name in messages.
     pub(super) place: String,
 }
 
@@ -59,15 +59,15 @@ pub(super) struct Postgres {
     server: Arc<Server>,
     plugins: Vec<PluginSchema>,
     channel: String,
-    /// None while it is in use, and after a failure: whoever gives up in the middle leaves no half-read answer behind.
+    /// None while it is in use, and after an error, so that a cancelled operation leaves no half-read response behind.
     connection: Mutex<Option<PgConnection>>,
     heard: Arc<Notify>,
     listening: AbortHandle,
-    pub(super) remembered: u64,
+    pub(super) tombstone_revisions: u64,
 }
 
 impl Server {
-    /// The one that the settings name.
+    /// The server that the settings name.
     pub(super) fn of(settings: &Settings) -> Result<Server, StoreError> {
         let place = format!(
             "PostgreSQL at {}:{}, database {}",
@@ -90,7 +90,7 @@ impl Server {
         Ok(Server { options, schema: settings.pg_schema.clone(), timeout: settings.pg_timeout.0, place })
     }
 
-    /// Does what a task asks for; returns what was found before. Others who do the same at the same time wait.
+    /// Performs a task; returns the state before. Other nodes that do so at the same time wait.
     pub(super) async fn migrate(&self, task: Task) -> Result<(String, Found), StoreError> {
         let failed = |error| self.failure(error);
         let mut connection = self.connect().await?;
@@ -135,7 +135,7 @@ impl Server {
         Found::of(version.map_err(failed)?, &self.place)
     }
 
-    /// To a user who may not look into a schema, it is as if nothing were in it.
+    /// A user without rights on a schema sees it as empty.
     async fn may_look(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
         let schema = self.schema.as_deref().unwrap_or("public");
         let closed = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1 AND NOT \
@@ -162,27 +162,27 @@ impl Server {
         Ok(connection)
     }
 
-    /// How a connection is made, for those who make it themselves.
+    /// The options of a connection.
     pub(super) fn options(&self) -> &PgConnectOptions {
         &self.options
     }
 
-    /// Waits no longer than that.
+    /// Waits at most `pg_timeout`.
     pub(super) async fn in_time<T>(
         &self,
-        patience: Duration,
+        limit: Duration,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let late = |_| {
-            let (place, patience) = (&self.place, patience.as_millis());
+            let (place, limit) = (&self.place, limit.as_millis());
             let message =
-                format!("{place}: no answer within {patience} ms: see that it runs, or raise `pg_timeout`");
+                format!("{place}: no answer within {limit} ms: see that it runs, or raise `pg_timeout`");
             Err(StoreError::Unavailable(message))
         };
-        timeout(patience, work).await.unwrap_or_else(late)
+        timeout(limit, work).await.unwrap_or_else(late)
     }
 
-    /// What the driver's error means. It quotes no password.
+    /// The driver's error as a message. It quotes no password.
     pub(super) fn failure(&self, error: sqlx::Error) -> StoreError {
         let place = &self.place;
         let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned();
@@ -192,9 +192,11 @@ impl Server {
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match (code.get(..2).unwrap_or_default(), code.as_str()) {
             (_, "42P01" | "3F000") => not_bootstrapped(place),
-            (_, "28P01") => StoreError::Broken(format!("{place}: {said}: mend `pg_user` and `pg_password`")),
+            (_, "28P01") => {
+                StoreError::Broken(format!("{place}: {said}: correct `pg_user` and `pg_password`"))
+            }
             ("28", _) => StoreError::Broken(format!(
-                "{place}: {said}: mend `pg_user`, or let it in by the server's pg_hba.conf; where that asks for \
+                "{place}: {said}: correct `pg_user`, or admit it in the server's pg_hba.conf; where that asks for \
                  encryption, set `pg_ssl`"
             )),
             (_, "3D000") => {
@@ -205,7 +207,7 @@ impl Server {
                 StoreError::Unavailable(format!("{place}: {said}: try again later"))
             }
             ("", _) if is_of_tls(&error) => StoreError::Unavailable(format!(
-                "{place}: {said}: mend `pg_ssl`, `pg_ssl_verify` or the server's TLS"
+                "{place}: {said}: correct `pg_ssl`, `pg_ssl_verify` or the server's TLS"
             )),
             ("", _) => StoreError::Unavailable(format!(
                 "{place}: {said}: see that it runs, and that `pg_host` and `pg_port` are right"
@@ -231,11 +233,11 @@ impl Postgres {
             connection: Mutex::new(Some(connection)),
             heard,
             listening: listening.abort_handle(),
-            remembered: REMEMBERED,
+            tombstone_revisions: TOMBSTONE_REVISIONS,
         })
     }
 
-    /// The connection, or a new one in place of one that was lost meanwhile.
+    /// The connection, or a new one if it was lost meanwhile.
     async fn connected(&self, held: Option<PgConnection>) -> Result<PgConnection, StoreError> {
         if let Some(mut connection) = held
             && connection.ping().await.is_ok()
@@ -293,11 +295,11 @@ impl Postgres {
         let written: Option<(i64, ())> = commit.fetch_optional(&mut *connection).await?;
         let Some((revision, ())) = written else { return Ok(Committed::Outdated) };
         let revision = Revision(revision.cast_unsigned());
-        if let Some(oldest) = revision.forgets(self.remembered)
+        if let Some(oldest) = revision.forgets(self.tombstone_revisions)
             && let Err(error) = sqlx::query(FORGET).bind(oldest).execute(connection).await
         {
             // What was written is kept; the deleted are forgotten another time.
-            tracing::warn!(%error, "the deleted are still remembered");
+            tracing::warn!(%error, "tombstones of deleted entities could not be removed; a later commit removes them");
         }
         Ok(Committed::At(revision))
     }
@@ -305,23 +307,23 @@ impl Postgres {
 
 impl Store for Postgres {
     fn load(&self) -> Pending<'_, Loaded> {
-        let patience = self.server.timeout * LOAD_PATIENCE;
+        let limit = self.server.timeout * LOAD_TIMEOUT_FACTOR;
         Box::pin(async move {
-            let selected = self.server.in_time(patience, self.all()).await?;
+            let selected = self.server.in_time(limit, self.all()).await?;
             loaded(selected, &self.plugins, &self.server.place)
         })
     }
 
     fn commit<'a>(&'a self, base: Revision, changes: &'a [Change]) -> Pending<'a, Committed> {
         // Large batches may take longer.
-        let patience = self.server.timeout + Duration::from_millis(changes.len() as u64);
-        Box::pin(self.server.in_time(patience, self.write(base, rows(changes))))
+        let limit = self.server.timeout + Duration::from_millis(changes.len() as u64);
+        Box::pin(self.server.in_time(limit, self.write(base, rows(changes))))
     }
 
     fn since(&self, revision: Revision) -> Pending<'_, Since> {
-        let patience = self.server.timeout * LOAD_PATIENCE;
+        let limit = self.server.timeout * LOAD_TIMEOUT_FACTOR;
         Box::pin(async move {
-            let selected = self.server.in_time(patience, self.after(revision)).await?;
+            let selected = self.server.in_time(limit, self.after(revision)).await?;
             since(revision, selected, &self.plugins, &self.server.place)
         })
     }
@@ -340,7 +342,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Whether it comes from TLS; of a certificate that is refused, rustls tells by way of IO.
+/// Whether it comes from TLS; rustls reports a rejected certificate as an I/O error.
 fn is_of_tls(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Tls(_) => true,
@@ -354,7 +356,7 @@ fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
-/// Whether TLS is spoken, and what the server has to prove.
+/// Whether the connection uses TLS, and what is verified.
 fn with_tls(options: PgConnectOptions, settings: &Settings) -> Result<PgConnectOptions, StoreError> {
     Ok(match (settings.pg_ssl, settings.pg_ssl_verify, settings.pg_ssl_required) {
         (false, ..) => options.ssl_mode(PgSslMode::Disable),

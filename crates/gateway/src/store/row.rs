@@ -2,24 +2,24 @@
 use super::migrations::Found;
 use super::{Loaded, Revision, Since, StoreError};
 use std::collections::HashMap;
-use weir_model::entity::{Entity, EntityKind};
-use weir_model::schema::{Choice, FieldError};
-use weir_model::{Change, PluginSchema, ReadOptions, Uuid};
+use weir_model::entity::Entity;
+use weir_model::schema::FieldError;
+use weir_model::{Change, PluginSchema, ReadOptions, Uuid, find_kind};
 
-/// What is selected of both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then `kind`,
-/// `id` and `body` of an entity, null where there is none at all.
+/// The columns selected from both tables, in both databases: `version`, `revision` and `oldest` of `weir_meta`, then
+/// `kind`, `id` and `body` of an entity, null where there is none at all.
 pub(super) type Selected = (i64, i64, i64, Option<String>, Option<String>, Option<String>);
 
 /// Every entity. One statement, so that all of it is of one moment.
 pub(super) const ALL: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
     FROM weir_meta m LEFT JOIN weir_entities e ON e.body IS NOT NULL";
 
-/// Every entity that was written after revision `$1`, and what is left of those deleted.
+/// Every entity that was written after revision `$1`, and the tombstones of deleted ones.
 pub(super) const AFTER: &str = "SELECT m.version, m.revision, m.oldest, e.kind, e.id, e.body \
     FROM weir_meta m LEFT JOIN weir_entities e ON e.revision > $1 ORDER BY e.revision";
 
-/// For how many revisions the deleted are remembered.
-pub(super) const REMEMBERED: u64 = 10_000;
+/// For how many revisions tombstones are kept.
+pub(super) const TOMBSTONE_REVISIONS: u64 = 10_000;
 
 /// An entity to be written.
 pub(super) struct Row {
@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) body: Option<String>,
 }
 
-/// What changes leave behind, one row for each entity.
+/// The rows that changes write, one for each entity.
 pub(super) fn rows(changes: &[Change]) -> Vec<Row> {
     let last: HashMap<_, _> =
         changes.iter().enumerate().map(|(at, change)| ((change.kind, change.id), at)).collect();
@@ -42,7 +42,7 @@ pub(super) fn rows(changes: &[Change]) -> Vec<Row> {
     changes.iter().enumerate().filter(is_last).map(row).collect()
 }
 
-/// Everything that was selected by [`ALL`].
+/// The entities selected by [`ALL`].
 pub(super) fn loaded(
     selected: Vec<Selected>,
     plugins: &[PluginSchema],
@@ -57,7 +57,7 @@ pub(super) fn loaded(
     Ok(Loaded { revision, entities })
 }
 
-/// What was selected by [`AFTER`] this revision.
+/// The changes selected by [`AFTER`] this revision.
 pub(super) fn since(
     after: Revision,
     selected: Vec<Selected>,
@@ -65,7 +65,7 @@ pub(super) fn since(
     place: &str,
 ) -> Result<Since, StoreError> {
     let (revision, oldest) = meta(&selected, place)?;
-    // A revision that is still to come is one of another history: the database was set up anew.
+    // A revision in the future is one of another history: the database was created again.
     if after < oldest || after > revision {
         return Ok(Since::Lost);
     }
@@ -77,8 +77,7 @@ pub(super) fn since(
     Ok(Since::Changes { revision, changes })
 }
 
-/// The newest revision, and the oldest one that changes can be told from. Of tables of another version, what is in them
-/// is anyone's guess.
+/// The newest revision, and the oldest one with a complete list of changes. Tables of another version are refused.
 fn meta(selected: &[Selected], place: &str) -> Result<(Revision, Revision), StoreError> {
     let Some((version, revision, oldest, ..)) = selected.first() else {
         let message = format!("{place}: weir_meta is empty: restore it from a backup");
@@ -97,12 +96,12 @@ fn change(
 ) -> Result<Change, StoreError> {
     let broken = |why: &str| unusable(kind, id, why, place);
     let known =
-        EntityKind::from_name(kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
+        find_kind(plugins, kind).ok_or_else(|| broken("this version knows no such kind of entity"))?;
     let Some(body) = body else {
         let id = Uuid::try_parse(id).map_err(|_| broken("its id is no UUID"))?;
         return Ok(Change::delete(known, id));
     };
-    // What the parser says may quote a secret. It gives up on what is nested too deep.
+    // The parser's message may quote a secret. The parser stops at values that are nested too deep.
     let body = serde_json::from_str(body)
         .map_err(|_| broken("it is not JSON, or nested deeper than can be read"))?;
     let reading = ReadOptions { plugins, references: &(), hash_passwords: false };
@@ -110,13 +109,13 @@ fn change(
     Ok(Change::put(entity))
 }
 
-/// An entity that cannot be read is not left out: without a plugin of its own, a route might be open to all. Removing it
-/// by hand must be possible, as no node starts on it.
+/// An entity that cannot be read is an error, because a route without its plugin might be open to all. The message
+/// holds the statement that removes it, because no node starts until then.
 fn unusable(kind: &str, id: &str, why: &str, place: &str) -> StoreError {
     let literal = |text: &str| text.replace('\'', "''");
     let (kind_literal, id_literal) = (literal(kind), literal(id));
     StoreError::Broken(format!(
-        "{place}: {kind} {id} cannot be used: {why}; mend that, or change it with the version of weir that wrote it, or \
+        "{place}: {kind} {id} cannot be used: {why}; fix that, or change it with the version of weir that wrote it, or \
          remove it with: DELETE FROM weir_entities WHERE kind = '{kind_literal}' AND id = '{id_literal}';"
     ))
 }

@@ -1,6 +1,6 @@
 //! SQLite: a file of this node's own.
 use super::migrations::{Found, Task};
-use super::row::{AFTER, ALL, REMEMBERED, Selected, loaded, rows, since};
+use super::row::{AFTER, ALL, Selected, TOMBSTONE_REVISIONS, loaded, rows, since};
 use super::sqlite_file;
 use super::{Committed, Loaded, Pending, Revision, Since, Store, StoreError};
 use rustix::fs::{FlockOperation, flock};
@@ -27,7 +27,7 @@ pub(super) struct Sqlite {
     writer: Mutex<Option<SqliteConnection>>,
     /// Reads while a commit waits for the disk.
     reader: Mutex<SqliteConnection>,
-    pub(super) remembered: u64,
+    pub(super) tombstone_revisions: u64,
     /// Its lock keeps others from writing: what they change would not be seen here.
     _file: File,
 }
@@ -41,9 +41,17 @@ impl Sqlite {
         let mut writer = connect(path, &place).await?;
         migrate_in(&mut writer, Task::Everything, &place).await?;
         let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(connect(path, &place).await?));
-        tracing::info!("the configuration is kept in the {place}");
+        tracing::info!("the configuration is stored in the {place}");
         let path = path.to_owned();
-        Ok(Sqlite { path, place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
+        Ok(Sqlite {
+            path,
+            place,
+            plugins,
+            writer,
+            reader,
+            tombstone_revisions: TOMBSTONE_REVISIONS,
+            _file: file,
+        })
     }
 
     /// Opens the file of a node that may be running, to read it alone.
@@ -57,7 +65,15 @@ impl Sqlite {
         let file = sqlite_file::open(path)?;
         let (writer, reader) = (Mutex::default(), Mutex::new(connect(path, &place).await?));
         let path = path.to_owned();
-        Ok(Sqlite { path, place, plugins, writer, reader, remembered: REMEMBERED, _file: file })
+        Ok(Sqlite {
+            path,
+            place,
+            plugins,
+            writer,
+            reader,
+            tombstone_revisions: TOMBSTONE_REVISIONS,
+            _file: file,
+        })
     }
 
     async fn all(&self) -> Result<Vec<Selected>, sqlx::Error> {
@@ -121,7 +137,7 @@ impl Sqlite {
         let bump = sqlx::query("UPDATE weir_meta SET revision = $1").bind(revision);
         bump.execute(&mut *transaction).await?;
         let revision = Revision(revision.cast_unsigned());
-        if let Some(oldest) = revision.forgets(self.remembered) {
+        if let Some(oldest) = revision.forgets(self.tombstone_revisions) {
             let forget = sqlx::query("DELETE FROM weir_entities WHERE body IS NULL AND revision <= $1");
             forget.bind(oldest).execute(&mut *transaction).await?;
             let oldest = sqlx::query("UPDATE weir_meta SET oldest = $1").bind(oldest);
@@ -225,7 +241,7 @@ fn failure(place: &str, error: sqlx::Error) -> StoreError {
         )),
         Some(13) => StoreError::Full(format!("{place}: {error}: make room on the disk")),
         Some(5..=10 | 14) | None => StoreError::Unavailable(format!(
-            "{place}: {error}: see that weir may write it and nobody locks it"
+            "{place}: {error}: let weir write it, and no other program lock it"
         )),
         Some(_) => StoreError::Broken(format!("{place}: {error}: restore it from a backup")),
     }

@@ -1,5 +1,5 @@
-//! The files of a database in SQLite. Credentials are in them, so they are their owner's alone, whatever the umask, and
-//! no link leads to them.
+//! The files of a SQLite database. They hold credentials, so only their owner can read them, whatever the umask, and
+//! symbolic links are not followed.
 use super::StoreError;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -8,13 +8,13 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What SQLite puts beside the file, with the file's mode. It opens what is there already as it is.
+/// The files that SQLite creates next to the database, with its mode. It does not change the mode of existing ones.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 const OWNERS_ALONE: u32 = 0o600;
 
-/// Opens the file, or creates it. This comes before SQLite opens it, and what is returned is kept until SQLite has closed
-/// it: a process that closes a file gives up every lock on it that it holds, those of SQLite as well.
+/// Opens the file, or creates it, before SQLite does. Keep what is returned until SQLite has closed the file, because a
+/// process that closes a file releases all its locks on it, those of SQLite too.
 pub(super) fn open(path: &Path) -> Result<File, StoreError> {
     let file = take(path, true).map_err(|error| refused(path, &error))?;
     for suffix in BESIDE {
@@ -30,7 +30,7 @@ pub(super) fn open(path: &Path) -> Result<File, StoreError> {
 }
 
 fn take(path: &Path, create: bool) -> io::Result<File> {
-    // What is no file, such as a pipe, must not keep the node waiting.
+    // A path that is no file, such as a pipe, must not block the node.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(create).mode(OWNERS_ALONE);

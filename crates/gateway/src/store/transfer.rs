@@ -1,22 +1,22 @@
 //! `weir config db_import` and `db_export`: a store and a declarative file.
 use super::yaml::to_yaml;
 use super::{Committed, Loaded, Store, StoreError};
-use crate::depth::{DEEPEST, is_too_deep};
+use crate::depth::{MAX_DEPTH, is_too_deep};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::time::Duration;
 use weir_model::entity::{Entity, EntityKind, Unique};
-use weir_model::schema::{Choice, FieldSchema, Kind};
-use weir_model::{Change, ConstraintError, Document, Entities, PluginSchema, ReadOptions};
+use weir_model::schema::{FieldSchema, Kind};
+use weir_model::{Change, ConstraintError, Document, Entities, EntityKinds, PluginSchema, ReadOptions};
 
-/// Why an import keeps nothing.
+/// Why an import stores nothing.
 #[derive(Debug)]
 pub(crate) enum ImportError {
     /// The store fails.
     Store(StoreError),
-    /// An entity does not go together with what is kept already.
+    /// An entity conflicts with stored ones.
     Refused(EntityKind, weir_model::Uuid, ConstraintError),
-    /// An entity is nested too deep to be kept.
+    /// An entity is nested too deep to be stored.
     TooDeep(EntityKind, weir_model::Uuid),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for ImportError {
             ImportError::TooDeep(kind, id) => {
                 write!(
                     f,
-                    "{} {id}: it is nested deeper than {DEEPEST} levels: make it flatter",
+                    "{} {id}: it is nested deeper than {MAX_DEPTH} levels: make it flatter",
                     kind.as_str()
                 )
             }
@@ -55,7 +55,7 @@ impl fmt::Display for ImportError {
     }
 }
 
-/// Adds a document's entities to a store, in place of those with the same ids. Returns how many.
+/// Adds a document's entities to a store; they replace those with the same ids. Returns how many.
 pub(crate) async fn import(
     store: &dyn Store,
     document: Document,
@@ -66,7 +66,7 @@ pub(crate) async fn import(
     loop {
         let Loaded { revision, entities: kept } = store.load().await.map_err(ImportError::Store)?;
         let mut all = Entities::from_iter(kept);
-        // What an expired one had, such as its key, is free.
+        // The unique values of expired entities, such as keys, are free.
         let expired = all.expire(now.as_secs().cast_signed());
         let mut changes: Vec<_> =
             expired.iter().map(|entity| Change::delete(entity.kind(), entity.id())).collect();
@@ -85,7 +85,7 @@ pub(crate) async fn import(
     }
 }
 
-/// The entity with the times that are to be kept with it: when it was created, and that it was changed now.
+/// The entity with its times: when it was created, and that it was changed now.
 fn dated(entity: &Entity, before: Option<&Entity>, plugins: &[PluginSchema], now: Duration) -> Entity {
     let mut value = entity.to_value();
     let now = match entity.kind() {
@@ -99,7 +99,7 @@ fn dated(entity: &Entity, before: Option<&Entity>, plugins: &[PluginSchema], now
     if let Some(updated) = value.get_mut("updated_at") {
         *updated = now;
     }
-    // What was read once reads again; should it not, the times are what it lacks.
+    // An entity that was read once can be read again; if not, it only lacks the times.
     read(entity.kind(), &value, plugins).unwrap_or_else(|| entity.clone())
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
     document.insert("_format_version".to_owned(), "3.0".into());
     // Passwords are hashed already.
     document.insert("_transform".to_owned(), false.into());
-    for kind in EntityKind::ALL {
-        let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == *kind).collect();
+    for kind in EntityKinds::of(plugins).iter() {
+        let mut of_kind: Vec<_> = entities.iter().filter(|entity| entity.kind() == kind).collect();
         of_kind.sort_unstable_by_key(|entity| entity.id());
         if !of_kind.is_empty() {
             let written = of_kind.into_iter().map(|entity| written(entity, plugins)).collect();
@@ -124,7 +124,7 @@ pub(crate) fn export(entities: &[Entity], plugins: &[PluginSchema]) -> String {
     to_yaml(&Value::Object(document))
 }
 
-/// An entity as a file has it: what is unset is left out where that reads as the same.
+/// An entity as a file has it, without unset members where that reads as the same.
 fn written(entity: &Entity, plugins: &[PluginSchema]) -> Value {
     let full = entity.to_value();
     let mut brief = full.clone();
@@ -157,7 +157,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// Keeps `${NAME}` in values from being taken for the environment's.
+/// Escapes `${NAME}` in values, so that it is not read from the environment.
 fn literal(value: &mut Value) {
     match value {
         Value::String(text) => *text = text.replace("${", "$${"),

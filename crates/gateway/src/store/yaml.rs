@@ -1,7 +1,7 @@
 //! JSON → YAML, in the plain style that people write.
 use serde_json::Value;
 
-/// The words that a YAML parser of one version or another takes for something else than text.
+/// The words that YAML parsers of some version do not read as text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
 /// A mapping or a list as YAML.
@@ -11,7 +11,7 @@ pub(super) fn to_yaml(value: &Value) -> String {
     text
 }
 
-/// Writes the lines of a mapping or a list. Its first line is not indented: what stands before it is the caller's.
+/// Writes the lines of a mapping or a list. The caller has written the indentation of the first line.
 fn write_block(value: &Value, indent: usize, text: &mut String) {
     let mut next = "";
     let margin = format!("{:indent$}", "");
@@ -67,7 +67,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A text as it is where it can be mistaken for nothing else, otherwise in quotes.
+/// A text, in quotes unless it reads as text without them.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/')
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
@@ -81,7 +81,7 @@ fn scalar(text: &str) -> String {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
             '\n' => quoted.push_str("\\n"),
-            // Control characters, and what some parsers take for the end of a line or for no text at all.
+            // Control characters, and those that some parsers read as the end of a line or reject.
             '\u{0}'..='\u{1f}'
             | '\u{7f}'..='\u{a0}'
             | '\u{2028}'

@@ -2,7 +2,8 @@
 use super::ids::Ids;
 use crate::entity::EntityKind::{self, ConsumerGroupConsumers};
 use crate::node::{Node, Value};
-use crate::schema::{Choice, Reader, References, Step};
+use crate::plugin_schema::EntityKinds;
+use crate::schema::{Reader, References, Step};
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -31,8 +32,8 @@ struct Collection<'n, 'a> {
 }
 
 /// All entities of a tree, parents before children.
-#[derive(Default)]
 pub(super) struct Items<'n, 'a> {
+    kinds: &'n EntityKinds,
     list: Vec<Item<'n, 'a>>,
     by_id: HashMap<(EntityKind, Uuid), usize>,
     by_name: HashMap<(EntityKind, &'n str), usize>,
@@ -40,11 +41,12 @@ pub(super) struct Items<'n, 'a> {
 
 impl<'n, 'a> Items<'n, 'a> {
     /// Finds all entities below the root of a configuration.
-    pub(super) fn collect(root: &'n Node<'a>, reader: &mut Reader<'_>) -> Self {
-        let mut items = Self::default();
-        let mut ids = Ids::new();
-        for kind in EntityKind::ALL {
-            let (kind, name) = (*kind, kind.as_str());
+    pub(super) fn collect(root: &'n Node<'a>, kinds: &'n EntityKinds, reader: &mut Reader<'_>) -> Self {
+        let (by_id, by_name) = (HashMap::new(), HashMap::new());
+        let mut items = Items { kinds, list: Vec::new(), by_id, by_name };
+        let mut ids = Ids::new(kinds);
+        for kind in kinds.iter() {
+            let name = kind.as_str();
             let collection = Collection { kind, name, within: root, parent: None, names: None };
             items.collection(collection, &mut ids, reader);
         }
@@ -69,7 +71,7 @@ impl<'n, 'a> Items<'n, 'a> {
         std::iter::once(("id", item.id)).chain(parent).collect()
     }
 
-    fn collection(&mut self, from: Collection<'n, 'a>, ids: &mut Ids, reader: &mut Reader<'_>) {
+    fn collection(&mut self, from: Collection<'n, 'a>, ids: &mut Ids<'_>, reader: &mut Reader<'_>) {
         let Collection { kind, name, within, parent, names } = from;
         let Some(collection) = within.get(name) else { return };
         let around = parent.and_then(|(parent, _)| self.list.get(parent));
@@ -94,7 +96,7 @@ impl<'n, 'a> Items<'n, 'a> {
         }
     }
 
-    fn item(&mut self, mut item: Item<'n, 'a>, ids: &mut Ids, reader: &mut Reader<'_>) {
+    fn item(&mut self, mut item: Item<'n, 'a>, ids: &mut Ids<'_>, reader: &mut Reader<'_>) {
         let (kind, node) = (item.kind, item.node);
         item.id = match written_id(node) {
             Some(id) => id,
@@ -109,7 +111,7 @@ impl<'n, 'a> Items<'n, 'a> {
             self.by_name.entry((kind, name)).or_insert(place);
         }
         self.list.push(item);
-        for (child, field) in kind.children() {
+        for (child, field) in self.kinds.children(kind) {
             let (parent, name) = (Some((place, *field)), child.as_str());
             let collection = Collection { kind: *child, name, within: node, parent, names: None };
             self.collection(collection, ids, reader);

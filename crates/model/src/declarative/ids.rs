@@ -1,7 +1,8 @@
 //! Deterministic ids: the UUIDv5 of an entity's name, by Kong's scheme, so that ids agree with Kong's.
+use crate::entity::DerivedId;
 use crate::entity::EntityKind::{self, *};
 use crate::node::{Node, Value};
-use crate::schema::Choice;
+use crate::plugin_schema::EntityKinds;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,21 +11,21 @@ use uuid::{Uuid, uuid};
 const ENTITIES: Uuid = uuid!("fd02801f-0957-4a15-a55a-c8d9606f30b5");
 
 /// Makes ids, and remembers those of entities that have nothing but their content.
-pub(super) struct Ids {
+pub(super) struct Ids<'k> {
+    kinds: &'k EntityKinds,
     namespaces: Vec<Uuid>,
     alike: HashMap<Uuid, u32>,
 }
 
-impl Ids {
-    pub(super) fn new() -> Self {
-        let namespaces =
-            EntityKind::NAMES.iter().map(|name| Uuid::new_v5(&ENTITIES, name.as_bytes())).collect();
-        Ids { namespaces, alike: HashMap::new() }
+impl<'k> Ids<'k> {
+    pub(super) fn new(kinds: &'k EntityKinds) -> Self {
+        let namespace = |kind: EntityKind| Uuid::new_v5(&ENTITIES, kind.as_str().as_bytes());
+        Ids { kinds, namespaces: kinds.iter().map(namespace).collect(), alike: HashMap::new() }
     }
 
     /// The id of an entity that gives none. `parent`: the field that names the parent, and the parent's id.
     pub(super) fn derive(&mut self, kind: EntityKind, node: &Node<'_>, parent: Option<(&str, Uuid)>) -> Uuid {
-        let namespace = self.namespaces[kind as usize];
+        let namespace = self.namespaces[self.kinds.index(kind)];
         match id_name(kind, node, parent) {
             Some(name) => Uuid::new_v5(&namespace, name.as_bytes()),
             None => self.of_content(namespace, node, parent),
@@ -34,7 +35,7 @@ impl Ids {
     /// Entities that nothing names: their content, and how many alike came before.
     fn of_content(&mut self, namespace: Uuid, node: &Node<'_>, parent: Option<(&str, Uuid)>) -> Uuid {
         let mut content = parent.map(|(_, id)| id.to_string()).unwrap_or_default();
-        write_content(node, &mut content);
+        write_content(node, self.kinds, &mut content);
         let first = Uuid::new_v5(&namespace, content.as_bytes());
         let alike = self.alike.entry(first).or_default();
         *alike += 1;
@@ -53,13 +54,17 @@ fn id_name<'n>(kind: EntityKind, node: &'n Node<'_>, parent: Option<(&str, Uuid)
         Services | Routes | ConsumerGroups | Upstreams | Snis => plain("name"),
         Consumers => plain("username"),
         ApisixObjects => plain("key"),
-        KeyauthCredentials | JwtSecrets => plain("key"),
-        BasicauthCredentials | HmacauthCredentials => {
-            text("username").map(|name| cache_key(kind, &[name.into()]))
-        }
-        Acls => {
-            text("group").map(|group| cache_key(kind, &[reference("consumer", node, parent), group.into()]))
-        }
+        Custom(of) => match of.schema().derived_id {
+            DerivedId::Content => None,
+            DerivedId::Field(field) => plain(field),
+            DerivedId::CacheKey(fields) => {
+                let part = |field: &&str| match of.schema().references().any(|(name, _)| name == *field) {
+                    true => Some(reference(field, node, parent)),
+                    false => plain(field),
+                };
+                Some(cache_key(kind, &fields.iter().map(part).collect::<Option<Vec<_>>>()?))
+            }
+        },
         ConsumerGroupConsumers => {
             let parts = ["consumer_group", "consumer"].map(|field| reference(field, node, parent));
             Some(cache_key(kind, &parts))
@@ -95,7 +100,7 @@ fn reference<'n>(field: &str, node: &'n Node<'_>, parent: Option<(&str, Uuid)>) 
     named.or(written).and_then(Node::as_str).unwrap_or_default().into()
 }
 
-fn write_content(node: &Node<'_>, content: &mut String) {
+fn write_content(node: &Node<'_>, kinds: &EntityKinds, content: &mut String) {
     let _ = match &node.value {
         Value::Null => content.write_char('~'),
         Value::Bool(value) => write!(content, "{value}"),
@@ -105,14 +110,14 @@ fn write_content(node: &Node<'_>, content: &mut String) {
         Value::Id(id) => write!(content, "{id}"),
         Value::List(elements) => {
             content.push('[');
-            elements.iter().for_each(|element| write_content(element, content));
+            elements.iter().for_each(|element| write_content(element, kinds, content));
             content.write_char(']')
         }
         Value::Map(entries) => {
             content.push('{');
-            for entry in entries.iter().filter(|entry| EntityKind::from_name(&entry.key).is_none()) {
+            for entry in entries.iter().filter(|entry| kinds.find(&entry.key).is_none()) {
                 let _ = write!(content, "{:?}:", entry.key);
-                write_content(&entry.node, content);
+                write_content(&entry.node, kinds, content);
             }
             content.write_char('}')
         }

@@ -1,10 +1,10 @@
 //! Fields that are accepted but have no effect: one row each, to be removed when they have.
-use crate::check::EntityError;
 use crate::document::Document;
 use crate::entity::*;
+use crate::entity_error::EntityError;
 use crate::label;
 use crate::node::{Node, Value};
-use crate::plugin_schema::{PluginSchema, Streams, find_plugin};
+use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, find_plugin};
 use crate::schema::{ConfigError, quoted};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -49,9 +49,9 @@ impl Document {
 }
 
 /// Adds to each problem which entity it is about.
-pub(super) fn name_entities(root: &Node<'_>, problems: &mut [ConfigError]) {
+pub(super) fn name_entities(root: &Node<'_>, kinds: &EntityKinds, problems: &mut [ConfigError]) {
     for problem in problems {
-        if let Some(label) = label::on_path(root, &problem.path) {
+        if let Some(label) = label::on_path(root, &problem.path, kinds) {
             problem.message.push_str(&format!(" ({label})"));
         }
     }
@@ -92,7 +92,6 @@ pub(super) fn find(document: &Document, plugins: &[PluginSchema]) -> Vec<EntityE
     rows(EntityKind::Routes, &document.routes, ROUTES, &mut found);
     rows(EntityKind::Upstreams, &document.upstreams, UPSTREAMS, &mut found);
     plugin_fields(&document.plugins, plugins, &mut found);
-    credentials(document, plugins, &mut found);
     found
 }
 
@@ -104,24 +103,6 @@ fn rows<T>(kind: EntityKind, entities: &[Arc<T>], rows: &[Row<T>], found: &mut V
                 row.field,
                 format!("without effect in this version: {}", row.instead),
             ));
-        }
-    }
-}
-
-/// Credentials that only a plugin which is not here would ask for.
-fn credentials(document: &Document, plugins: &[PluginSchema], found: &mut Vec<EntityError>) {
-    use EntityKind::*;
-    for (kind, count, plugin) in [
-        (KeyauthCredentials, document.keyauth_credentials.len(), "key-auth"),
-        (BasicauthCredentials, document.basicauth_credentials.len(), "basic-auth"),
-        (HmacauthCredentials, document.hmacauth_credentials.len(), "hmac-auth"),
-        (JwtSecrets, document.jwt_secrets.len(), "jwt"),
-        (Acls, document.acls.len(), "acl"),
-    ] {
-        if find_plugin(plugins, plugin).is_none() {
-            let message =
-                format!("without effect in this version: Kong's plugin `{plugin}` is not available");
-            found.extend((0..count).map(|index| EntityError::new((kind, index), "", message.clone())));
         }
     }
 }

@@ -14,7 +14,7 @@ pub use interpolate::Environment;
 use crate::document::Document;
 use crate::entity::EntityKind;
 use crate::node::{Node, Position};
-use crate::plugin_schema::PluginSchema;
+use crate::plugin_schema::{EntityKinds, PluginSchema};
 use crate::schema::{ConfigError, ConfigWarning, Json, Reader};
 use collect::Items;
 use interpolate::Interpolation;
@@ -102,15 +102,16 @@ fn read(
     interpolation.replace(&mut root);
     let Interpolation { problems, variables, .. } = interpolation;
     let mut reader = Reader::new(&());
-    let header = reader::read_header(&root, &mut reader);
+    let kinds = EntityKinds::of(plugins);
+    let header = reader::read_header(&root, &kinds, plugins, &mut reader);
     let version = header.as_ref().map_or(FormatVersion::V3_0, |header| header._format_version);
     let mut shorthands = shorthand::Found { problems, ..Default::default() };
     shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut shorthands);
     let shorthand::Found { mut problems, warnings } = shorthands;
-    let items = Items::collect(&root, &mut reader);
+    let items = Items::collect(&root, &kinds, &mut reader);
     problems.extend(reader.into_problems());
     let transform = header.is_none_or(|header| header._transform);
-    let mut outcome = DocumentReader::new(&items, plugins, transform).read();
+    let mut outcome = DocumentReader::new(&items, &kinds, plugins, transform).read();
     // A value that could not be made out has been reported; what else is wrong with it follows from that.
     let reported: HashSet<Position> = problems.iter().map(|problem| problem.at).collect();
     problems.extend(outcome.problems.into_iter().filter(|problem| !reported.contains(&problem.at)).map(
@@ -126,7 +127,7 @@ fn read(
         return Err(sorted(problems));
     }
     ignored_fields::vault_references(&root, &mut String::new(), &mut outcome.ignored_fields);
-    ignored_fields::name_entities(&root, &mut outcome.ignored_fields);
+    ignored_fields::name_entities(&root, &kinds, &mut outcome.ignored_fields);
     let Outcome { document, warnings, ignored_fields, places, .. } = outcome;
     Ok(ParsedDocument {
         document,

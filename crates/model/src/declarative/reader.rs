@@ -1,12 +1,14 @@
 //! A tree → a [`Document`]: each entity read by its declaration, then the rules across entities.
 use super::collect::{Item, Items};
 use super::{EntityLocation, EntityLocations, ignored_fields};
-use crate::check::{self, EntityError};
+use crate::check;
 use crate::document::Document;
 use crate::entity::*;
+use crate::entity_error::EntityError;
 use crate::entity_reader::{EntityReader, REMARKS, Written};
 use crate::node::{Node, Position, Value};
-use crate::plugin_schema::{PluginSchema, find_plugin};
+use crate::other_plugins::IGNORED_PLUGIN;
+use crate::plugin_schema::{EntityKinds, PluginSchema, custom_hint, find_plugin};
 use crate::schema::{Choice, ConfigError, Reader, Record, RecordContext, path_text, read_record, readable};
 
 /// The version of the declarative format.
@@ -30,15 +32,23 @@ pub(super) struct Header {
 }
 
 /// Reads the header of a file.
-pub(super) fn read_header(root: &Node<'_>, reader: &mut Reader<'_>) -> Option<Header> {
+pub(super) fn read_header(
+    root: &Node<'_>,
+    kinds: &EntityKinds,
+    plugins: &[PluginSchema],
+    reader: &mut Reader<'_>,
+) -> Option<Header> {
     let remarks = ["_info", "_workspace", "_konnect"];
-    let others: Vec<_> = EntityKind::NAMES.iter().copied().chain(REMARKS).chain(remarks).collect();
-    read_record(root, &RecordContext { others: &others, ..RecordContext::NONE }, reader)
+    let others: Vec<_> = kinds.iter().map(EntityKind::as_str).chain(REMARKS).chain(remarks).collect();
+    let hint = |written: &str| custom_hint(plugins, None, written);
+    let context = RecordContext { others: &others, hint: Some(&hint), ..RecordContext::NONE };
+    read_record(root, &context, reader)
 }
 
 /// A document being read, and where each of its entities stands.
 pub(super) struct DocumentReader<'i, 'n, 'a> {
     items: &'i Items<'n, 'a>,
+    kinds: &'i EntityKinds,
     entities: EntityReader<'i>,
     document: Document,
     warnings: Vec<ConfigError>,
@@ -67,13 +77,19 @@ const USED: [EntityKind; 7] = [
 ];
 
 impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
-    pub(super) fn new(items: &'i Items<'n, 'a>, plugins: &'i [PluginSchema], transform: bool) -> Self {
+    pub(super) fn new(
+        items: &'i Items<'n, 'a>,
+        kinds: &'i EntityKinds,
+        plugins: &'i [PluginSchema],
+        transform: bool,
+    ) -> Self {
         DocumentReader {
             items,
-            entities: EntityReader::new(items, plugins, transform),
+            kinds,
+            entities: EntityReader::new(items, plugins, transform).nested(kinds),
             document: Document::default(),
             warnings: Vec::new(),
-            places: EntityKind::ALL.iter().map(|_| Vec::new()).collect(),
+            places: kinds.iter().map(|_| Vec::new()).collect(),
         }
     }
 
@@ -83,18 +99,21 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             self.entities.reader.start_at(self.items.path(item));
             self.old_names(item);
             if self.entity(item).is_some() {
-                self.places[item.kind as usize].push(item);
+                self.places[self.kinds.index(item.kind)].push(item);
             }
         }
-        let DocumentReader { items, entities, document, mut warnings, places } = self;
+        let DocumentReader { items, kinds, entities, document, mut warnings, places } = self;
+        let places = ItemsByKind { kinds, items: places };
         let locate = |findings: Vec<EntityError>| findings.into_iter().map(|f| locate(f, items, &places));
         let mut problems = entities.reader.into_problems();
-        let findings = check::check(&document).into_iter().filter(|finding| !follows(finding, &places));
+        let findings = check::check(&document, entities.plugins)
+            .into_iter()
+            .filter(|finding| !follows(finding, &places));
         problems.extend(locate(findings.collect()));
         warnings.extend(locate(check::warnings(&document, entities.plugins)));
         let mut ignored_fields = entities.ignored_fields;
         ignored_fields.extend(locate(ignored_fields::find(&document, entities.plugins)));
-        let used = USED.iter().flat_map(|kind| &places[*kind as usize]);
+        let used = USED.iter().flat_map(|kind| &places.items[kinds.index(*kind)]);
         let places = used.map(|item| {
             let place = EntityLocation { at: item.node.at, path: path_text(&items.path(item), "") };
             ((item.kind, item.id), place)
@@ -134,9 +153,9 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
 
     /// Whether it is a plugin that files are served without.
     fn leaves_out(&mut self, item: &Item<'_, '_>) -> bool {
-        let named = item.node.get("name").filter(|name| name.as_str() == Some(LATER));
+        let named = item.node.get("name").filter(|name| name.as_str() == Some(IGNORED_PLUGIN));
         let Some(name) = named.filter(|_| item.kind == EntityKind::Plugins) else { return false };
-        let is_missing = find_plugin(self.entities.plugins, LATER).is_none();
+        let is_missing = find_plugin(self.entities.plugins, IGNORED_PLUGIN).is_none();
         if is_missing {
             self.entities.ignored_fields.push(ConfigError {
                 at: name.at,
@@ -149,27 +168,35 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
     }
 }
 
-/// Kong's plugin that comes later, and that widely used files have.
-const LATER: &str = "post-function";
+/// For each kind, the items that its entities were read from.
+struct ItemsByKind<'i, 'n, 'a> {
+    kinds: &'i EntityKinds,
+    items: Vec<Vec<&'i Item<'n, 'a>>>,
+}
+
+impl<'i, 'n, 'a> ItemsByKind<'i, 'n, 'a> {
+    fn item(&self, (kind, index): (EntityKind, usize)) -> Option<&'i Item<'n, 'a>> {
+        self.items.get(self.kinds.index(kind))?.get(index).copied()
+    }
+}
 
 /// Whether a finding follows from another: two entities of one name have one id, unless they give theirs.
-fn follows(finding: &EntityError, places: &[Vec<&Item<'_, '_>>]) -> bool {
-    let (kind, index) = finding.entity;
-    let item = places.get(kind as usize).and_then(|items| items.get(index));
-    finding.path == "id" && item.is_some_and(|item| item.node.get("id").is_none())
+fn follows(finding: &EntityError, places: &ItemsByKind<'_, '_, '_>) -> bool {
+    finding.path == "id" && places.item(finding.entity).is_some_and(|item| item.node.get("id").is_none())
 }
 
 /// Says where in the file a finding is.
-fn locate(finding: EntityError, items: &Items<'_, '_>, places: &[Vec<&Item<'_, '_>>]) -> ConfigError {
-    let item =
-        |(kind, index): (EntityKind, usize)| places.get(kind as usize).and_then(|items| items.get(index));
-    let earlier = finding.earlier.and_then(item).map(|item| item.node.position_of(&finding.path).line);
+fn locate(finding: EntityError, items: &Items<'_, '_>, places: &ItemsByKind<'_, '_, '_>) -> ConfigError {
+    let earlier = finding
+        .earlier
+        .and_then(|earlier| places.item(earlier))
+        .map(|item| item.node.position_of(&finding.path).line);
     // It may name what is written, however long that is.
     let mut message = readable(finding.message);
     if let Some(line) = earlier {
         message.push_str(&format!(" (first at line {line})"));
     }
-    match item(finding.entity) {
+    match places.item(finding.entity) {
         Some(item) => ConfigError {
             at: item.node.position_of(&finding.path),
             path: path_text(&items.path(item), &finding.path),

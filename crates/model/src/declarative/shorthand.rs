@@ -3,7 +3,7 @@
 use crate::entity::EntityKind;
 use crate::node::{Entry, Node, Value};
 use crate::rule;
-use crate::schema::{Choice, ConfigError};
+use crate::schema::ConfigError;
 use crate::service_url::split_url;
 
 /// What was found on the way.

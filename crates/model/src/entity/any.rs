@@ -10,35 +10,52 @@ macro_rules! any_kind {
         /// An entity of any kind. Cheap to clone.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Entity {
-            $($kind(Arc<$record>)),*
+            $($kind(Arc<$record>),)*
+            /// Of a kind that a plugin declares.
+            Custom(CustomRecord),
         }
 
         impl Entity {
             /// Its kind.
             pub fn kind(&self) -> EntityKind {
-                match self { $(Entity::$kind(_) => EntityKind::$kind),* }
+                match self {
+                    $(Entity::$kind(_) => EntityKind::$kind,)*
+                    Entity::Custom(entity) => EntityKind::Custom(entity.kind()),
+                }
             }
 
             /// Its id.
             pub fn id(&self) -> Uuid {
-                match self { $(Entity::$kind(entity) => entity.id),* }
+                match self {
+                    $(Entity::$kind(entity) => entity.id,)*
+                    Entity::Custom(entity) => entity.id(),
+                }
             }
 
             /// Its tags.
             pub fn tags(&self) -> &[String] {
-                match self { $(Entity::$kind(entity) => entity.tags.as_deref().unwrap_or_default()),* }
+                match self {
+                    $(Entity::$kind(entity) => entity.tags.as_deref().unwrap_or_default(),)*
+                    Entity::Custom(entity) => entity.tags(),
+                }
             }
 
             /// As JSON, every field present, null when unset.
             pub fn to_value(&self) -> Json {
-                match self { $(Entity::$kind(entity) => entity.to_value()),* }
+                match self {
+                    $(Entity::$kind(entity) => entity.to_value(),)*
+                    Entity::Custom(entity) => entity.to_value(),
+                }
             }
         }
 
         impl EntityKind {
             /// What entities of this kind are made of.
             pub fn schema(self) -> &'static RecordSchema {
-                match self { $(EntityKind::$kind => $record::SCHEMA),* }
+                match self {
+                    $(EntityKind::$kind => $record::SCHEMA,)*
+                    EntityKind::Custom(kind) => kind.schema().record,
+                }
             }
         }
     };
@@ -56,11 +73,6 @@ macro_rules! entity_kinds {
             Consumers(consumers: Consumer),
             ConsumerGroups(consumer_groups: ConsumerGroup),
             ConsumerGroupConsumers(consumer_group_consumers: ConsumerGroupConsumer),
-            KeyauthCredentials(keyauth_credentials: KeyAuthCredential),
-            BasicauthCredentials(basicauth_credentials: BasicAuthCredential),
-            HmacauthCredentials(hmacauth_credentials: HmacAuthCredential),
-            JwtSecrets(jwt_secrets: JwtSecret),
-            Acls(acls: Acl),
             Upstreams(upstreams: Upstream),
             Targets(targets: Target),
             Plugins(plugins: Plugin),
@@ -111,7 +123,7 @@ impl Entity {
     /// When it ends by itself, in seconds since 1970.
     pub fn expires(&self) -> Option<i64> {
         match self {
-            Entity::KeyauthCredentials(credential) => credential.expires(),
+            Entity::Custom(entity) => entity.expires(),
             _ => None,
         }
     }
@@ -155,11 +167,7 @@ impl Entity {
             Entity::ConsumerGroupConsumers(member) => {
                 vec![group(member.consumer_group), consumer(member.consumer)]
             }
-            Entity::KeyauthCredentials(credential) => vec![consumer(credential.consumer)],
-            Entity::BasicauthCredentials(credential) => vec![consumer(credential.consumer)],
-            Entity::HmacauthCredentials(credential) => vec![consumer(credential.consumer)],
-            Entity::JwtSecrets(secret) => vec![consumer(secret.consumer)],
-            Entity::Acls(acl) => vec![consumer(acl.consumer)],
+            Entity::Custom(entity) => entity.references(),
             Entity::Consumers(_)
             | Entity::ConsumerGroups(_)
             | Entity::Certificates(_)
@@ -182,33 +190,24 @@ impl Entity {
             }
             Entity::ConsumerGroups(group) => vec![one("name", &group.name)],
             Entity::ConsumerGroupConsumers(member) => vec![Unique(vec![
-                ("consumer", reference(Some(member.consumer))),
-                ("consumer_group", reference(Some(member.consumer_group))),
+                ("consumer", reference_value(Some(member.consumer))),
+                ("consumer_group", reference_value(Some(member.consumer_group))),
             ])],
             Entity::Upstreams(upstream) => vec![one("name", &upstream.name)],
             Entity::Snis(sni) => vec![one("name", &sni.name)],
-            Entity::KeyauthCredentials(credential) => vec![one("key", &credential.key)],
-            Entity::JwtSecrets(secret) => vec![one("key", &secret.key)],
-            Entity::BasicauthCredentials(credential) => vec![one("username", &credential.username)],
-            Entity::HmacauthCredentials(credential) => vec![one("username", &credential.username)],
-            Entity::Acls(acl) => {
-                vec![Unique(vec![
-                    ("consumer", reference(Some(acl.consumer))),
-                    ("group", acl.group.as_str().into()),
-                ])]
-            }
+            Entity::Custom(entity) => entity.unique_values(),
             Entity::Targets(target) => vec![Unique(vec![
                 ("target", target.target.as_str().into()),
-                ("upstream", reference(Some(target.upstream))),
+                ("upstream", reference_value(Some(target.upstream))),
             ])],
             Entity::Plugins(plugin) => {
                 let mut scope = vec![
-                    ("consumer", reference(plugin.consumer)),
+                    ("consumer", reference_value(plugin.consumer)),
                     ("name", plugin.name.as_str().into()),
-                    ("route", reference(plugin.route)),
-                    ("service", reference(plugin.service)),
+                    ("route", reference_value(plugin.route)),
+                    ("service", reference_value(plugin.service)),
                 ];
-                let group = plugin.consumer_group.map(|id| ("consumer_group", reference(Some(id))));
+                let group = plugin.consumer_group.map(|id| ("consumer_group", reference_value(Some(id))));
                 scope.extend(group);
                 maybe("instance_name", &plugin.instance_name).chain([Unique(scope)]).collect()
             }
@@ -230,7 +229,7 @@ impl fmt::Debug for Unique {
     }
 }
 
-fn reference(id: Option<Uuid>) -> Json {
+pub(super) fn reference_value(id: Option<Uuid>) -> Json {
     id.map_or(Json::Null, |id| serde_json::json!({ "id": id.to_string() }))
 }
 

@@ -5,11 +5,8 @@ use uuid::Uuid;
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = named)]
-#[record(hint("key", "apikey", "api_key", "write it in a list: `keyauth_credentials: [{key: …}]`"))]
 #[record(hint("name", "user", "write `username`"))]
-#[record(hint("password", "write it in a list: `basicauth_credentials: [{username: …, password: …}]`"))]
-#[record(hint("secret", "write it in a list: `jwt_secrets: [{key: …, secret: …}]`"))]
-#[record(hint("group", "write `acls: [{group: …}]` for the plugin acl, or `groups: [{name: …}]`"))]
+#[record(hint("group", "write `groups: [{name: …}]`"))]
 pub struct Consumer {
     #[field(auto)]
     pub id: Uuid,

@@ -1,44 +1,65 @@
 //! The kinds of entities, by the names of their collections.
-use crate::schema::Choice;
+use super::CustomKind;
 
-/// A kind of entity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Choice)]
-pub enum EntityKind {
-    Services,
-    Routes,
-    Consumers,
-    ConsumerGroups,
-    ConsumerGroupConsumers,
-    KeyauthCredentials,
-    BasicauthCredentials,
-    HmacauthCredentials,
-    JwtSecrets,
-    Acls,
-    Plugins,
-    Upstreams,
-    Targets,
-    Certificates,
-    Snis,
-    CaCertificates,
-    ApisixObjects,
+macro_rules! kinds {
+    ($($before:ident: $before_name:literal),*; $($after:ident: $after_name:literal),* $(,)?) => {
+        /// A kind of entity.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum EntityKind {
+            $($before,)*
+            /// Entities that a plugin declares.
+            Custom(CustomKind),
+            $($after),*
+        }
+        use EntityKind::*;
+
+        impl EntityKind {
+            /// The kinds that the gateway itself has.
+            pub const BUILT_IN: &[EntityKind] = &[$($before,)* $($after),*];
+
+            /// The name of its collection.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($before => $before_name,)*
+                    Custom(kind) => kind.schema().name,
+                    $($after => $after_name),*
+                }
+            }
+
+            /// The built-in kind of this name.
+            pub fn from_name(name: &str) -> Option<EntityKind> {
+                match name {
+                    $($before_name => Some($before),)*
+                    $($after_name => Some($after),)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
-use EntityKind::*;
+
+kinds! {
+    Services: "services",
+    Routes: "routes",
+    Consumers: "consumers",
+    ConsumerGroups: "consumer_groups",
+    ConsumerGroupConsumers: "consumer_group_consumers";
+    Plugins: "plugins",
+    Upstreams: "upstreams",
+    Targets: "targets",
+    Certificates: "certificates",
+    Snis: "snis",
+    CaCertificates: "ca_certificates",
+    ApisixObjects: "apisix_objects",
+}
 
 impl EntityKind {
-    /// What may be nested in an entity of this kind: each kind, and its field that names the parent.
-    pub fn children(self) -> &'static [(EntityKind, &'static str)] {
+    /// The built-in kinds that may be nested in an entity of this kind, each with its field that names the parent.
+    pub(crate) fn children(self) -> &'static [(EntityKind, &'static str)] {
         match self {
             Services => &[(Routes, "service"), (Plugins, "service")],
             Routes => &[(Plugins, "route")],
-            Consumers => &[
-                (KeyauthCredentials, "consumer"),
-                (BasicauthCredentials, "consumer"),
-                (HmacauthCredentials, "consumer"),
-                (JwtSecrets, "consumer"),
-                (Acls, "consumer"),
-                (ConsumerGroupConsumers, "consumer"),
-                (Plugins, "consumer"),
-            ],
+            Consumers => &[(ConsumerGroupConsumers, "consumer"), (Plugins, "consumer")],
             ConsumerGroups => &[(ConsumerGroupConsumers, "consumer_group"), (Plugins, "consumer_group")],
             Upstreams => &[(Targets, "upstream")],
             Certificates => {

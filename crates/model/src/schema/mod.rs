@@ -50,6 +50,7 @@ pub use types::Secret;
 pub use weir_model_derive::{Choice, Record};
 
 use crate::node::Node;
+use uuid::Uuid;
 
 /// A JSON value.
 pub type Json = serde_json::Value;
@@ -250,6 +251,9 @@ pub trait Record: FieldType {
     /// What the record's own checks, named by `#[record(check = …)]`, find.
     fn check(&self) -> Vec<FieldError>;
 
+    /// The value of a field, without a copy.
+    fn field_value(&self, name: &str) -> FieldValue<'_>;
+
     /// As JSON, every field present, null when unset.
     fn to_value(&self) -> Json;
 
@@ -282,6 +286,23 @@ pub trait Choice: Sized + Copy + 'static {
     }
 }
 
+/// A field's value, borrowed: what code reads that knows a record by its declaration alone.
+#[derive(Clone, Copy, PartialEq)]
+pub enum FieldValue<'f> {
+    /// The field has no value.
+    Unset,
+    /// An id, or a reference to an entity.
+    Uuid(Uuid),
+    /// Text.
+    Text(&'f str),
+    /// A whole number.
+    Integer(i64),
+    /// A list of texts.
+    Texts(&'f [String]),
+    /// Any other type, or no such field.
+    Other,
+}
+
 /// A Rust type that a field may have.
 pub trait FieldType: Sized {
     /// Its type in configurations.
@@ -304,4 +325,14 @@ pub trait FieldType: Sized {
 
     /// As JSON.
     fn to_json(&self) -> Json;
+
+    /// Without a copy.
+    fn value(&self) -> FieldValue<'_> {
+        FieldValue::Other
+    }
+
+    /// A list of such values, without a copy.
+    fn list_value(_list: &[Self]) -> FieldValue<'_> {
+        FieldValue::Other
+    }
 }

@@ -194,11 +194,13 @@ pub struct RecordContext<'s> {
     pub others: &'s [&'static str],
     /// What `config` is made of: its fields are sometimes written beside it.
     pub config: Option<&'static RecordSchema>,
+    /// What to write in place of a name that is no field, as far as others than the record know that.
+    pub hint: Option<&'s dyn Fn(&str) -> Option<String>>,
 }
 
 impl RecordContext<'static> {
     /// Nothing.
-    pub const NONE: Self = RecordContext { given: &[], others: &[], config: None };
+    pub const NONE: Self = RecordContext { given: &[], others: &[], config: None, hint: None };
 }
 
 /// The fields of one record, as written.

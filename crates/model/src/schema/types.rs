@@ -1,6 +1,6 @@
 //! The Rust types that fields may have.
 use super::reader::{Step, expected_one_of, shown};
-use super::{FieldSchema, FieldType, Json, Kind, Literal, Reader, type_hints};
+use super::{FieldSchema, FieldType, FieldValue, Json, Kind, Literal, Reader, type_hints};
 use crate::node::{Node, Origin, Value};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -100,6 +100,10 @@ macro_rules! integers {
             fn to_json(&self) -> Json {
                 (*self).into()
             }
+
+            fn value(&self) -> FieldValue<'_> {
+                FieldValue::Integer((*self).into())
+            }
         }
     )*};
 }
@@ -151,6 +155,14 @@ impl FieldType for String {
 
     fn to_json(&self) -> Json {
         self.as_str().into()
+    }
+
+    fn value(&self) -> FieldValue<'_> {
+        FieldValue::Text(self)
+    }
+
+    fn list_value(list: &[Self]) -> FieldValue<'_> {
+        FieldValue::Texts(list)
     }
 }
 
@@ -208,6 +220,10 @@ impl<T: FieldType> FieldType for Option<T> {
     fn to_json(&self) -> Json {
         self.as_ref().map_or(Json::Null, T::to_json)
     }
+
+    fn value(&self) -> FieldValue<'_> {
+        self.as_ref().map_or(FieldValue::Unset, T::value)
+    }
 }
 
 impl<T: FieldType> FieldType for Vec<T> {
@@ -237,6 +253,10 @@ impl<T: FieldType> FieldType for Vec<T> {
 
     fn to_json(&self) -> Json {
         self.iter().map(T::to_json).collect()
+    }
+
+    fn value(&self) -> FieldValue<'_> {
+        T::list_value(self)
     }
 }
 
@@ -310,6 +330,10 @@ impl FieldType for Uuid {
 
     fn to_json(&self) -> Json {
         self.to_string().into()
+    }
+
+    fn value(&self) -> FieldValue<'_> {
+        FieldValue::Uuid(*self)
     }
 }
 

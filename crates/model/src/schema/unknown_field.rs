@@ -28,7 +28,8 @@ pub(super) fn unknown_field(
     written: &str,
     reader: &Reader<'_>,
 ) -> String {
-    let hint = declared_hint(schema, written).or_else(|| declared_hint(around.config?, written));
+    let declared = || declared_hint(schema, written).or_else(|| declared_hint(around.config?, written));
+    let hint = around.hint.and_then(|hint| hint(written)).or_else(|| declared().map(str::to_owned));
     if hint.is_none() && NOT_SUPPORTED.contains(&written) {
         return format!("`{written}` is not supported yet; leave it out");
     }

@@ -1,7 +1,11 @@
 //! Plugins to configure in tests: the model itself knows none.
 #![allow(missing_docs, dead_code)]
+pub(crate) mod entities;
+
+use entities::{BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};
 use std::collections::BTreeMap;
 use weir_model::PluginSchema;
+use weir_model::entity::CustomEntity;
 use weir_model::schema::{FieldError, Json, Record, Secret};
 
 /// Limits how many requests are let through.
@@ -89,7 +93,12 @@ pub(crate) const PLUGINS: &[PluginSchema] = &[
     PluginSchema::of::<RateLimiting>("rate-limiting")
         .with_ignored_fields(ignored_fields)
         .with_consumer_groups(),
-    PluginSchema::of::<KeyAuth>("key-auth").without_consumer(),
+    PluginSchema::of::<KeyAuth>("key-auth").without_consumer().with_entities(&[
+        KeyAuthCredential::ENTITY,
+        BasicAuthCredential::ENTITY,
+        HmacAuthCredential::ENTITY,
+        JwtSecret::ENTITY,
+    ]),
     PluginSchema::of::<HttpLog>("http-log").with_consumer_groups(),
-    PluginSchema::of::<Acl>("acl").without_consumer(),
+    PluginSchema::of::<Acl>("acl").without_consumer().with_entities(&[entities::Acl::ENTITY]),
 ];

@@ -1,8 +1,10 @@
 //! acl over exchanges in memory.
 
+use super::group::Membership;
+use super::warnings::unknown_groups;
 use crate::PLUGINS;
 use serde_json::json;
-use weir_plugin::testing::{Gateway, Outcome, check_cases, entity, id, run};
+use weir_plugin::testing::{Gateway, Outcome, check_cases, custom, entity, id, run};
 use weir_plugin::{ConsumerIndex, Credential, Json};
 
 #[test]
@@ -13,11 +15,36 @@ fn cases() {
 /// Alice is staff and a friend, the guest is a visitor, Bob is in no group.
 fn gateway() -> Gateway {
     let mut gateway = Gateway::new(PLUGINS);
-    let acl = |number, consumer, group: &str| {
-        entity(json!({ "id": id(number), "consumer": id(consumer), "group": group }))
-    };
-    gateway.document.acls = vec![acl(0xc1, 1, "staff"), acl(0xc2, 1, "friends"), acl(0xc3, 3, "visitors")];
+    gateway.document.custom.set([member(1, "staff"), member(1, "friends"), member(3, "visitors")]);
     gateway
+}
+
+fn member(consumer: u128, group: &str) -> Membership {
+    custom(json!({ "id": id(0xc1), "consumer": id(consumer), "group": group }))
+}
+
+#[test]
+fn groups_that_no_consumer_is_in_are_warned_of() {
+    let mut gateway = gateway();
+    let plugins = [
+        json!({ "allow": ["staff", "stafff"] }),
+        json!({ "allow": ["x-crew"] }),
+        json!({ "deny": ["x-crew", "friend"] }),
+    ];
+    gateway.document.plugins =
+        plugins.map(|config| entity(json!({ "id": id(1), "name": "acl", "config": config }))).into();
+    let warnings = unknown_groups(&gateway.document).into_iter();
+    let warnings: Vec<_> = warnings.map(|it| (it.entity.1, it.path, it.message)).collect();
+    let expected = [
+        (0, "config.allow[1]", "no consumer is in the group `stafff`; did you mean `staff`?"),
+        (
+            1,
+            "config.allow[0]",
+            "no consumer is in the group `x-crew`; write `acls: [{group: NAME}]` in consumers",
+        ),
+        (2, "config.deny[1]", "no consumer is in the group `friend`; did you mean `friends`?"),
+    ];
+    assert_eq!(warnings, expected.map(|(index, path, message)| (index, path.to_owned(), message.to_owned())));
 }
 
 #[derive(Clone, Copy)]
@@ -65,7 +92,7 @@ fn consumers_pass_by_the_groups_that_they_are_in() {
 #[test]
 fn an_anonymous_consumer_without_groups_is_nobody() {
     let mut gateway = gateway();
-    gateway.document.acls.pop();
+    gateway.document.custom.set([member(1, "staff"), member(1, "friends")]);
     for config in [json!({ "allow": ["staff"] }), json!({ "deny": ["staff"] })] {
         assert_eq!(send(&gateway, &config, Caller::Guest, &[]).status(), 401, "{config}");
     }

@@ -46,8 +46,8 @@ fn what_the_upstream_says_gives_way() {
 fn a_preflight_meets_no_other_plugin_and_keeps_its_answer() {
     let gateway = Gateway::new(PLUGINS);
     let cors = gateway.plugin("cors", json!({ "exposed_headers": ["X-A"] })).unwrap();
-    let key = gateway.plugin("key-auth", json!({})).unwrap();
-    let send = |request: &str| gateway.send(&[&*cors, &*key], request);
+    let refuses = gateway.plugin("request-termination", json!({ "status_code": 401 })).unwrap();
+    let send = |request: &str| gateway.send(&[&*cors, &*refuses], request);
     let preflight = send("OPTIONS /\nOrigin: https://a.test\nAccess-Control-Request-Method: PUT");
     assert_eq!((preflight.status(), preflight.answer.as_deref()), (200, Some("")));
     assert_eq!(preflight.header("Access-Control-Expose-Headers"), None);

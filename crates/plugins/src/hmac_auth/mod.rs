@@ -50,17 +50,18 @@
 //! as that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication plugin has let
 //! pass needs no signature.
 
+mod credential;
 mod parameters;
 mod signed;
 
 use super::authentication::Fallback;
+use credential::HmacAuthCredential;
 use parameters::Parameters;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_plugin::entity::HmacAuthCredential;
 use weir_plugin::{
-    BuildContext, ConsumerIndex, Credential, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
-    LocalResponse, Plugin, Record, WantsBody,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
+    Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, WantsBody,
 };
 
 /// How requests are to be signed.
@@ -108,6 +109,7 @@ impl Plugin for HmacAuth {
     const NAME: &'static str = "hmac-auth";
     const PRIORITY: i32 = 1030;
     const FOR_CONSUMERS: bool = false;
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[HmacAuthCredential::ENTITY];
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -135,11 +137,11 @@ struct User {
 impl Users {
     fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
-        let user = |entity: &Arc<HmacAuthCredential>| {
-            let user = User { consumer: build.consumer(entity.consumer)?, entity: entity.clone() };
-            Some((fingerprinter.of(entity.username.as_bytes()), user))
+        let user = |entity: Arc<HmacAuthCredential>| {
+            let fingerprint = fingerprinter.of(entity.username.as_bytes());
+            Some((fingerprint, User { consumer: build.consumer(entity.consumer)?, entity }))
         };
-        let users = build.document().hmacauth_credentials.iter().filter_map(user).collect();
+        let users = build.shared_entities().filter_map(user).collect();
         Self { fingerprinter, users }
     }
 

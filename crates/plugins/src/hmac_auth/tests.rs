@@ -1,5 +1,6 @@
 //! hmac-auth over exchanges in memory. What is signed, and how, is said by the cases that run against the real binary.
 
+use super::credential::HmacAuthCredential;
 use super::parameters::Parameters;
 use crate::PLUGINS;
 use aws_lc_rs::hmac;
@@ -8,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use std::time::{Duration, SystemTime};
 use weir_plugin::Json;
-use weir_plugin::testing::{Gateway, entity, id};
+use weir_plugin::testing::{Gateway, custom, id};
 
 fn gateway() -> Gateway {
     let mut gateway = Gateway::new(PLUGINS);
     let credential = json!({ "id": id(0xe1), "consumer": id(1), "username": "alice", "secret": "secret" });
-    gateway.document.hmacauth_credentials = vec![entity(credential)];
+    gateway.document.custom.set([custom::<HmacAuthCredential>(credential)]);
     gateway
 }
 

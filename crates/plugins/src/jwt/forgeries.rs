@@ -1,6 +1,7 @@
 //! Tokens that were made wrong in the ways of Project Wycheproof's vectors for JSON Web Signatures, for every algorithm:
 //! none is believed.
 
+use super::credential::JwtSecret;
 use super::jwk::Keys;
 use super::key;
 use crate::PLUGINS;
@@ -12,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use serde_json::json;
 use weir_plugin::Bytes;
-use weir_plugin::testing::{Gateway, entity, id};
+use weir_plugin::testing::{Gateway, custom, id};
 
 const SECRET: &str = "known to the issuer";
 const CLAIMS: &str = r#"{"iss":"issuer"}"#;
@@ -97,10 +98,10 @@ fn pem(der: &[u8]) -> String {
 /// A gateway that knows the issuer.
 fn gateway(algorithm: &str, issuer: &Signer) -> Gateway {
     let mut gateway = Gateway::new(PLUGINS);
-    gateway.document.jwt_secrets = vec![entity(json!({
+    gateway.document.custom.set([custom::<JwtSecret>(json!({
         "id": id(0xd1), "consumer": id(1), "key": "issuer", "algorithm": algorithm,
         "secret": SECRET, "rsa_public_key": issuer.public().map(|der| pem(&der)),
-    }))];
+    }))]);
     gateway
 }
 

@@ -75,6 +75,7 @@
 
 mod cache;
 mod claims;
+mod credential;
 mod jwk;
 mod jwks;
 mod key;
@@ -85,6 +86,7 @@ mod verify;
 
 use super::authentication::{Consumers, Fallback};
 use cache::{Signer, Verified};
+use credential::JwtSecret;
 use jwks::KeySet;
 use secrets::Secrets;
 use std::borrow::Cow;
@@ -92,8 +94,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use token::Found;
 use weir_plugin::{
-    BuildContext, Credential, Exchange, FieldError, Fingerprinter, Flow, Hooks, Json, LocalResponse, Method,
-    Plugin, Record, Resume,
+    BuildContext, Credential, CustomEntity, CustomEntitySchema, Exchange, FieldError, Fingerprinter, Flow,
+    Hooks, Json, LocalResponse, Method, Plugin, Record, Resume,
 };
 
 /// Where tokens are looked for, and what is asked of them.
@@ -180,6 +182,7 @@ impl Plugin for Jwt {
     const NAME: &'static str = "jwt";
     const PRIORITY: i32 = 1450;
     const FOR_CONSUMERS: bool = false;
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[JwtSecret::ENTITY];
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {

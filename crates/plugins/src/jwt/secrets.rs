@@ -1,12 +1,12 @@
 //! The credentials that tokens name.
 
 use super::Config;
+use super::credential::JwtSecret;
 use super::key::Verifier;
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::sync::{Arc, OnceLock};
-use weir_plugin::entity::JwtSecret;
 use weir_plugin::{BuildContext, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
 
 /// Every credential of the configuration, and the places of their keys' fingerprints.
@@ -29,12 +29,12 @@ pub(super) struct Secret {
 impl Secrets {
     pub(super) fn new(build: &BuildContext<'_>) -> Self {
         let fingerprinter = Fingerprinter::with_random_key();
-        let known = |entity: &Arc<JwtSecret>| {
+        let known = |entity: Arc<JwtSecret>| {
             let consumer = build.consumer(entity.consumer)?;
             let (verifier, of_base64) = (OnceLock::new(), OnceLock::new());
-            Some(Secret { consumer, entity: entity.clone(), verifier, of_base64 })
+            Some(Secret { consumer, entity, verifier, of_base64 })
         };
-        let secrets: Vec<_> = build.document().jwt_secrets.iter().filter_map(known).collect();
+        let secrets: Vec<_> = build.shared_entities().filter_map(known).collect();
         let place = |(secret, place): (&Secret, u32)| (fingerprinter.of(secret.key().as_bytes()), place);
         let places = secrets.iter().zip(0..).map(place).collect();
         Self { fingerprinter, places, secrets }

@@ -1,5 +1,6 @@
 //! jwt over exchanges in memory. That other makers' tokens are believed is shown with the real binary.
 
+use super::credential::JwtSecret;
 use super::*;
 use crate::PLUGINS;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
@@ -8,7 +9,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD as BASE64};
 use serde_json::json;
-use weir_plugin::testing::{Gateway, Outcome, check_cases, entity, id, run};
+use weir_plugin::testing::{Gateway, Outcome, check_cases, custom, id, run};
 
 #[test]
 fn cases() {
@@ -28,18 +29,34 @@ fn pair() -> EcdsaKeyPair {
 }
 
 /// Alice signs with a secret, of two lengths; Bob's key is public.
-fn gateway_with(bobs: &str) -> Gateway {
-    let mut gateway = Gateway::new(PLUGINS);
+fn secrets(bobs: &str) -> Vec<JwtSecret> {
     let secret = |number, consumer, key: &str, algorithm: &str, public: Option<&str>| {
-        entity(json!({ "id": id(number), "consumer": id(consumer), "key": key, "secret": SECRET,
+        custom(json!({ "id": id(number), "consumer": id(consumer), "key": key, "secret": SECRET,
                        "algorithm": algorithm, "rsa_public_key": public }))
     };
-    gateway.document.jwt_secrets = vec![
+    vec![
         secret(0xd1, 1, KEY, "HS256", None),
         secret(0xd2, 1, "alice-384", "HS384", None),
         secret(0xd3, 2, "bob", "ES256", Some(bobs)),
-    ];
+    ]
+}
+
+fn gateway_of(secrets: Vec<JwtSecret>) -> Gateway {
+    let mut gateway = Gateway::new(PLUGINS);
+    gateway.document.custom.set(secrets);
     gateway
+}
+
+/// A gateway in which Bob's key is this one.
+fn gateway_with(bobs: &str) -> Gateway {
+    gateway_of(secrets(bobs))
+}
+
+/// The same, with a change of the secrets.
+fn changed(bobs: &str, change: impl FnOnce(&mut Vec<JwtSecret>)) -> Gateway {
+    let mut secrets = secrets(bobs);
+    change(&mut secrets);
+    gateway_of(secrets)
 }
 
 fn gateway() -> Gateway {
@@ -344,8 +361,7 @@ fn secrets_may_be_in_base64() {
     let decoded = |gateway: &Gateway| said(&bearing(gateway, json!({ "secret_is_base64": true }), &token));
     assert_eq!(decoded(&gateway), "401 Invalid key/secret");
     for encoded in [STANDARD.encode(SECRET), BASE64.encode(SECRET)] {
-        gateway = self::gateway();
-        Arc::make_mut(&mut gateway.document.jwt_secrets[0]).secret = Some(encoded);
+        gateway = changed(&public_key(&pair()), |secrets| secrets[0].secret = Some(encoded));
         assert_eq!(decoded(&gateway), "passed");
         assert_eq!(said(&bearing(&gateway, json!({}), &token)), "401 Invalid signature");
     }
@@ -358,11 +374,9 @@ fn a_new_configuration_forgets_old_signatures() {
     for _ in 0..2 {
         assert_eq!(said(&bearing(&gateway, json!({}), &token)), "passed");
     }
-    gateway = self::gateway();
-    Arc::make_mut(&mut gateway.document.jwt_secrets[0]).secret = Some("another".to_owned());
+    gateway = changed(&public_key(&pair()), |secrets| secrets[0].secret = Some("another".to_owned()));
     assert_eq!(said(&bearing(&gateway, json!({}), &token)), "401 Invalid signature");
-    gateway = self::gateway();
-    gateway.document.jwt_secrets.remove(0);
+    gateway = changed(&public_key(&pair()), |secrets| drop(secrets.remove(0)));
     assert_eq!(said(&bearing(&gateway, json!({}), &token)), "401 No credentials found for given 'iss'");
 }
 
@@ -397,8 +411,7 @@ fn a_token_behind_a_version_of_keys_is_not_the_one_found_out_with_them() {
 fn a_key_that_does_not_fit_its_algorithm_opens_nothing() {
     let bobs = pair();
     for algorithm in ["RS256", "PS512", "ES384", "EdDSA"] {
-        let mut gateway = gateway_with(&public_key(&bobs));
-        Arc::make_mut(&mut gateway.document.jwt_secrets[2]).algorithm = algorithm.to_owned();
+        let gateway = changed(&public_key(&bobs), |secrets| secrets[2].algorithm = algorithm.to_owned());
         let header = json!({ "alg": algorithm }).to_string();
         let token = hashed(hmac::HMAC_SHA256, &header, r#"{"iss":"bob"}"#, public_key(&bobs).as_bytes());
         assert_eq!(said(&bearing(&gateway, json!({}), &token)), "401 Invalid key/secret", "{algorithm}");

@@ -37,15 +37,17 @@
 //! plugin has let pass needs no key.
 
 mod body;
+mod credential;
 
 use super::authentication::Fallback;
+use credential::KeyAuthCredential;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, ConsumerIndex, Credential, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
-    LocalResponse, Method, Plugin, Record, Uuid, WantsBody,
+    BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
+    Fingerprinter, Flow, Hooks, LocalResponse, Method, Plugin, Record, Uuid, WantsBody,
 };
 
 /// Where keys are looked for, and what becomes of requests without one.
@@ -96,6 +98,7 @@ impl Plugin for KeyAuth {
     const NAME: &'static str = "key-auth";
     const PRIORITY: i32 = 1250;
     const FOR_CONSUMERS: bool = false;
+    const ENTITIES: &'static [&'static CustomEntitySchema] = &[KeyAuthCredential::ENTITY];
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -123,7 +126,7 @@ struct Owner {
 impl Keys {
     fn new(build: &BuildContext<'_>) -> Self {
         let (fingerprinter, loaded) = (Fingerprinter::with_random_key(), now());
-        let owner = |credential: &Arc<weir_plugin::entity::KeyAuthCredential>| {
+        let owner = |credential: &KeyAuthCredential| {
             let from = credential.created_at.and_then(|created| created.try_into().ok()).unwrap_or(loaded);
             let ttl = credential.ttl.and_then(|ttl| u64::try_from(ttl).ok()).filter(|ttl| *ttl > 0);
             let owner = Owner {
@@ -134,7 +137,7 @@ impl Keys {
             };
             Some((fingerprinter.of(credential.key.as_bytes()), owner))
         };
-        let owners = build.document().keyauth_credentials.iter().filter_map(owner).collect();
+        let owners = build.entities().filter_map(owner).collect();
         Self { fingerprinter, owners }
     }
 

@@ -183,6 +183,7 @@ impl Plugin for LimitCount {
     const NAME: &'static str = "limit-count";
     const PRIORITY: i32 = 1002;
     const FOR_CONSUMER_GROUPS: bool = true;
+    const SHARED_BY: Option<&'static str> = Some("group");
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {

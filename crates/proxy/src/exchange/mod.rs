@@ -1,8 +1,8 @@
 //! One request and its response, as the engine serves it: what plugins see of it, and what they do not.
 
-mod held;
+mod worker_snapshot;
 
-pub(crate) use held::Held;
+pub(crate) use worker_snapshot::WorkerSnapshot;
 
 use crate::observe::costs::{Call, Watch};
 use crate::observe::request_debug::Times;
@@ -23,7 +23,7 @@ pub(crate) struct Exchange {
     /// What plugins see.
     pub(crate) public: plugin::Exchange,
     /// The configuration that was in force when it began.
-    pub(crate) snapshot: Rc<Held>,
+    pub(crate) snapshot: Rc<WorkerSnapshot>,
     /// Whether its hooks are measured.
     pub(crate) watch: Watch,
     measured: Option<Box<Measured>>,
@@ -50,7 +50,7 @@ impl Exchange {
     /// A request whose head has arrived, on its way from here.
     pub(crate) fn new(
         connection: &Rc<Connection>,
-        snapshot: Rc<Held>,
+        snapshot: Rc<WorkerSnapshot>,
         origin: (usize, [u8; 32]),
         heads: (RequestHead, ResponseHead),
     ) -> Exchange {
@@ -69,7 +69,7 @@ impl Exchange {
     }
 
     /// Has it see another configuration from now on.
-    pub(crate) fn set_snapshot(&mut self, snapshot: Rc<Held>) {
+    pub(crate) fn set_snapshot(&mut self, snapshot: Rc<WorkerSnapshot>) {
         self.engine.configuration = snapshot.configuration.clone();
         self.snapshot = snapshot;
     }

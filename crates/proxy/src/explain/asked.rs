@@ -1,6 +1,6 @@
 //! What is asked about: a request that nobody sent.
 use super::BadQuestion;
-use crate::exchange::Held;
+use crate::exchange::WorkerSnapshot;
 use crate::exchange::{Connection, Exchange, Tls};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Asked {
             request.version = Version::Http2;
         }
         let connection = Rc::new(self.connection(snapshot));
-        let snapshot = Rc::new(Held::apart(snapshot.clone()));
+        let snapshot = Rc::new(WorkerSnapshot::apart(snapshot.clone()));
         let heads = (request, ResponseHead::default());
         Ok(Exchange::new(&connection, snapshot, (0, [b'0'; 32]), heads))
     }

@@ -4,12 +4,12 @@ use super::request_body;
 use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::Exchange;
-use crate::worker::{OwnPaths, OwnRequest, Worker};
+use crate::worker::{InternalHandler, InternalRequest, Worker};
 use weir_plugin::{LocalResponse, WantsBody};
 
 /// The answer to a request to the node itself.
 pub(crate) async fn answer<C: Client>(
-    own: &dyn OwnPaths,
+    own: &dyn InternalHandler,
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
@@ -33,7 +33,7 @@ pub(crate) async fn answer<C: Client>(
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let headers = request.headers.iter().map(|field| (text(field.name), field.value.to_vec()));
     let (peer, method) = (exchange.peer, request.method_str().to_owned());
-    let request = OwnRequest { peer, method, target, headers: headers.collect(), body };
+    let request = InternalRequest { peer, method, target, headers: headers.collect(), body };
     match unless_gone(client, own.answer(request)).await {
         Some(answer) => answer,
         None => RequestError::ClientGone.answer(),

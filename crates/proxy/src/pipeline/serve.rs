@@ -125,7 +125,7 @@ async fn decide<'s, C: Client>(
     exchange: &mut Exchange,
     snapshot: &'s Snapshot,
 ) -> (Option<&'s Chain>, Outcome<'s>) {
-    if let Some(paths) = worker.options.own.of(exchange) {
+    if let Some(paths) = worker.options.internal.of(exchange) {
         let answer = Box::pin(internal::answer(paths, worker, client, exchange)).await;
         return (None, Outcome::Local(answer));
     }
@@ -293,5 +293,5 @@ fn finish(worker: &Worker, exchange: &mut Exchange, chain: Option<&Chain>) {
         chain.log(exchange);
     }
     request_debug::log(exchange);
-    telemetry::log_access(&worker.access_log, exchange, || worker.options.own.has_path(exchange));
+    telemetry::log_access(&worker.access_log, exchange, || worker.options.internal.has_path(exchange));
 }

@@ -11,7 +11,6 @@ use super::{CompiledRoute, CompiledService, Snapshot};
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
 use weir_model::entity::{self, EntityKind, Protocol};
-use weir_model::schema::Choice;
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::Retained;

@@ -44,13 +44,13 @@ fn instances_are_kept_unless_their_configuration_or_what_they_looked_at_may_have
     let compiler = compiler();
     let mut document = Gateway::new().document.clone();
     let terminates = |status: u16| plugin(1, "request-termination", json!({ "status_code": status }));
-    document.plugins = vec![plugin(2, "key-auth", json!({ "key_names": ["apikey"] })), terminates(503)];
+    document.plugins = vec![plugin(2, "acl", json!({ "allow": ["staff"] })), terminates(503)];
     let compile = |document: &Document| instances(&compiler.compile(document).unwrap());
     let first = compile(&document);
     assert!(Arc::ptr_eq(&first[0], &compile(&document)[0]), "nothing has changed");
-    document.keyauth_credentials.pop();
+    document.consumers.pop();
     let second = compile(&document);
-    assert!(!Arc::ptr_eq(&first[0], &second[0]), "key-auth looks at the credentials");
+    assert!(!Arc::ptr_eq(&first[0], &second[0]), "acl looks at the consumers");
     assert!(Arc::ptr_eq(&first[1], &second[1]));
     document.plugins[1] = terminates(504);
     let third = compile(&document);

@@ -1,10 +1,9 @@
-//! Consumers and their credentials: what a request's user may be, and what plugins may look up while they are built.
+//! Consumers, and the entities of plugins, such as credentials, which plugins may look up while they are built.
 
 use super::groups::Groups;
-use super::last::same;
 use std::collections::HashMap;
 use std::sync::Arc;
-use weir_model::entity::{self, Acl, BasicAuthCredential, HmacAuthCredential, JwtSecret, KeyAuthCredential};
+use weir_model::entity::{self, CustomEntities};
 use weir_model::{Document, Uuid};
 use weir_plugin::Consumer;
 use weir_plugin::ConsumerIndex;
@@ -14,37 +13,23 @@ pub(super) struct Users {
     pub(super) consumers: Arc<[Consumer]>,
     pub(super) index: HashMap<Uuid, ConsumerIndex>,
     pub(super) groups: Groups,
-    credentials: Credentials,
-}
-
-/// Every credential of a document.
-struct Credentials {
-    keyauth: Vec<Arc<KeyAuthCredential>>,
-    basicauth: Vec<Arc<BasicAuthCredential>>,
-    hmacauth: Vec<Arc<HmacAuthCredential>>,
-    jwt_secrets: Vec<Arc<JwtSecret>>,
-    acls: Vec<Arc<Acl>>,
+    /// What plugins may look up, such as credentials.
+    custom: CustomEntities,
 }
 
 impl Users {
     pub(super) fn new(document: &Document) -> Users {
-        let mut acl_groups: HashMap<Uuid, Vec<Box<str>>> = HashMap::new();
-        for acl in &document.acls {
-            acl_groups.entry(acl.consumer).or_default().push((&*acl.group).into());
-        }
         let groups = Groups::of(document);
         let mut members = groups.by_consumer();
         let mut consumer = |it: &Arc<entity::Consumer>| {
-            let acl_groups = acl_groups.remove(&it.id).unwrap_or_default();
-            let groups = members.remove(&it.id).unwrap_or_default();
-            Consumer::new(it.clone(), acl_groups.into(), groups.into())
+            Consumer::new(it.clone(), members.remove(&it.id).unwrap_or_default().into())
         };
         let index = document.consumers.iter().zip(0u32..).map(|(c, i)| (c.id, ConsumerIndex(i)));
         Users {
             consumers: document.consumers.iter().map(&mut consumer).collect(),
             index: index.collect(),
             groups,
-            credentials: Credentials::of(document),
+            custom: document.custom.clone(),
         }
     }
 
@@ -54,26 +39,6 @@ impl Users {
         self.consumers.len() == document.consumers.len()
             && consumers.zip(&document.consumers).all(|(a, b)| Arc::ptr_eq(a, b))
             && self.groups.are_of(document)
-            && self.credentials.are_of(document)
-    }
-}
-
-impl Credentials {
-    fn of(document: &Document) -> Credentials {
-        Credentials {
-            keyauth: document.keyauth_credentials.clone(),
-            basicauth: document.basicauth_credentials.clone(),
-            hmacauth: document.hmacauth_credentials.clone(),
-            jwt_secrets: document.jwt_secrets.clone(),
-            acls: document.acls.clone(),
-        }
-    }
-
-    fn are_of(&self, document: &Document) -> bool {
-        same(&self.keyauth, &document.keyauth_credentials)
-            && same(&self.basicauth, &document.basicauth_credentials)
-            && same(&self.hmacauth, &document.hmacauth_credentials)
-            && same(&self.jwt_secrets, &document.jwt_secrets)
-            && same(&self.acls, &document.acls)
+            && self.custom.are_same(&document.custom)
     }
 }

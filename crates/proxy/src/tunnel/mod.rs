@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::client::Timeouts;
-use crate::exchange::Held;
+use crate::exchange::WorkerSnapshot;
 use crate::exchange::{ConsumerIndex, Exchange};
 use crate::worker::Worker;
 use std::future::poll_fn;
@@ -108,7 +108,7 @@ impl Released {
 
     /// The log hooks of the configuration that is in force by now run, if the route is still there.
     fn restore(self, worker: &Worker, exchange: &mut Exchange) {
-        let snapshot: Rc<Held> = worker.snapshot();
+        let snapshot: Rc<WorkerSnapshot> = worker.snapshot();
         exchange.engine.route =
             self.route.and_then(|(at, id)| find(&snapshot.routes, at, |route| route.entity.id == id));
         exchange.set_snapshot(snapshot.clone());

@@ -10,7 +10,7 @@ use weir_plugin::{Exchange, LocalResponse};
 
 /// A request to the node itself.
 #[derive(Clone, PartialEq, Eq)]
-pub struct OwnRequest {
+pub struct InternalRequest {
     /// Who sent it.
     pub peer: SocketAddr,
     /// The method.
@@ -24,20 +24,21 @@ pub struct OwnRequest {
 }
 
 /// Who answers requests to the node itself.
-pub trait OwnPaths: Send + Sync + 'static {
+pub trait InternalHandler: Send + Sync + 'static {
     /// Whether a path, as sent to this address, is the node's own. Its query may hold a key, and is not logged.
     fn has(&self, local: SocketAddr, path: &str) -> bool;
     /// Whether a request to such a path is answered; if not, it is one like any other.
-    fn admits(&self, from: &Origin<'_>) -> bool;
+    fn admits(&self, from: &RequestOrigin<'_>) -> bool;
     /// Answers it. Runs on a worker: what takes long is to be done elsewhere.
-    fn answer(&self, request: OwnRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>>;
+use super::plugin_routes;
+    fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>>;
     /// Is told of a request whose body is too long, which is refused.
     fn too_long(&self, peer: SocketAddr, method: &str, path: &str);
 }
 
 /// Where a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin<'e> {
+pub struct RequestOrigin<'e> {
     /// The other end of the connection.
     pub peer: SocketAddr,
     /// The host that is asked for, with the port, as sent.
@@ -46,28 +47,28 @@ pub struct Origin<'e> {
     pub is_forwarded: bool,
 }
 
-impl Origin<'_> {
-    fn of(exchange: &Exchange) -> Origin<'_> {
+impl RequestOrigin<'_> {
+    fn of(exchange: &Exchange) -> RequestOrigin<'_> {
         let host = exchange.request.host().unwrap_or_default();
-        Origin { peer: exchange.peer, host, is_forwarded: is_forwarded(exchange) }
+        RequestOrigin { peer: exchange.peer, host, is_forwarded: is_forwarded(exchange) }
     }
 }
 
 /// The paths that the node answers itself; by default none.
 #[derive(Clone, Default)]
-pub struct Own(pub Option<Arc<dyn OwnPaths>>);
+pub struct InternalEndpoints(pub Option<Arc<dyn InternalHandler>>);
 
-impl fmt::Debug for Own {
+impl fmt::Debug for InternalEndpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Own(…)" } else { "Own(none)" })
+        f.write_str(if self.0.is_some() { "InternalEndpoints(…)" } else { "InternalEndpoints(none)" })
     }
 }
 
-impl Own {
+impl InternalEndpoints {
     /// Who answers this request, if it is to the node itself.
-    pub(crate) fn of(&self, exchange: &Exchange) -> Option<&dyn OwnPaths> {
+    pub(crate) fn of(&self, exchange: &Exchange) -> Option<&dyn InternalHandler> {
         let own = self.0.as_deref()?;
-        (self.has_path(exchange) && own.admits(&Origin::of(exchange))).then_some(own)
+        (self.has_path(exchange) && own.admits(&RequestOrigin::of(exchange))).then_some(own)
     }
 
     /// Whether the path is one of the node's own, whoever asks.

@@ -5,12 +5,12 @@ mod internal_endpoints;
 mod options;
 mod pipes;
 
-pub use internal_endpoints::{Origin, Own, OwnPaths, OwnRequest};
+pub use internal_endpoints::{InternalEndpoints, InternalHandler, InternalRequest, RequestOrigin};
 pub use options::{AddedHeaders, AltSvc, Http2Options, Http3Options, Options, RealIp};
 pub use pipes::MOST_PIPES;
 pub(crate) use pipes::{Pipe, Pipes};
 
-use crate::exchange::Held;
+use crate::exchange::WorkerSnapshot;
 use crate::observe::access_log::{AccessLog, WorkerLog};
 use crate::observe::costs::{Costs, Ledger};
 use crate::snapshot::Snapshot;
@@ -98,8 +98,8 @@ pub(crate) struct Worker {
     pub(crate) draining: Cell<bool>,
     pub(crate) ledger: Rc<Ledger>,
     bodies: Rc<Share>,
-    snapshot: RefCell<Rc<Held>>,
-    no_routes: OnceCell<Rc<Held>>,
+    snapshot: RefCell<Rc<WorkerSnapshot>>,
+    no_routes: OnceCell<Rc<WorkerSnapshot>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
     idle: RefCell<Idle>,
     random: Cell<u64>,
@@ -135,7 +135,7 @@ impl Worker {
             upstreams,
             node,
             draining: Cell::new(false),
-            snapshot: RefCell::new(Rc::new(Held::new(snapshot, ledger.clone(), bodies.clone()))),
+            snapshot: RefCell::new(Rc::new(WorkerSnapshot::new(snapshot, ledger.clone(), bodies.clone()))),
             ledger,
             bodies,
             no_routes: OnceCell::new(),
@@ -147,18 +147,18 @@ impl Worker {
     }
 
     /// The configuration in force.
-    pub(crate) fn snapshot(&self) -> Rc<Held> {
+    pub(crate) fn snapshot(&self) -> Rc<WorkerSnapshot> {
         self.snapshot.borrow().clone()
     }
 
     /// A configuration that holds nothing, for exchanges that outlive the one they began with.
-    pub(crate) fn no_routes(&self) -> Rc<Held> {
+    pub(crate) fn no_routes(&self) -> Rc<WorkerSnapshot> {
         let empty = || self.hold(Arc::new(self.snapshot.borrow().without_entities()));
         self.no_routes.get_or_init(empty).clone()
     }
 
-    fn hold(&self, snapshot: Arc<Snapshot>) -> Rc<Held> {
-        Rc::new(Held::new(snapshot, self.ledger.clone(), self.bodies.clone()))
+    fn hold(&self, snapshot: Arc<Snapshot>) -> Rc<WorkerSnapshot> {
+        Rc::new(WorkerSnapshot::new(snapshot, self.ledger.clone(), self.bodies.clone()))
     }
 
     /// Puts a snapshot in force for the requests to come.

@@ -1,6 +1,6 @@
 //! What a data plane is started with. Plain data: where it comes from is not this crate's business.
 
-use super::Own;
+use super::InternalEndpoints;
 use crate::listen::{Accepted, Listen, Network};
 use crate::observe::costs::ServerTiming;
 use crate::observe::request_debug::RequestDebug;
@@ -70,7 +70,7 @@ pub struct Options {
     /// Whether requests may ask for their times.
     pub request_debug: Option<RequestDebug>,
     /// The paths that the node answers itself.
-    pub own: Own,
+    pub internal: InternalEndpoints,
 }
 
 impl Default for Options {
@@ -104,7 +104,7 @@ impl Default for Options {
             cost_sampling: 64,
             server_timing: ServerTiming::default(),
             request_debug: None,
-            own: Own::default(),
+            internal: InternalEndpoints::default(),
         }
     }
 }

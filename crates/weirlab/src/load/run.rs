@@ -148,10 +148,12 @@ fn joined(handle: Handle<'_>) -> Result<LoadCounters, LoadError> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// How much longer than the warm-up the first answers of all connections may take, because a target that refuses some is measured as
-/// it is: this long, and this much longer for each connection.
-const FIRST_ANSWERS: Duration = Duration::from_secs(1);
-const FIRST_ANSWER_PER_CONNECTION: Duration = Duration::from_millis(3);
+/// How much longer than the warm-up it may take until all connections are in use, because a target that refuses some is
+/// measured as it is: this long, and this much longer for each connection.
+const OPENING: Duration = Duration::from_secs(1);
+const OPENING_PER_CONNECTION: Duration = Duration::from_millis(3);
+/// How long no further connection may get its first answer until the window begins nevertheless.
+const NO_PROGRESS: Duration = Duration::from_millis(250);
 
 /// How the load went, as the coordinator sees it.
 struct Course {
@@ -170,7 +172,7 @@ impl Coordinator<'_, '_> {
     fn conduct(&self, observer: &mut dyn FnMut(Edge)) -> Course {
         let started = Instant::now();
         let steady = self.warm_up(started);
-        self.wait_until_all_answered();
+        self.wait_until_used();
         let warm_up = started.elapsed();
         self.shared.begin();
         observer(Edge::Begin);
@@ -208,17 +210,28 @@ impl Coordinator<'_, '_> {
         is_steady(&counts)
     }
 
-    /// If connections are kept, opening them is not part of the window, however slow the machine is at that moment. A
-    /// connection counts once it had an answer, because a listener's backlog completes handshakes before the target
-    /// accepts.
-    fn wait_until_all_answered(&self) {
-        let at_once = self.plan.pace == Pace::Closed && self.plan.keep_alive;
-        let deadline =
-            Instant::now() + FIRST_ANSWERS + FIRST_ANSWER_PER_CONNECTION * self.plan.connections as u32;
-        let missing = || self.shared.answered() < self.plan.connections as u64;
-        while at_once && missing() && Instant::now() < deadline {
-            if !self.sleep_until(Instant::now() + Duration::from_millis(1)) {
-                return;
+    /// If connections are kept, opening them is not part of the window, however slow the machine is at that moment.
+    fn wait_until_used(&self) {
+        if self.plan.pace != Pace::Closed || !self.plan.keep_alive {
+            return;
+        }
+        let connections = self.plan.connections as u64;
+        let deadline = Instant::now() + OPENING + OPENING_PER_CONNECTION * self.plan.connections as u32;
+        let wait =
+            || Instant::now() < deadline && self.sleep_until(Instant::now() + Duration::from_millis(1));
+        while self.shared.opened() < connections && wait() {}
+        self.wait_for_first_answers(connections, wait);
+    }
+
+    /// A listener's backlog completes handshakes before the target accepts, so a connection is in use only once it had
+    /// an answer. Ends when no further connection gets one, because a target that never answers some is measured as it
+    /// is.
+    fn wait_for_first_answers(&self, connections: u64, wait: impl Fn() -> bool) {
+        let (mut answered, mut since) = (self.shared.answered(), Instant::now());
+        while (1..connections).contains(&answered) && since.elapsed() < NO_PROGRESS && wait() {
+            let now = self.shared.answered();
+            if now > answered {
+                (answered, since) = (now, Instant::now());
             }
         }
     }

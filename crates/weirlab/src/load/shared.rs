@@ -20,7 +20,9 @@ pub(super) struct Shared {
     begin: AtomicU64,
     end: AtomicU64,
     answers: Vec<Counter>,
-    /// Places of connections that had at least one answer.
+    /// Connections that have been open at least once.
+    opened: AtomicU64,
+    /// Connections that had at least one answer.
     answered: AtomicU64,
     /// Readable once the load is over.
     pub(super) over: OwnedFd,
@@ -41,6 +43,7 @@ impl Shared {
             begin: AtomicU64::new(0),
             end: AtomicU64::new(0),
             answers: (0..threads).map(|_| Counter::default()).collect(),
+            opened: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             over,
         })
@@ -85,6 +88,16 @@ impl Shared {
     /// Says how many answers a thread has had.
     pub(super) fn report(&self, thread: usize, answers: u64) {
         self.answers[thread].0.store(answers, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that is open for the first time.
+    pub(super) fn note_opened(&self) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections have been open.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// Counts the first answer on a connection.

@@ -137,7 +137,7 @@ fn several_threads_serve_one_address() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_mend() {
+fn what_cannot_be_done_is_reported_with_the_fix() {
     let taken = Server::start(&["upstream"]);
     let taken = taken.listen.to_string();
     let cases = [

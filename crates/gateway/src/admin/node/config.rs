@@ -1,14 +1,14 @@
 //! `/config`: the whole configuration at once, where it lives in no database.
 use super::flattened;
-use crate::admin::representation::Shown;
+use crate::admin::representation::Representation;
 use crate::admin::request_body::Body;
-use crate::admin::response::{Denied, json_answer};
+use crate::admin::response::{ApiError, json_response};
 use crate::admin::warning::warned;
 use crate::configuration;
 use crate::control::Control;
-use crate::listener::Unread;
+use crate::listener::BodyError;
 use crate::listener::message;
-use crate::low_priority::aside;
+use crate::low_priority::spawn_low_priority;
 use crate::store::transfer::export;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -18,33 +18,33 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-use weir_model::schema::{Choice, ConfigError};
-use weir_model::{Document, EntityLocations, Format, ParsedDocument};
+use weir_model::schema::ConfigError;
+use weir_model::{Document, EntityKinds, EntityLocations, Format, ParsedDocument, PluginSchema};
 use weir_proxy::CompileError;
 
 /// The longest configuration that is read.
-pub(super) const LONGEST: usize = 256 << 20;
+pub(super) const MAX_BODY_LEN: usize = 256 << 20;
 
-/// Why a configuration was not loaded.
-enum Refused {
+/// Why `/config` did not load a configuration.
+enum LoadError {
     /// The node keeps its configuration in a database.
     Database,
     /// The body was not read to its end.
-    Unread(Unread),
-    /// The request says nothing that is a configuration.
+    BodyError(BodyError),
+    /// The request holds no configuration.
     Nothing,
-    /// The one in force is the same.
+    /// The active configuration is the same.
     Same,
     /// What is wrong with the request.
-    Request(Denied),
+    Request(ApiError),
     /// What is wrong with the configuration.
-    Problems(Vec<ConfigError>, Written),
+    Problems(Vec<ConfigError>, SentConfiguration),
     /// It cannot be read now.
     Unavailable(String),
 }
 
 /// A configuration as it was sent.
-struct Written {
+struct SentConfiguration {
     text: String,
     format: Format,
 }
@@ -52,24 +52,24 @@ struct Written {
 /// A configuration that breaks no rule.
 struct Declared {
     read: ParsedDocument,
-    written: Written,
+    written: SentConfiguration,
 }
 
-impl Written {
+impl SentConfiguration {
     /// JSON has no other start; everything else is YAML.
-    fn of(text: String) -> Written {
+    fn of(text: String) -> SentConfiguration {
         let format = if text.trim_start().starts_with('{') { Format::Json } else { Format::Yaml };
-        Written { text, format }
+        SentConfiguration { text, format }
     }
 }
 
 pub(super) async fn show(State(control): State<Arc<Control>>) -> Response {
     if control.registry().is_stored() {
-        return Refused::Database.answer(false);
+        return LoadError::Database.answer(false, control.plugins());
     }
     let entities: Vec<_> = control.registry().entities().iter().cloned().collect();
-    match aside("weir-config", move || export(&entities, control.plugins())).await {
-        Ok(text) => json_answer(StatusCode::OK, &json!({ "config": text })),
+    match spawn_low_priority("weir-config", move || export(&entities, control.plugins())).await {
+        Ok(text) => json_response(StatusCode::OK, &json!({ "config": text })),
         Err(_) => failed(),
     }
 }
@@ -89,14 +89,17 @@ pub(super) async fn load(
     let asked = |name: &str| on.iter().any(|(argument, _)| argument == name);
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return Refused::Unread(Unread::of(&rejection)).answer(false),
+        Err(rejection) => {
+            return LoadError::BodyError(BodyError::of(&rejection)).answer(false, control.plugins());
+        }
     };
     match replace(&control, &headers, body, asked("check_hash")).await {
-        Ok(warnings) => warned(json_answer(StatusCode::CREATED, &entities(&control)), &warnings),
+        Ok(warnings) => warned(json_response(StatusCode::CREATED, &entities(&control)), &warnings),
         Err(refused) => {
             let flatten = asked("flatten_errors");
-            // What is wrong with a long configuration takes time to tell.
-            let answer = aside("weir-config", move || refused.answer(flatten)).await;
+            // Rendering the errors of a long configuration takes long.
+            let answer =
+                spawn_low_priority("weir-config", move || refused.answer(flatten, control.plugins())).await;
             answer.unwrap_or_else(|_| failed())
         }
     }
@@ -107,29 +110,29 @@ async fn replace(
     headers: &HeaderMap,
     body: Bytes,
     check_hash: bool,
-) -> Result<Vec<String>, Refused> {
+) -> Result<Vec<String>, LoadError> {
     if control.registry().is_stored() {
-        return Err(Refused::Database);
+        return Err(LoadError::Database);
     }
     let written = written(headers, body).await?;
     let hash = configuration::hash(&written.text);
     if check_hash && hash == control.config_hash() {
-        return Err(Refused::Same);
+        return Err(LoadError::Same);
     }
     let plugins = control.plugins().to_vec();
-    let read = aside("weir-config", move || {
-        // Who may write here need not know what is in the environment of the process.
+    let read = spawn_low_priority("weir-config", move || {
+        // A client of the Admin API must not read the environment of the process.
         match Document::read(&written.text, written.format, &plugins, &|_| None) {
             Ok(read) => Ok(Declared { read, written }),
-            Err(problems) => Err(Refused::Problems(problems, written)),
+            Err(problems) => Err(LoadError::Problems(problems, written)),
         }
     });
-    let unavailable = |error: std::io::Error| Refused::Unavailable(error.to_string());
+    let unavailable = |error: std::io::Error| LoadError::Unavailable(error.to_string());
     let Declared { mut read, written } = read.await.map_err(unavailable)??;
     let document = std::mem::take(&mut read.document);
     match control.registry().declare(document, hash).await {
         Ok(_) => Ok(read.ignored_fields.iter().map(ToString::to_string).collect()),
-        Err(errors) => Err(Refused::Problems(uncompilable(errors, read.places), written)),
+        Err(errors) => Err(LoadError::Problems(uncompilable(errors, read.places), written)),
     }
 }
 
@@ -150,33 +153,37 @@ fn uncompilable(errors: Vec<CompileError>, places: EntityLocations) -> Vec<Confi
 }
 
 /// The text of the configuration: the body itself, or its argument `config`.
-async fn written(headers: &HeaderMap, body: Bytes) -> Result<Written, Refused> {
+async fn written(headers: &HeaderMap, body: Bytes) -> Result<SentConfiguration, LoadError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_yaml = content_type.is_none_or(|content_type| content_type.contains("yaml"));
     if is_yaml {
-        let text = String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?;
-        return if text.trim().is_empty() { Err(Refused::Nothing) } else { Ok(Written::of(text)) };
+        let text = String::from_utf8(body.into()).map_err(|_| LoadError::Nothing)?;
+        return if text.trim().is_empty() {
+            Err(LoadError::Nothing)
+        } else {
+            Ok(SentConfiguration::of(text))
+        };
     }
     if content_type.is_some_and(|content_type| content_type.starts_with("application/x-www-form-urlencoded"))
     {
         let config = form_urlencoded::parse(&body).find(|(name, _)| name == "config");
-        return config.map_or(Err(Refused::Nothing), |(_, text)| argument(text.into_owned()));
+        return config.map_or(Err(LoadError::Nothing), |(_, text)| argument(text.into_owned()));
     }
-    let mut members = Body::read(content_type, body.clone()).await.map_err(Refused::Request)?.members;
+    let mut members = Body::read(content_type, body.clone()).await.map_err(LoadError::Request)?.members;
     match members.remove("config") {
         Some(Value::String(text)) => argument(text),
-        Some(config @ Value::Object(_)) => Ok(Written::of(config.to_string())),
+        Some(config @ Value::Object(_)) => Ok(SentConfiguration::of(config.to_string())),
         _ if members.contains_key("_format_version") => {
-            Ok(Written::of(String::from_utf8(body.into()).map_err(|_| Refused::Nothing)?))
+            Ok(SentConfiguration::of(String::from_utf8(body.into()).map_err(|_| LoadError::Nothing)?))
         }
-        _ => Err(Refused::Nothing),
+        _ => Err(LoadError::Nothing),
     }
 }
 
 /// The configuration in an argument. A file's name that was not replaced by what is in the file begins with `@`, as no
 /// YAML does.
-fn argument(text: String) -> Result<Written, Refused> {
-    if text.starts_with('@') { Err(Refused::Nothing) } else { Ok(Written::of(text)) }
+fn argument(text: String) -> Result<SentConfiguration, LoadError> {
+    if text.starts_with('@') { Err(LoadError::Nothing) } else { Ok(SentConfiguration::of(text)) }
 }
 
 /// Every entity, by kind and id.
@@ -184,31 +191,31 @@ fn entities(control: &Control) -> Value {
     let mut all = json!({});
     let known = control.registry().entities();
     for entity in known.iter() {
-        all[entity.kind().as_str()][entity.id().to_string()] = Shown::of(entity, &known).to_json();
+        all[entity.kind().as_str()][entity.id().to_string()] = Representation::of(entity, &known).to_json();
     }
     all
 }
 
-impl Refused {
-    fn answer(self, flatten: bool) -> Response {
+impl LoadError {
+    fn answer(self, flatten: bool, plugins: &[PluginSchema]) -> Response {
         match self {
-            Refused::Database => message(
+            LoadError::Database => message(
                 StatusCode::BAD_REQUEST,
                 "this endpoint is only available when Kong is configured to not use a database",
             ),
-            Refused::Unread(unread) => message(unread.status(), &unread.message(LONGEST)),
-            Refused::Nothing => message(
+            LoadError::BodyError(unread) => message(unread.status(), &unread.message(MAX_BODY_LEN)),
+            LoadError::Nothing => message(
                 StatusCode::BAD_REQUEST,
                 "expected a declarative configuration: send the file with curl's `-F config=@kong.yml`, or as the body \
                  with `Content-Type: text/yaml`",
             ),
-            Refused::Same => StatusCode::NOT_MODIFIED.into_response(),
-            Refused::Request(denied) => denied.into_response(),
-            Refused::Problems(problems, written) => {
+            LoadError::Same => StatusCode::NOT_MODIFIED.into_response(),
+            LoadError::Request(denied) => denied.into_response(),
+            LoadError::Problems(problems, written) => {
                 let root = weir_model::declarative::to_json(&written.text, written.format);
-                flattened::invalid(&problems, &root.unwrap_or_default(), flatten)
+                flattened::invalid(&problems, &root.unwrap_or_default(), flatten, &EntityKinds::of(plugins))
             }
-            Refused::Unavailable(reason) => message(StatusCode::SERVICE_UNAVAILABLE, &reason),
+            LoadError::Unavailable(reason) => message(StatusCode::SERVICE_UNAVAILABLE, &reason),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `/plugins/costs`: what each plugin has cost on each of its routes, the dearest first.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+//! `/plugins/costs`: the cost of each plugin on each of its routes, the most expensive first.
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use crate::listener::message;
-use crate::low_priority::aside;
+use crate::low_priority::spawn_low_priority;
 use crate::plugins::{Definitions, priority};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -17,26 +17,26 @@ use weir_proxy::costs::{Cost, PhaseCost, Spread};
 /// What may be asked for.
 const ARGUMENTS: [&str; 3] = ["plugin", "route", "service"];
 
-/// Of fewer measured runs neither quantiles nor a share are told: a single slow one would make them.
-const FEW: u64 = 50;
+/// With fewer measured runs neither quantiles nor a share are reported, because one slow run would decide them.
+const MIN_MEASURED_RUNS: u64 = 50;
 
-pub(super) async fn list(call: Call) -> Result<Response, Denied> {
+pub(super) async fn list(call: ApiRequest) -> Result<Response, ApiError> {
     if let Some(unknown) = call.argument_beside(&ARGUMENTS) {
         let (shown, known) = (quoted(unknown), ARGUMENTS.join(", "));
         let hint = did_you_mean(unknown, ARGUMENTS);
-        return Err(Denied::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
+        return Err(ApiError::Malformed(format!("unknown argument `{shown}`; there are: {known}{hint}")));
     }
-    match aside("weir-costs", move || told(&call)).await {
-        Ok(Ok(told)) => Ok(json_answer(StatusCode::OK, &told)),
+    match spawn_low_priority("weir-costs", move || report(&call)).await {
+        Ok(Ok(report)) => Ok(json_response(StatusCode::OK, &report)),
         Ok(Err(missing)) => Ok(message(StatusCode::NOT_FOUND, &missing)),
         Err(_) => Ok(message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred")),
     }
 }
 
-/// What is asked for and not there, told beside what is.
-fn missing(call: &Call, document: &Document) -> Option<String> {
+/// An error for an argument that names nothing, with a hint at what it may have meant.
+fn missing(call: &ApiRequest, document: &Document) -> Option<String> {
     let (plugins, routes, services) = (&document.plugins, &document.routes, &document.services);
-    // A plugin is there by its kind's name, configured or not.
+    // The name of a plugin is known even if no entity configures it.
     let kinds = call.control.plugin_definitions().iter().map(|it| it.name.to_owned());
     let named = plugins.iter().filter_map(|it| it.instance_name.clone());
     let known = [
@@ -64,7 +64,7 @@ fn ids(ids: impl Iterator<Item = weir_model::Uuid>) -> Vec<String> {
     ids.map(|id| id.to_string()).collect()
 }
 
-fn told(call: &Call) -> Result<Value, String> {
+fn report(call: &ApiRequest) -> Result<Value, String> {
     let control = &call.control;
     let configuration = control.registry().configuration();
     if let Some(missing) = missing(call, &configuration.document) {
@@ -74,7 +74,7 @@ fn told(call: &Call) -> Result<Value, String> {
     let rows = control.costs().into_iter().filter_map(|cost| Row::of(cost, &configuration.document));
     let (mut plugins, mut routes): (Vec<_>, Vec<_>) =
         rows.filter(|row| row.is_asked_for(call)).partition(|row| row.plugin.is_some());
-    // Those of which too little is known come last.
+    // Rows with too few measurements come last.
     plugins.sort_by(|a, b| b.cpu_share().partial_cmp(&a.cpu_share()).unwrap_or(Ordering::Equal));
     routes.sort_by_key(|row| std::cmp::Reverse(row.cost.calls()));
     Ok(json!({
@@ -85,7 +85,7 @@ fn told(call: &Call) -> Result<Value, String> {
     }))
 }
 
-/// What a plugin cost on a route, or what no plugin did, and who they are.
+/// The cost of a plugin on a route, or of the route's requests as a whole, with the entities it belongs to.
 struct Row<'d> {
     cost: Cost,
     plugin: Option<&'d Plugin>,
@@ -105,8 +105,9 @@ impl<'d> Row<'d> {
         Some(Self { cost, plugin, route: route.map(|it| &**it), service: service.map(|it| &**it) })
     }
 
-    /// Whether the arguments name it, each by id or by name. What is no plugin's is told whichever is asked for.
-    fn is_asked_for(&self, call: &Call) -> bool {
+    /// Whether the arguments select it, each by id or by name. Rows of routes are selected whichever plugin is asked
+    /// for.
+    fn is_asked_for(&self, call: &ApiRequest) -> bool {
         let is_called = |argument, id: Option<weir_model::Uuid>, names: &[Option<&str>]| {
             let asked: Option<&str> = call.argument(argument);
             asked.is_none_or(|asked| {
@@ -135,7 +136,7 @@ impl<'d> Row<'d> {
 
     fn cpu_share(&self) -> Option<f64> {
         let most = self.cost.phases.iter().map(|phase| phase.spread.measured).max()?;
-        (most >= FEW).then(|| self.cost.cpu_share())
+        (most >= MIN_MEASURED_RUNS).then(|| self.cost.cpu_share())
     }
 
     fn of_plugin(&self, definitions: Definitions) -> Option<Value> {
@@ -193,7 +194,7 @@ impl<'d> Row<'d> {
 
 /// In microseconds, if enough was measured.
 fn quantile(spread: &Spread, share: f64) -> Option<f64> {
-    (spread.measured >= FEW).then(|| micros(spread.quantile(share)))
+    (spread.measured >= MIN_MEASURED_RUNS).then(|| micros(spread.quantile(share)))
 }
 
 /// Nanoseconds as microseconds, to the nanosecond.

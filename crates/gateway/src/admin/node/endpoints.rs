@@ -1,16 +1,15 @@
 //! `/endpoints`: every path there is.
 use super::plugin_routes;
-use crate::admin::collection::{Place, places};
-use crate::admin::response::json_answer;
+use crate::admin::collection::{EntityPath, entity_paths};
+use crate::admin::response::json_response;
 use crate::control::Control;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 use std::sync::Arc;
-use weir_model::schema::Choice;
 
-/// Paths that are about no collection of entities.
+/// Paths that do not belong to a collection of entities.
 const OTHERS: &[&str] = &[
     "/",
     "/config",
@@ -38,21 +37,24 @@ const OTHERS: &[&str] = &[
 ];
 
 pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {
-    let mut paths: Vec<_> = places().into_iter().map(|(path, place)| kongs(&path, place)).collect();
+    let paths = entity_paths(control.plugins());
+    let mut paths: Vec<_> = paths.into_iter().map(|(path, entity_path)| kongs(&path, entity_path)).collect();
     paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
     paths.extend(plugin_routes::routes(control.plugin_definitions()).map(|route| route.path.to_owned()));
     paths.sort_unstable();
     paths.dedup();
-    json_answer(StatusCode::OK, &json!({ "data": paths }))
+    json_response(StatusCode::OK, &json!({ "data": paths }))
 }
 
 /// A path with its parameters called as Kong calls them: by the kinds of the entities.
-pub(super) fn kongs(path: &str, place: Place) -> String {
-    let (id, child) = match place {
-        Place::Collection(kind) | Place::Entity(kind) => (kind, kind),
-        Place::Children(nesting) | Place::Child(nesting) => (nesting.parent, nesting.kind),
-        Place::Named(naming) => (naming.owner, naming.kind),
-        Place::Members(membership) | Place::Member(membership) => (membership.owner, membership.kind),
+pub(super) fn kongs(path: &str, entity_path: EntityPath) -> String {
+    let (id, child) = match entity_path {
+        EntityPath::Collection(kind) | EntityPath::Entity(kind) => (kind, kind),
+        EntityPath::Children(nesting) | EntityPath::Child(nesting) => (nesting.parent, nesting.kind),
+        EntityPath::Named(naming) => (naming.owner, naming.kind),
+        EntityPath::Members(membership) | EntityPath::Member(membership) => {
+            (membership.owner, membership.kind)
+        }
     };
     path.replace("{id}", &format!("{{{}}}", id.as_str()))
         .replace("{child}", &format!("{{{}}}", child.as_str()))

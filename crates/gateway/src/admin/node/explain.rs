@@ -1,18 +1,18 @@
 //! `POST /explain`: what would become of a request, and why.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use crate::listener::message;
-use crate::low_priority::aside;
+use crate::low_priority::spawn_low_priority;
 use axum::http::StatusCode;
 use axum::response::Response;
 use weir_proxy::explain::{Asked, BadQuestion};
 
-pub(super) async fn explain(call: Call) -> Result<Response, Denied> {
+pub(super) async fn explain(call: ApiRequest) -> Result<Response, ApiError> {
     let asked = Asked::read(&call.body.members.into()).map_err(refused)?;
     let control = call.control;
     let explain = move || control.explain(&asked).map(serde_json::to_value);
-    match aside("weir-explain", explain).await {
-        Ok(Ok(Ok(explained))) => Ok(json_answer(StatusCode::OK, &explained)),
+    match spawn_low_priority("weir-explain", explain).await {
+        Ok(Ok(Ok(explained))) => Ok(json_response(StatusCode::OK, &explained)),
         Ok(Err(refusal)) => Err(refused(refusal)),
         Ok(Ok(Err(_))) | Err(_) => {
             Ok(message(StatusCode::INTERNAL_SERVER_ERROR, "An unexpected error occurred"))
@@ -20,6 +20,6 @@ pub(super) async fn explain(call: Call) -> Result<Response, Denied> {
     }
 }
 
-fn refused(BadQuestion(violations): BadQuestion) -> Denied {
-    Denied::Schema(violations)
+fn refused(BadQuestion(violations): BadQuestion) -> ApiError {
+    ApiError::Schema(violations)
 }

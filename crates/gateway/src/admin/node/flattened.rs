@@ -1,26 +1,32 @@
-//! What is wrong with a whole configuration, in Kong's form: as deep as the configuration is, or entity by entity.
-use crate::admin::response::json_answer;
+//! The errors of a whole configuration in Kong's form: nested as the configuration is, or entity by entity.
+use crate::admin::response::json_response;
 use crate::admin::violations::Violations;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use weir_model::EntityKinds;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, ConfigError, FieldError};
+use weir_model::schema::{ConfigError, FieldError};
 
-/// More problems are only counted: a file with so many has one cause, and nobody reads on.
-const MOST_PROBLEMS: usize = 100;
+/// More errors are only counted, because a file with so many has one cause.
+const MAX_LISTED_ERRORS: usize = 100;
 
-/// Kong's refusal of a configuration. `root` is what was sent, to tell entities by their names.
-pub(super) fn invalid(problems: &[ConfigError], root: &Value, flatten: bool) -> Response {
-    json_answer(StatusCode::BAD_REQUEST, &told(problems, root, flatten))
+/// Kong's response to an invalid configuration. `root` is what was sent; entities are named from it.
+pub(super) fn invalid(
+    problems: &[ConfigError],
+    root: &Value,
+    flatten: bool,
+    kinds: &EntityKinds,
+) -> Response {
+    json_response(StatusCode::BAD_REQUEST, &response_body(problems, root, flatten, kinds))
 }
 
-fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
-    let (problems, further) = problems.split_at(problems.len().min(MOST_PROBLEMS));
+fn response_body(problems: &[ConfigError], root: &Value, flatten: bool, kinds: &EntityKinds) -> Value {
+    let (problems, others) = problems.split_at(problems.len().min(MAX_LISTED_ERRORS));
     let mut lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    if !further.is_empty() {
-        lines.push(format!("and {} more", further.len()));
+    if !others.is_empty() {
+        lines.push(format!("and {} more", others.len()));
     }
     let mut body = json!({
         "code": 14,
@@ -30,8 +36,8 @@ fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
     let mut rest: Vec<FieldError> =
         problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message)).collect();
     if flatten {
-        let found = Flattened::of(rest, root);
-        body["flattened_errors"] = found.entities.iter().map(Faulty::told).collect();
+        let found = Flattened::of(rest, root, kinds);
+        body["flattened_errors"] = found.entities.iter().map(|invalid| invalid.to_json(kinds)).collect();
         rest = found.rest;
     }
     body["fields"] = Violations::of(&rest).fields;
@@ -40,34 +46,34 @@ fn told(problems: &[ConfigError], root: &Value, flatten: bool) -> Value {
 
 /// Violations, entity by entity.
 struct Flattened<'r> {
-    entities: Vec<Faulty<'r>>,
-    /// Those that are about no entity.
+    entities: Vec<InvalidEntity<'r>>,
+    /// Those outside any entity.
     rest: Vec<FieldError>,
 }
 
-/// What is wrong with one entity.
-struct Faulty<'r> {
+/// The errors of one entity.
+struct InvalidEntity<'r> {
     kind: EntityKind,
     entity: &'r Value,
     violations: Vec<FieldError>,
 }
 
 impl<'r> Flattened<'r> {
-    fn of(violations: Vec<FieldError>, root: &'r Value) -> Self {
+    fn of(violations: Vec<FieldError>, root: &'r Value, kinds: &EntityKinds) -> Self {
         let mut found = Flattened { entities: Vec::new(), rest: Vec::new() };
-        // An entity is told by where it is in memory: two may be equal.
-        let mut places: HashMap<*const Value, usize> = HashMap::new();
+        // An entity is identified by its address in memory, because two may be equal.
+        let mut indices: HashMap<*const Value, usize> = HashMap::new();
         for violation in violations {
-            let Some((kind, entity, below)) = entity_at(&violation.path, root) else {
+            let Some((kind, entity, below)) = entity_at(&violation.path, root, kinds) else {
                 found.rest.push(violation);
                 continue;
             };
             let violation = FieldError::new(below, violation.message);
             let next = found.entities.len();
-            let place = *places.entry(std::ptr::from_ref(entity)).or_insert(next);
-            match found.entities.get_mut(place) {
+            let index = *indices.entry(std::ptr::from_ref(entity)).or_insert(next);
+            match found.entities.get_mut(index) {
                 Some(faulty) => faulty.violations.push(violation),
-                None => found.entities.push(Faulty { kind, entity, violations: vec![violation] }),
+                None => found.entities.push(InvalidEntity { kind, entity, violations: vec![violation] }),
             }
         }
         found
@@ -75,10 +81,14 @@ impl<'r> Flattened<'r> {
 }
 
 /// The innermost entity on a path such as `services[0].routes[1].paths[0]`, and the path below it.
-fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r Value, &'p str)> {
+fn entity_at<'p, 'r>(
+    path: &'p str,
+    root: &'r Value,
+    kinds: &EntityKinds,
+) -> Option<(EntityKind, &'r Value, &'p str)> {
     let (mut at, mut rest, mut found) = (root, path, None);
     while let Some((name, after)) = rest.split_once('[') {
-        let Some((kind, (index, after))) = EntityKind::from_name(name).zip(after.split_once(']')) else {
+        let Some((kind, (index, after))) = kinds.find(name).zip(after.split_once(']')) else {
             break;
         };
         let Some(entity) = index.parse().ok().and_then(|index: usize| at.get(name)?.get(index)) else {
@@ -90,19 +100,19 @@ fn entity_at<'p, 'r>(path: &'p str, root: &'r Value) -> Option<(EntityKind, &'r 
     found
 }
 
-impl Faulty<'_> {
-    fn told(&self) -> Value {
+impl InvalidEntity<'_> {
+    fn to_json(&self, kinds: &EntityKinds) -> Value {
         let mut errors = Vec::new();
         flatten(&Violations::of(&self.violations).fields, "", &mut errors);
-        // Clients read texts here, and fail on anything else.
+        // Clients expect strings here, and fail on anything else.
         let text = |name: &str| {
             self.entity.get(name).filter(|value| value.as_str().is_some_and(|text| !text.is_empty()))
         };
         let tags = self.entity.get("tags").and_then(Value::as_array);
         let tags = tags.filter(|tags| tags.iter().all(Value::is_string)).map(|tags| json!(tags));
-        let mut told = json!({
+        let mut entity = json!({
             "entity_type": self.kind.as_str().trim_end_matches('s'),
-            "entity": self.own_fields(),
+            "entity": self.own_fields(kinds),
             "errors": errors,
         });
         let name = text("name").or_else(|| text("username")).cloned();
@@ -110,18 +120,18 @@ impl Faulty<'_> {
             [("entity_id", text("id").cloned()), ("entity_name", name), ("entity_tags", tags)]
         {
             if let Some(value) = value {
-                told[field] = value;
+                entity[field] = value;
             }
         }
-        told
+        entity
     }
 
     /// The entity without those nested in it, and without what is secret.
-    fn own_fields(&self) -> Value {
+    fn own_fields(&self, kinds: &EntityKinds) -> Value {
         let schema = self.kind.schema();
         let Some(members) = self.entity.as_object() else { return self.entity.clone() };
         let own = |name: &str| {
-            let is_child = self.kind.children().iter().any(|(child, _)| child.as_str() == name);
+            let is_child = kinds.children(self.kind).iter().any(|(child, _)| child.as_str() == name);
             let is_secret = schema.field(name).is_some_and(|field| field.secret);
             !is_child && !is_secret
         };
@@ -165,10 +175,14 @@ fn flatten(fields: &Value, path: &str, errors: &mut Vec<Value>) {
 mod tests {
     use super::*;
 
+    fn kinds() -> EntityKinds {
+        EntityKinds::of(&[])
+    }
+
     fn flattened(problems: &[(&str, &str)], root: &Value) -> (Vec<Value>, usize) {
         let violations = problems.iter().map(|(path, message)| FieldError::new(*path, *message)).collect();
-        let found = Flattened::of(violations, root);
-        (found.entities.iter().map(Faulty::told).collect(), found.rest.len())
+        let found = Flattened::of(violations, root, &kinds());
+        (found.entities.iter().map(|invalid| invalid.to_json(&kinds())).collect(), found.rest.len())
     }
 
     #[test]
@@ -215,21 +229,21 @@ mod tests {
             message: "no mapping".to_owned(),
         };
         let problems: Vec<_> = (0..300_000).map(problem).collect();
-        let whole = told(&problems, &root, true);
-        assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MOST_PROBLEMS);
+        let whole = response_body(&problems, &root, true, &kinds());
+        assert_eq!(whole["flattened_errors"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert!(whole["message"].as_str().unwrap().ends_with("; and 299900 more"), "{whole}");
-        let unflattened = told(&problems, &root, false);
-        assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MOST_PROBLEMS);
+        let unflattened = response_body(&problems, &root, false, &kinds());
+        assert_eq!(unflattened["fields"]["services"].as_array().unwrap().len(), MAX_LISTED_ERRORS);
         assert_eq!(unflattened["message"], whole["message"]);
         let violations = problems.iter().map(|problem| FieldError::new(&problem.path, &problem.message));
-        assert_eq!(Flattened::of(violations.collect(), &root).entities.len(), 300_000);
+        assert_eq!(Flattened::of(violations.collect(), &root, &kinds()).entities.len(), 300_000);
     }
 
     #[test]
     fn what_is_secret_is_not_repeated() {
-        let root = json!({ "consumers": [{ "keyauth_credentials": [{ "key": "hush", "ttl": -1 }] }] });
-        let (entities, _) = flattened(&[("consumers[0].keyauth_credentials[0].ttl", "negative")], &root);
-        assert_eq!(entities[0]["entity_type"], "keyauth_credential");
+        let root = json!({ "certificates": [{ "cert": "x", "key": "hush", "snis": [] }] });
+        let (entities, _) = flattened(&[("certificates[0].cert", "no certificate")], &root);
+        assert_eq!(entities[0]["entity_type"], "certificate");
         assert!(!entities[0].to_string().contains("hush"));
     }
 }

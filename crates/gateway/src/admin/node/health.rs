@@ -1,6 +1,6 @@
-//! How the targets of an upstream fare on this node, and what an operator says of them.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+//! The health of an upstream's targets on this node, and the routes by which an operator sets it.
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use crate::control::Control;
 use axum::Router;
 use axum::extract::{RawPathParams, State};
@@ -23,7 +23,7 @@ fn word(healthy: bool) -> &'static str {
     if healthy { "HEALTHY" } else { "UNHEALTHY" }
 }
 
-pub(super) async fn of_upstream(call: Call) -> Result<Response, Denied> {
+pub(super) async fn of_upstream(call: ApiRequest) -> Result<Response, ApiError> {
     let (upstream, targets) = named(&call.control, call.ids.first())?;
     let standings = standings(&call.control, &upstream, targets).await;
     let data = match call.is_on("balancer_health") {
@@ -31,17 +31,17 @@ pub(super) async fn of_upstream(call: Call) -> Result<Response, Denied> {
         false => standings.iter().map(Standing::shown).collect(),
     };
     let node_id = call.control.node_id();
-    Ok(json_answer(StatusCode::OK, &json!({ "data": data, "next": null, "node_id": node_id })))
+    Ok(json_response(StatusCode::OK, &json!({ "data": data, "next": null, "node_id": node_id })))
 }
 
 /// The upstream in the path, and its targets.
 fn named(
     control: &Control,
     name: Option<impl AsRef<str>>,
-) -> Result<(Arc<Upstream>, Vec<Arc<Target>>), Denied> {
+) -> Result<(Arc<Upstream>, Vec<Arc<Target>>), ApiError> {
     let entities = control.registry().entities();
     let found = name.and_then(|name| entities.find(EntityKind::Upstreams, name.as_ref()));
-    let Some(Entity::Upstreams(upstream)) = found else { return Err(Denied::NotFound) };
+    let Some(Entity::Upstreams(upstream)) = found else { return Err(ApiError::NotFound) };
     let naming = entities.referencing((EntityKind::Upstreams, upstream.id), EntityKind::Targets, None);
     let targets = naming.filter_map(|entity| match entity {
         Entity::Targets(target) => Some(target.clone()),
@@ -50,29 +50,29 @@ fn named(
     Ok((upstream.clone(), targets.collect()))
 }
 
-/// How one target is.
+/// The health of one target.
 struct Standing {
     target: Arc<Target>,
-    /// What kind of record answered, or why none did.
+    /// The type of the DNS record that was found, or the error.
     dns: String,
-    addresses: Vec<Place>,
+    addresses: Vec<AddressHealth>,
 }
 
 /// One address of a target.
 #[derive(Clone, Copy)]
-struct Place {
+struct AddressHealth {
     address: SocketAddr,
     weight: u16,
-    /// None: nobody asks.
+    /// None where health checks are off.
     healthy: Option<bool>,
 }
 
-/// Asks for all names at once.
+/// Resolves all names at once.
 async fn standings(control: &Arc<Control>, upstream: &Upstream, targets: Vec<Arc<Target>>) -> Vec<Standing> {
     let used = are_used(upstream);
     let asked = targets.into_iter().map(|target| {
         let (control, entity) = (control.clone(), target.clone());
-        (target, tokio::spawn(async move { places(&control, &entity, used).await }))
+        (target, tokio::spawn(async move { resolve_addresses(&control, &entity, used).await }))
     });
     let mut standings = Vec::new();
     for (target, asked) in asked.collect::<Vec<_>>() {
@@ -86,7 +86,7 @@ fn host_port(target: &Target) -> (&str, u16) {
     target.host_and_port().unwrap_or((&target.target, Target::DEFAULT_PORT))
 }
 
-async fn places(control: &Control, target: &Target, used: bool) -> (String, Vec<Place>) {
+async fn resolve_addresses(control: &Control, target: &Target, used: bool) -> (String, Vec<AddressHealth>) {
     if target.is_socket() {
         return Default::default();
     }
@@ -95,14 +95,14 @@ async fn places(control: &Control, target: &Target, used: bool) -> (String, Vec<
         Ok(found) => found,
         Err(error) => return (error.to_string(), Vec::new()),
     };
-    let vitals = used.then(|| control.vitals(target));
-    let places: Vec<Place> = found
+    let health = used.then(|| control.target_health(target));
+    let addresses: Vec<AddressHealth> = found
         .entries
         .iter()
         .map(|entry| {
             let address = SocketAddr::new(entry.ip, entry.port.unwrap_or(port));
-            let healthy = vitals.as_ref().map(|vitals| vitals.is_healthy(address));
-            Place { address, weight: entry.weight.unwrap_or(target.weight), healthy }
+            let healthy = health.as_ref().map(|health| health.is_healthy(address));
+            AddressHealth { address, weight: entry.weight.unwrap_or(target.weight), healthy }
         })
         .collect();
     let dns = match found.entries.first() {
@@ -110,13 +110,13 @@ async fn places(control: &Control, target: &Target, used: bool) -> (String, Vec<
         Some(entry) if entry.ip.is_ipv6() => "AAAA",
         _ => "A",
     };
-    (dns.to_owned(), places)
+    (dns.to_owned(), addresses)
 }
 
 impl Standing {
-    /// Any address that is healthy makes the target so.
+    /// A target is healthy if any of its addresses is.
     fn health(&self) -> &'static str {
-        match self.addresses.iter().map(|place| place.healthy).max() {
+        match self.addresses.iter().map(|entry| entry.healthy).max() {
             Some(Some(healthy)) => word(healthy),
             Some(None) => OFF,
             None if self.target.is_socket() => OFF,
@@ -129,12 +129,12 @@ impl Standing {
         if self.target.is_socket() {
             return (self.target.weight.into(), 0);
         }
-        let weight = |place: &Place| u64::from(place.weight);
-        let unhealthy = self.addresses.iter().filter(|place| place.healthy == Some(false));
+        let weight = |entry: &AddressHealth| u64::from(entry.weight);
+        let unhealthy = self.addresses.iter().filter(|entry| entry.healthy == Some(false));
         (self.addresses.iter().map(weight).sum(), unhealthy.map(weight).sum())
     }
 
-    fn data(&self, address: impl Fn(&Place) -> Value) -> Value {
+    fn data(&self, address: impl Fn(&AddressHealth) -> Value) -> Value {
         let (host, port) = host_port(&self.target);
         json!({
             "host": host,
@@ -151,9 +151,9 @@ impl Standing {
         let mut value = self.target.to_value();
         value["upstream"] = json!({ "id": self.target.upstream.to_string() });
         value["health"] = self.health().into();
-        value["data"] = self.data(|place| {
-            let health = place.healthy.map_or(OFF, word);
-            json!({ "ip": place.address.ip(), "port": place.address.port(), "weight": place.weight, "health": health })
+        value["data"] = self.data(|entry| {
+            let health = entry.healthy.map_or(OFF, word);
+            json!({ "ip": entry.address.ip(), "port": entry.address.port(), "weight": entry.weight, "health": health })
         });
         value
     }
@@ -163,7 +163,7 @@ fn weight((total, unavailable): (u64, u64)) -> Value {
     json!({ "total": total, "available": total - unavailable, "unavailable": unavailable })
 }
 
-/// How the upstream is as a whole.
+/// The health of the upstream as a whole.
 fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
     let mut data = json!({ "id": upstream.id.to_string(), "name": upstream.name, "health": OFF });
     if are_used(upstream) {
@@ -172,9 +172,9 @@ fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
         let available = (total - unavailable) as f64 / total.max(1) as f64 * 100.0;
         let healthy = available > upstream.healthchecks.threshold;
         let host = |standing: &Standing| {
-            standing.data(|place| {
-                let healthy = place.healthy != Some(false);
-                json!({ "ip": place.address.ip(), "port": place.address.port(), "weight": place.weight, "healthy": healthy })
+            standing.data(|entry| {
+                let healthy = entry.healthy != Some(false);
+                json!({ "ip": entry.address.ip(), "port": entry.address.port(), "weight": entry.weight, "healthy": healthy })
             })
         };
         data["health"] = word(healthy).into();
@@ -187,7 +187,7 @@ fn of_balancer(upstream: &Upstream, standings: &[Standing]) -> Value {
     data
 }
 
-/// What an operator knows of a target.
+/// The health that an operator sets.
 pub(super) fn of_targets() -> Router<Arc<Control>> {
     const TARGET: &str = "/upstreams/{upstream}/targets/{target}";
     let mut router = Router::new();
@@ -205,19 +205,19 @@ async fn set(
     State(control): State<Arc<Control>>,
     names: RawPathParams,
     healthy: bool,
-) -> Result<Response, Denied> {
+) -> Result<Response, ApiError> {
     let mut names = names.iter().map(|(_, name)| name);
     let (upstream, targets) = named(&control, names.next())?;
     let wanted = names.next().unwrap_or_default();
     let address = names.next().and_then(address);
     let is_wanted = |target: &Arc<Target>| target.target == wanted || target.id.to_string() == wanted;
-    let target = targets.into_iter().find(is_wanted).ok_or(Denied::NotFound)?;
+    let target = targets.into_iter().find(is_wanted).ok_or(ApiError::NotFound)?;
     if !are_used(&upstream) {
         let message = format!("no healthchecker found for {}", upstream.name);
-        return Ok(json_answer(StatusCode::BAD_REQUEST, &json!({ "message": message })));
+        return Ok(json_response(StatusCode::BAD_REQUEST, &json!({ "message": message })));
     }
-    let (_, places) = places(&control, &target, true).await;
-    let addresses: Vec<SocketAddr> = places.iter().map(|place| place.address).collect();
+    let (_, addresses) = resolve_addresses(&control, &target, true).await;
+    let addresses: Vec<SocketAddr> = addresses.iter().map(|entry| entry.address).collect();
     control.mark(&upstream, (&target.target, &addresses), address, healthy);
     Ok(StatusCode::NO_CONTENT.into_response())
 }

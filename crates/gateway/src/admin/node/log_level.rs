@@ -1,6 +1,6 @@
 //! `/debug/node/log-level`: how much the node logs, while it runs.
 
-use crate::admin::request::Named;
+use crate::admin::request::PathParam;
 use crate::listener::message;
 use crate::logger;
 use crate::settings::{LogLevel, Value};
@@ -11,7 +11,7 @@ pub(super) async fn show() -> Response {
     message(StatusCode::OK, &format!("log level: {}", logger::level()))
 }
 
-pub(super) async fn change(Named(level): Named) -> Response {
+pub(super) async fn change(PathParam(level): PathParam) -> Response {
     match LogLevel::parse(&level) {
         Ok(level) => {
             logger::set_level(level);

@@ -1,4 +1,4 @@
-//! What the Admin API tells of the node itself: what it can do, what it knows, and how it fares.
+//! The endpoints about the node itself: its plugins and schemas, its configuration, its health.
 mod config;
 mod costs;
 mod endpoints;
@@ -12,7 +12,7 @@ mod root;
 mod schemas;
 mod tags;
 
-use super::response::Denied;
+use super::response::ApiError;
 use crate::control::Control;
 use crate::plugins::Definitions;
 use axum::Router;
@@ -24,7 +24,10 @@ use std::sync::Arc;
 pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
     Router::new()
         .route("/", get(root::root))
-        .route("/config", get(config::show).post(config::load).layer(DefaultBodyLimit::max(config::LONGEST)))
+        .route(
+            "/config",
+            get(config::show).post(config::load).layer(DefaultBodyLimit::max(config::MAX_BODY_LEN)),
+        )
         .route("/debug/node/log-level", get(log_level::show))
         .route("/debug/node/log-level/{level}", put(log_level::change))
         .route("/endpoints", get(endpoints::list))
@@ -42,5 +45,5 @@ pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
         .route("/upstreams/{upstream}/health", get(health::of_upstream))
         .merge(plugin_routes::router(definitions))
         .merge(health::of_targets())
-        .method_not_allowed_fallback(|| async { Denied::Method })
+        .method_not_allowed_fallback(|| async { ApiError::Method })
 }

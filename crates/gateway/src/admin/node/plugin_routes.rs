@@ -1,6 +1,6 @@
 //! The routes that plugins add.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use crate::control::Control;
 use crate::plugins::Definitions;
 use axum::Router;
@@ -12,8 +12,10 @@ use weir_plugin::{AdminMethod, AdminRequest, AdminRoute};
 
 pub(super) fn router(definitions: Definitions) -> Router<Arc<Control>> {
     routes(definitions).fold(Router::new(), |router, route| {
-        router
-            .route(route.path, on(method(route.method), move |call: Call| async move { serve(route, &call) }))
+        router.route(
+            route.path,
+            on(method(route.method), move |call: ApiRequest| async move { serve(route, &call) }),
+        )
     })
 }
 
@@ -32,7 +34,7 @@ fn method(method: AdminMethod) -> MethodFilter {
     }
 }
 
-fn serve(route: &AdminRoute, call: &Call) -> Result<Response, Denied> {
+fn serve(route: &AdminRoute, call: &ApiRequest) -> Result<Response, ApiError> {
     let names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameters: Vec<_> = names.map(str::to_owned).zip(call.ids.iter().cloned()).collect();
     let entities = call.control.registry().entities();
@@ -41,8 +43,8 @@ fn serve(route: &AdminRoute, call: &Call) -> Result<Response, Denied> {
         (route.handle)(&AdminRequest::new(of_node, (&parameters, call.query()), &call.body.members));
     let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Ok(match response.body {
-        _ if status == StatusCode::NOT_FOUND => return Err(Denied::NotFound),
-        Some(body) => json_answer(status, &body),
+        _ if status == StatusCode::NOT_FOUND => return Err(ApiError::NotFound),
+        Some(body) => json_response(status, &body),
         None => status.into_response(),
     })
 }

@@ -1,5 +1,5 @@
-//! `GET /`: what tools ask first, to learn what they are talking to.
-use crate::admin::response::json_answer;
+//! `GET /`: what tools request first, to find out which gateway they talk to.
+use crate::admin::response::json_response;
 use crate::control::Control;
 use crate::plugins::priority;
 use crate::settings::{Database, Listen, Listeners};
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_proxy::{Address, Listening};
 
-/// The version of Kong whose API is spoken here: by it tools decide what to send.
+/// The version of Kong whose API this is, because tools decide by it what to send.
 pub(super) const KONG_VERSION: &str = "3.9.1";
 
 pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
     let process = std::process::id();
-    json_answer(
+    json_response(
         StatusCode::OK,
         &json!({
             "tagline": "Welcome to Weir",
@@ -34,7 +34,7 @@ pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
                 "version": env!("CARGO_PKG_VERSION"),
                 "database": kept_in(&control),
                 "revision": control.registry().revision().0,
-                "in_force": control.registry().in_force().0,
+                "in_force": control.registry().active().0,
             },
         }),
     )
@@ -58,7 +58,7 @@ fn plugins(control: &Control) -> Value {
     json!({ "available_on_server": on_server, "enabled_in_cluster": in_use, "disabled_on_server": {} })
 }
 
-/// Those of Kong's settings that tools look at.
+/// The settings of Kong that tools read.
 fn configuration(control: &Control) -> Value {
     let settings = control.settings();
     let names: Vec<_> = control.plugins().iter().filter(|plugin| plugin.available).map(|p| p.name).collect();
@@ -84,13 +84,13 @@ fn configuration(control: &Control) -> Value {
     })
 }
 
-/// Kong knows two ways to keep a configuration: tools write entities to a node that has a database, whichever it is, and
-/// whole files to one that has none.
+/// Kong knows two ways to keep a configuration: tools write entities to a node that has a database, whichever it is,
+/// and whole files to one that has none.
 fn database(control: &Control) -> &'static str {
     if control.registry().is_stored() { "postgres" } else { "off" }
 }
 
-/// Where the configuration is kept in truth.
+/// The database that really holds the configuration.
 fn kept_in(control: &Control) -> String {
     let is_stored = control.registry().is_stored();
     let otherwise = if is_stored { Database::Sqlite } else { Database::Off };

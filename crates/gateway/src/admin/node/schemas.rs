@@ -1,12 +1,12 @@
 //! `/schemas`: what entities and plugins are made of, and whether something would be accepted as one.
 use crate::admin::edit::no_ids;
 use crate::admin::form;
-use crate::admin::request::{Call, Named};
+use crate::admin::request::{ApiRequest, PathParam};
 use crate::admin::request_body::Body;
-use crate::admin::response::{Denied, json_answer};
+use crate::admin::response::{ApiError, json_response};
 use crate::control::Control;
 use crate::listener::message;
-use crate::low_priority::aside;
+use crate::low_priority::spawn_low_priority;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,37 +15,40 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::find_plugin;
-use weir_model::schema::{Choice, References};
-use weir_model::{PluginSchema, ReadOptions, Uuid};
+use weir_model::schema::References;
+use weir_model::{EntityKinds, PluginSchema, ReadOptions, Uuid, find_kind};
 
-/// The kinds of entities that Kong has: others are no business of its tools.
-pub(super) fn kinds() -> impl Iterator<Item = EntityKind> {
-    EntityKind::ALL.iter().copied().filter(|kind| *kind != EntityKind::ApisixObjects)
+/// The kinds of entities that Kong has; its tools do not know the others.
+pub(super) fn kinds(plugins: &[PluginSchema]) -> Vec<EntityKind> {
+    EntityKinds::of(plugins).iter().filter(|kind| *kind != EntityKind::ApisixObjects).collect()
 }
 
-fn kind_of(name: &str) -> Option<EntityKind> {
-    kinds().find(|kind| kind.as_str() == name)
+fn kind_of(name: &str, plugins: &[PluginSchema]) -> Option<EntityKind> {
+    find_kind(plugins, name).filter(|kind| *kind != EntityKind::ApisixObjects)
 }
 
-pub(super) async fn of_entity(Named(name): Named) -> Response {
-    match kind_of(&name) {
-        Some(kind) => json_answer(StatusCode::OK, &kind.schema().to_json()),
+pub(super) async fn of_entity(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
+    match kind_of(&name, control.plugins()) {
+        Some(kind) => json_response(StatusCode::OK, &kind.schema().to_json()),
         None => message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")),
     }
 }
 
-pub(super) async fn of_plugin(State(control): State<Arc<Control>>, Named(name): Named) -> Response {
+pub(super) async fn of_plugin(State(control): State<Arc<Control>>, PathParam(name): PathParam) -> Response {
     plugin(&control, &name, PluginSchema::to_json)
 }
 
 /// As Kong before 2.0: the configuration alone.
-pub(super) async fn of_plugin_config(State(control): State<Arc<Control>>, Named(name): Named) -> Response {
+pub(super) async fn of_plugin_config(
+    State(control): State<Arc<Control>>,
+    PathParam(name): PathParam,
+) -> Response {
     plugin(&control, &name, |plugin| plugin.config.to_json())
 }
 
 fn plugin(control: &Control, name: &str, schema: fn(&PluginSchema) -> Value) -> Response {
     match find_plugin(control.plugins(), name).filter(|plugin| plugin.available) {
-        Some(plugin) => json_answer(StatusCode::OK, &schema(plugin)),
+        Some(plugin) => json_response(StatusCode::OK, &schema(plugin)),
         None => message(StatusCode::NOT_FOUND, &format!("No plugin named '{name}'")),
     }
 }
@@ -53,24 +56,24 @@ fn plugin(control: &Control, name: &str, schema: fn(&PluginSchema) -> Value) -> 
 pub(super) async fn enabled_plugins(State(control): State<Arc<Control>>) -> Response {
     let names: Vec<_> =
         control.plugins().iter().filter(|plugin| plugin.available).map(|plugin| plugin.name).collect();
-    json_answer(StatusCode::OK, &json!({ "enabled_plugins": names }))
+    json_response(StatusCode::OK, &json!({ "enabled_plugins": names }))
 }
 
-/// Whether an entity would be accepted, whatever else there is.
-pub(super) async fn validate(call: Call) -> Result<Response, Denied> {
+/// Whether an entity would be accepted on its own, without the rules across entities.
+pub(super) async fn validate(call: ApiRequest) -> Result<Response, ApiError> {
     // Next to `/schemas/plugins/NAME`, plugins have a path of their own.
     let name = call.ids.first().map_or("plugins", String::as_str);
-    let Some(kind) = kind_of(name) else {
+    let Some(kind) = kind_of(name, call.control.plugins()) else {
         return Ok(message(StatusCode::NOT_FOUND, &format!("No entity named '{name}'")));
     };
     let (control, body) = (call.control, call.body);
-    // What is long takes long to read, and nothing waits for the answer but who asked.
-    let accepted = aside("weir-validate", move || accept(control, kind, body)).await;
-    accepted.map_err(|error| Denied::Unavailable(error.to_string()))??;
+    // A long configuration takes long to read, and only the client waits for the response.
+    let accepted = spawn_low_priority("weir-validate", move || accept(control, kind, body)).await;
+    accepted.map_err(|error| ApiError::Unavailable(error.to_string()))??;
     Ok(message(StatusCode::OK, "schema validation successful"))
 }
 
-fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Denied> {
+fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), ApiError> {
     let plugins = control.plugins();
     let mut written = body.members;
     if body.untyped {
@@ -80,11 +83,11 @@ fn accept(control: Arc<Control>, kind: EntityKind, body: Body) -> Result<(), Den
     no_ids(kind, &written)?;
     let references = AnyId { control: &control, names: OnceCell::new() };
     let reading = ReadOptions { plugins, references: &references, hash_passwords: true };
-    Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(Denied::Schema)
+    Entity::read(kind, &written.into(), &[], reading).map(drop).map_err(ApiError::Schema)
 }
 
-/// Finds entities by name, and takes any id for one: who validates may not have created it yet. Writes need not wait
-/// until everything is read: each question is asked on its own.
+/// Finds entities by name, and accepts any id, because a client may validate before it creates the other entity. Takes
+/// the lock for each name alone, so that writes need not wait.
 struct AnyId<'c> {
     control: &'c Control,
     /// Every name with its kind, once names are asked for.
@@ -94,11 +97,11 @@ struct AnyId<'c> {
 impl AnyId<'_> {
     fn all_names(&self) -> Vec<(&'static str, String)> {
         let entities = self.control.registry().entities();
-        let of = |kind: &EntityKind| {
+        let of = |kind: EntityKind| {
             let kind = kind.as_str();
             entities.names(kind).into_iter().map(|name| (kind, name.to_owned())).collect::<Vec<_>>()
         };
-        EntityKind::ALL.iter().flat_map(of).collect()
+        EntityKind::BUILT_IN.iter().copied().flat_map(of).collect()
     }
 }
 

@@ -1,43 +1,42 @@
 //! `/tags`: which entities carry which tags.
-use crate::admin::request::Call;
-use crate::admin::response::{Denied, json_answer};
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiError, json_response};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use weir_model::Entities;
-use weir_model::schema::Choice;
 
 /// Kong's bounds of a page.
 const SIZES: std::ops::RangeInclusive<usize> = 1..=1000;
 
-pub(super) async fn list(call: Call) -> Result<Response, Denied> {
+pub(super) async fn list(call: ApiRequest) -> Result<Response, ApiError> {
     page(&call, |_| true)
 }
 
-pub(super) async fn list_one(call: Call) -> Result<Response, Denied> {
+pub(super) async fn list_one(call: ApiRequest) -> Result<Response, ApiError> {
     page(&call, |tag| call.ids.first().is_some_and(|wanted| wanted == tag))
 }
 
-fn page(call: &Call, wanted: impl Fn(&str) -> bool) -> Result<Response, Denied> {
+fn page(call: &ApiRequest, wanted: impl Fn(&str) -> bool) -> Result<Response, ApiError> {
     let size = call.argument("size").map_or(Some(100), |size| size.parse().ok());
     let size = size.filter(|size| SIZES.contains(size));
-    let size = size.ok_or(Denied::Size("size must be an integer between 1 and 1000"))?;
+    let size = size.ok_or(ApiError::Size("size must be an integer between 1 and 1000"))?;
     let offset = call.argument("offset").unwrap_or("0");
-    let from = offset.parse().map_err(|_| Denied::Offset(offset.to_owned()))?;
+    let from = offset.parse().map_err(|_| ApiError::Offset(offset.to_owned()))?;
     let found = find(&call.control.registry().entities(), from, size + 1, wanted);
-    Ok(json_answer(StatusCode::OK, &page_of(found, &call.path, from, size)))
+    Ok(json_response(StatusCode::OK, &page_of(found, &call.path, from, size)))
 }
 
 fn find(entities: &Entities, from: usize, most: usize, wanted: impl Fn(&str) -> bool) -> Vec<Value> {
     let tagged = entities.iter().flat_map(|entity| entity.tags().iter().map(move |tag| (entity, tag)));
     let wanted = tagged.filter(|(_, tag)| wanted(tag)).skip(from).take(most);
-    let told = wanted.map(|(entity, tag)| {
+    let rows = wanted.map(|(entity, tag)| {
         json!({ "entity_name": entity.kind().as_str(), "entity_id": entity.id().to_string(), "tag": tag })
     });
-    told.collect()
+    rows.collect()
 }
 
-/// One more than fits has been looked for, to know whether there is another page.
+/// One more than the page holds was collected, to know whether another page follows.
 fn page_of(mut found: Vec<Value>, path: &str, from: usize, size: usize) -> Value {
     if found.len() <= size {
         return json!({ "data": found, "next": null });

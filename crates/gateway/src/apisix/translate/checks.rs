@@ -4,7 +4,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use weir_model::schema::{Json, Record};
 
-/// How the nodes of an upstream are watched.
+/// The health checks of an upstream.
 #[derive(Clone, Record)]
 pub(super) struct Checks {
     /// Without it there are no others.
@@ -12,7 +12,7 @@ pub(super) struct Checks {
     pub passive: Option<Passive>,
 }
 
-/// Watching by probes.
+/// Active health checks.
 #[derive(Clone, Record)]
 pub(super) struct Active {
     #[field(default = "http", one_of = ["http", "https", "tcp"])]
@@ -57,7 +57,7 @@ pub(super) struct ActiveUnhealthy {
     pub timeouts: u16,
 }
 
-/// Watching by what requests meet.
+/// Passive health checks.
 #[derive(Clone, Record)]
 pub(super) struct Passive {
     #[field(default = "http", one_of = ["http", "https", "tcp"])]
@@ -66,7 +66,7 @@ pub(super) struct Passive {
     pub unhealthy: PassiveUnhealthy,
 }
 
-/// Which responses speak for a node.
+/// Which responses count as healthy.
 #[derive(Clone, Record)]
 pub(super) struct PassiveHealthy {
     #[field(between = [200, 599], default = [
@@ -77,7 +77,7 @@ pub(super) struct PassiveHealthy {
     pub successes: u16,
 }
 
-/// What speaks against a node.
+/// What counts as unhealthy.
 #[derive(Clone, Record)]
 pub(super) struct PassiveUnhealthy {
     #[field(default = [429, 500, 503], between = [200, 599])]
@@ -90,7 +90,7 @@ pub(super) struct PassiveUnhealthy {
     pub http_failures: u16,
 }
 
-/// The same in Kong's words.
+/// The same in Kong's terms.
 pub(super) fn translate(checks: &Checks) -> Result<Json, Invalid> {
     let Some(active) = &checks.active else {
         return Err(Invalid::configuration(

@@ -1,4 +1,4 @@
-//! Consumers, and what they show to prove who they are.
+//! Consumers and their credentials.
 use super::schema::{Consumer, Credential, PluginSet, Plugins};
 use super::{Entities, Invalid, Json, Key, Kind, Objects, fill, named, plugins};
 use serde_json::json;
@@ -11,14 +11,14 @@ const CONSUMER: &str = "consumer";
 /// The part of a consumer group that is the group itself.
 const GROUP: &str = "group";
 
-/// What a consumer is known by to key-auth.
+/// A consumer's credential for key-auth.
 #[derive(Clone, Record)]
 pub(super) struct KeyAuth {
     #[field(secret)]
     key: String,
 }
 
-/// What a consumer is known by to basic-auth.
+/// A consumer's credential for basic-auth.
 #[derive(Clone, Record)]
 pub(super) struct BasicAuth {
     username: String,
@@ -69,12 +69,12 @@ fn credentials(into: &mut Entities<'_>, set: &mut Plugins, consumer: Uuid) -> Re
     if let Some(written) = set.remove("key-auth") {
         let KeyAuth { key } = plugins::read("key-auth", &written)?;
         let entity = json!({ "key": key, "consumer": consumer });
-        into.add(EntityKind::KeyauthCredentials, "key-auth", entity)?;
+        into.add_of_plugin("keyauth_credentials", "key-auth", entity)?;
     }
     if let Some(written) = set.remove("basic-auth") {
         let BasicAuth { username, password } = plugins::read("basic-auth", &written)?;
         let entity = json!({ "username": username, "password": password, "consumer": consumer });
-        into.add(EntityKind::BasicauthCredentials, "basic-auth", entity)?;
+        into.add_of_plugin("basicauth_credentials", "basic-auth", entity)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) fn described<T: Record>() -> Json {
     schema
 }
 
-/// Says what fields are that may be of several types.
+/// The schema of fields that may be of several types.
 fn tell_apart(schema: &mut Json) {
     let Some(properties) = schema["properties"].as_object_mut() else { return };
     for (name, property) in properties {
@@ -40,7 +40,7 @@ fn tell_apart(schema: &mut Json) {
     }
 }
 
-/// Checks an object by itself: neither what it names nor its plugins.
+/// Checks an object by itself, without its references and plugins.
 pub(crate) fn validate(kind: Kind, value: &Json) -> Result<(), Invalid> {
     match kind {
         Kind::Upstreams => upstream::nodes(&read(value)?).map(drop),
@@ -57,13 +57,13 @@ fn own_nodes(own: Option<Upstream>) -> Result<(), Invalid> {
     own.map_or(Ok(()), |own| upstream::nodes(&own).map(drop))
 }
 
-/// A plugin as APISIX's clients are told of it.
+/// A plugin as the API describes it to APISIX's clients.
 pub(crate) struct Described {
     pub(crate) name: &'static str,
     /// APISIX's: which of two plugins runs first.
     pub(crate) priority: i32,
     pub(crate) schema: Json,
-    /// What a consumer has of it.
+    /// The schema of a consumer's credential.
     pub(crate) consumer_schema: Option<Json>,
 }
 

@@ -1,5 +1,5 @@
-//! Everything that is wrong with an object in a file, each at its field. An answer of the Admin API tells the first thing
-//! alone, as APISIX's do.
+//! All errors of an object in a file, each at its field. (A response of the Admin API holds only the first one, as
+//! APISIX's does.)
 use super::super::object::{Key, id_text};
 use super::schema::{Consumer, Credential, NOT_AVAILABLE, PluginSet, Route, Service, Ssl, Upstream};
 use super::{Kind, Objects, plugins, upstream};
@@ -15,7 +15,7 @@ const NAMING: [(&str, Kind); 4] = [
     ("group_id", Kind::ConsumerGroups),
 ];
 
-/// What is wrong with an object by itself, and with whom it names. Paths start at the object.
+/// The errors of an object and of its references. Paths start at the object.
 pub(crate) fn mistakes(
     kind: Kind,
     written: &Node<'_>,
@@ -50,14 +50,14 @@ pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
     NAMING.iter().filter_map(|(field, kind)| Key::new(*kind, id_text(&value[field])?).ok())
 }
 
-/// Everything that is wrong with a record.
+/// All errors of a record.
 pub(super) fn fields<T: Record>(node: &Node<'_>) -> Vec<ConfigError> {
     let mut reader = Reader::new(&());
     read_record::<T>(node, &RecordContext::NONE, &mut reader);
     reader.into_problems()
 }
 
-/// The same problems, seen from further up.
+/// The same problems, with a path before theirs.
 pub(super) fn below(path: &str, found: Vec<ConfigError>) -> impl Iterator<Item = ConfigError> {
     found.into_iter().map(move |problem| {
         let path = if problem.path.is_empty() { path.to_owned() } else { format!("{path}.{}", problem.path) };
@@ -65,7 +65,7 @@ pub(super) fn below(path: &str, found: Vec<ConfigError>) -> impl Iterator<Item =
     })
 }
 
-/// Takes the fields out that cannot be expressed here.
+/// Removes the fields that are not supported here.
 fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<ConfigError>) {
     let Value::Map(entries) = &mut node.value else { return };
     entries.retain(|entry| {
@@ -81,7 +81,7 @@ fn take_unavailable(node: &mut Node<'_>, path: &str, found: &mut Vec<ConfigError
     }
 }
 
-/// What is wrong with the nodes of an upstream that is right but for these.
+/// The errors of an upstream's nodes, if the rest of it is valid.
 fn nodes(node: &Node<'_>, path: &str) -> Option<ConfigError> {
     let upstream = Upstream::from_value(&node.to_json()).ok()?;
     let invalid = upstream::nodes(&upstream).err()?;

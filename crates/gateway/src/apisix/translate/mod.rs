@@ -1,4 +1,4 @@
-//! An object of APISIX → the entities that follow from it. A pure function of the object and of those that it names.
+//! An object of APISIX → entities. A pure function of the object and of those that it refers to.
 mod checks;
 mod consumer;
 mod json_schema;
@@ -18,20 +18,20 @@ use schema::{PluginSet, read};
 use serde_json::json;
 use weir_model::entity::{Entity, EntityKind};
 use weir_model::schema::{Json, Record};
-use weir_model::{PluginSchema, ReadOptions, Uuid};
+use weir_model::{PluginSchema, ReadOptions, Uuid, find_kind};
 
-/// What an object becomes.
+/// The result of a translation.
 pub(crate) struct Translated {
     /// The object with APISIX's defaults filled in.
     pub(crate) value: Json,
-    /// What follows from it, those that others name first.
+    /// The derived entities, referenced ones first.
     pub(crate) entities: Vec<Entity>,
 }
 
 /// Translates an object.
 ///
 /// # Errors
-/// When it breaks a rule of its kind, names what is not there, or asks for what cannot be expressed here.
+/// When the object breaks a rule of its kind, refers to a missing object, or needs what is not supported here.
 pub(crate) fn translate(
     key: &Key,
     written: &Json,
@@ -68,7 +68,7 @@ fn fill<T: Record>(value: &mut Json) -> Result<T, Invalid> {
     Ok(record)
 }
 
-/// Adds what a value lacks of another; of what it has, nothing changes.
+/// Adds to a value the members of another that it lacks.
 fn fill_in(value: &mut Json, defaults: &Json) {
     let (Json::Object(members), Json::Object(defaults)) = (value, defaults) else { return };
     for (name, default) in defaults.iter().filter(|(_, default)| !default.is_null()) {
@@ -79,7 +79,7 @@ fn fill_in(value: &mut Json, defaults: &Json) {
     }
 }
 
-/// The entities of one object, as they are made.
+/// Collects the entities of one object.
 struct Entities<'t> {
     key: &'t Key,
     written: &'t Json,
@@ -88,9 +88,16 @@ struct Entities<'t> {
 }
 
 impl Entities<'_> {
-    /// Adds an entity; its id follows from the part of the object that it is.
+    /// Adds an entity; its id derives from the part of the object that it stands for.
     fn add(&mut self, kind: EntityKind, part: &str, entity: Json) -> Result<Uuid, Invalid> {
         self.add_as(kind, self.key.uuid(part), entity)
+    }
+
+    /// Adds an entity of a kind that a plugin declares.
+    fn add_of_plugin(&mut self, kind: &str, plugin: &str, entity: Json) -> Result<(), Invalid> {
+        let unknown = || Invalid(format!("unknown plugin [{plugin}]"));
+        let kind = find_kind(self.plugins, kind).ok_or_else(unknown)?;
+        self.add(kind, plugin, entity).map(drop)
     }
 
     fn add_as(&mut self, kind: EntityKind, id: Uuid, mut entity: Json) -> Result<Uuid, Invalid> {
@@ -109,7 +116,7 @@ impl Entities<'_> {
     }
 }
 
-/// What an object names, or why it cannot.
+/// The object that another refers to.
 fn named<'o>(objects: &'o dyn Objects, kind: Kind, id: &Json) -> Result<(Key, &'o Json), Invalid> {
     let what = kind.singular();
     let id = super::object::id_text(id)

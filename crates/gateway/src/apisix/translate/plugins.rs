@@ -1,4 +1,4 @@
-//! Plugins of APISIX as ours: some are ours by another name for a field, some are ours as they are.
+//! Plugins of APISIX as plugins of ours: for some, fields have other names; the others are the same.
 use super::json_schema::{Described, described as schema_of};
 use super::schema::{Plugins, invalid};
 use super::{Entities, Invalid, Json, consumer, fill_in, mistakes};
@@ -9,7 +9,7 @@ use weir_model::node::{Entry, Value};
 use weir_model::schema::{Direction, FieldError, Record, did_you_mean, quoted};
 use weir_model::{ConfigError, PluginSchema, Uuid};
 
-/// Asks for a key.
+/// Requires a key.
 #[derive(Clone, Record)]
 struct KeyAuth {
     #[field(default = "apikey", matches = header_name)]
@@ -22,7 +22,7 @@ struct KeyAuth {
     realm: Option<String>,
 }
 
-/// Asks for a name and a password.
+/// Requires a name and a password.
 #[derive(Clone, Record)]
 struct BasicAuth {
     #[field(default = false)]
@@ -38,7 +38,7 @@ struct Prometheus {
     prefer_name: bool,
 }
 
-/// What may be said of any plugin.
+/// Options that every plugin has.
 #[derive(Clone, Record)]
 struct Meta {
     #[field(default = false)]
@@ -52,7 +52,7 @@ struct Adapted {
     enabled: bool,
 }
 
-/// The plugins that there are, those that APISIX runs first before others.
+/// The supported plugins, in the order in which APISIX runs them.
 pub(crate) fn described(schemas: &[PluginSchema]) -> Vec<Described> {
     let ours = |name: &'static str, priority: i32| {
         let schema = find_plugin(schemas, name)?.config.to_json_schema(Direction::Request);
@@ -81,7 +81,7 @@ pub(super) fn check(set: &Plugins, value: &mut Json, schemas: &[PluginSchema]) -
     Ok(())
 }
 
-/// Adds the plugins of one scope. What limit-count counts for an object, it counts together, in whatever parts.
+/// Adds the plugins of one scope. All parts of an object share the counters of its limit-count.
 pub(super) fn translate(
     into: &mut Entities<'_>,
     part: &str,
@@ -102,14 +102,14 @@ pub(super) fn translate(
     Ok(())
 }
 
-/// The names of those that there are.
+/// The names of the supported plugins.
 const NAMES: [&str; 5] = ["basic-auth", "key-auth", "limit-count", "prometheus", "request-id"];
 
 fn unknown(name: &str) -> Invalid {
     Invalid(format!("unknown plugin [{name}]; there are {}", NAMES.join(", ")))
 }
 
-/// Everything that is wrong with one plugin of an object in a file. `is_consumer`: some of them are credentials.
+/// All errors of one plugin of an object in a file. With `is_consumer`, some plugins are credentials.
 pub(super) fn mistakes_of(
     entry: &Entry<'_>,
     is_consumer: bool,

@@ -1,5 +1,5 @@
-//! Routes. Among those that match, APISIX prefers by host, then by the longest path, then by `priority`; the router here
-//! does so by its own rules once each route is written as regexes with a `regex_priority`, and with ids in order.
+//! Routes. Among those that match, APISIX prefers by host, then by the longest path, then by `priority`; the router
+//! here does so by its own rules once each route is written as regexes with a `regex_priority`, and with ids in order.
 use super::schema::{PluginSet, Plugins, Route, Service, Upstream, read};
 use super::upstream::{self, Destination};
 use super::{Entities, Invalid, Json, Kind, Objects, fill, named, plugins};
@@ -15,8 +15,8 @@ const ABOVE_CRITERIA: u32 = 3072;
 /// Bits for the length of a path.
 const PATH_BITS: u32 = 7;
 const EXACT: u32 = (1 << PATH_BITS) - 1;
-/// The most labels of a wildcard that are told apart.
-const MOST_LABELS: u32 = 7;
+/// Wildcards with more labels than this rank alike.
+const MAX_LABELS: u32 = 7;
 
 pub(super) fn translate(
     into: &mut Entities<'_>,
@@ -32,7 +32,7 @@ pub(super) fn translate(
     let destination = own.or(service.destination);
     let mut set = Plugins::new();
     if own.is_some() || destination.is_none() {
-        // The route does not go through the service, whose plugins would not run for it.
+        // The entity of the route does not belong to the service, whose plugins would not run for it.
         set.extend(service.plugins);
     }
     if let Some(id) = &route.plugin_config_id {
@@ -41,10 +41,10 @@ pub(super) fn translate(
     }
     set.extend(own_plugins);
     let hosts = route.hosts.clone().or(route.host.clone().map(|host| vec![host])).unwrap_or(service.hosts);
-    write(into, &Written { route: &route, hosts, destination, plugins: set })
+    write(into, &CombinedRoute { route: &route, hosts, destination, plugins: set })
 }
 
-/// What a route has of its service.
+/// What a route inherits from its service.
 #[derive(Default)]
 struct Through {
     destination: Option<Destination>,
@@ -92,17 +92,17 @@ fn own_destination(
     }
 }
 
-/// A route with all that it has of others.
-struct Written<'r> {
+/// A route with everything that it inherits.
+struct CombinedRoute<'r> {
     route: &'r Route,
     hosts: Vec<String>,
     destination: Option<Destination>,
     plugins: Plugins,
 }
 
-/// Adds a route of ours for each rank that the hosts and the paths have: for most that is one.
-fn write(into: &mut Entities<'_>, written: &Written<'_>) -> Result<(), Invalid> {
-    let Written { route, hosts, plugins: set, .. } = written;
+/// Adds one route entity for each rank of the hosts and paths; most objects need one.
+fn write(into: &mut Entities<'_>, written: &CombinedRoute<'_>) -> Result<(), Invalid> {
+    let CombinedRoute { route, hosts, plugins: set, .. } = written;
     let uris = route.uris.as_deref().unwrap_or_default().iter().chain(&route.uri);
     let paths = grouped(uris.map(|uri| path(uri)).collect::<Result<Vec<_>, _>>()?);
     let mut hosts = grouped(hosts.iter().map(|host| (host_rank(host), host.clone())));
@@ -120,14 +120,14 @@ fn write(into: &mut Entities<'_>, written: &Written<'_>) -> Result<(), Invalid> 
         plugins::translate(into, &format!("{part}/"), set, &[("route", id)])?;
     }
     if route.status == 0 {
-        // It was checked, and matches nothing.
+        // It is valid, and disabled.
         into.found.truncate(before);
     }
     Ok(())
 }
 
-fn entity(written: &Written<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
-    let Written { route, destination, .. } = written;
+fn entity(written: &CombinedRoute<'_>, (hosts, paths): (&[String], &[String]), rank: u32) -> Json {
+    let CombinedRoute { route, destination, .. } = written;
     let methods = route.methods.as_deref().filter(|methods| !methods.is_empty());
     json!({
         "hosts": (!hosts.is_empty()).then_some(hosts),
@@ -180,11 +180,10 @@ fn host_rank(host: &str) -> u32 {
     if !host.starts_with('*') {
         return 0;
     }
-    u32::try_from(host.split('.').count()).map_or(MOST_LABELS, |labels| labels.min(MOST_LABELS))
+    u32::try_from(host.split('.').count()).map_or(MAX_LABELS, |labels| labels.min(MAX_LABELS))
 }
 
-/// An id that comes after those of lower priorities, and before those of higher ones: of two routes of one rank the
-/// router prefers the higher id.
+/// An id that sorts by priority, because the router prefers the higher id of two routes with equal rank.
 fn ordered(id: Uuid, priority: i32) -> Uuid {
     let mut bytes = id.into_bytes();
     bytes[..4].copy_from_slice(&(priority.cast_unsigned() ^ 1 << 31).to_be_bytes());

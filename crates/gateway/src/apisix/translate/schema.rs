@@ -1,4 +1,4 @@
-//! What APISIX's objects are made of, as far as they can be expressed here, with APISIX's defaults.
+//! The supported fields of APISIX's objects, with APISIX's defaults.
 use super::Invalid;
 use super::checks::Checks;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) struct Route {
     pub methods: Option<Vec<String>>,
     #[field(default = 0)]
     pub priority: i32,
-    /// 1 if the route is in use.
+    /// 1 if the route is enabled.
     #[field(default = 1, between = [0, 1])]
     pub status: u8,
     pub plugins: Option<Plugins>,
@@ -113,7 +113,7 @@ fn key_to_hash(upstream: &Upstream) -> Vec<FieldError> {
     needs.then(|| FieldError::new("", "missing key")).into_iter().collect()
 }
 
-/// One place of an upstream.
+/// One node of an upstream.
 #[derive(Clone, Record)]
 pub(super) struct Node {
     pub host: String,
@@ -163,7 +163,7 @@ pub(super) struct Consumer {
     pub update_time: Option<i64>,
 }
 
-/// What a consumer shows, as an object below it.
+/// A credential as an object below its consumer.
 #[derive(Clone, Record)]
 pub(super) struct Credential {
     pub id: Option<Json>,
@@ -192,7 +192,7 @@ pub(super) struct Ssl {
     pub sni: Option<String>,
     #[field(len_min = 1)]
     pub snis: Option<Vec<String>>,
-    /// 1 if the certificate is in use.
+    /// 1 if the certificate is enabled.
     #[field(default = 1, between = [0, 1])]
     pub status: u8,
     pub create_time: Option<i64>,
@@ -206,7 +206,7 @@ fn one_name(ssl: &Ssl) -> Vec<FieldError> {
     }
 }
 
-/// Fields of APISIX's objects that cannot be expressed here.
+/// Fields of APISIX's objects that are not supported here.
 pub(super) const NOT_AVAILABLE: &[&str] = &[
     "vars",
     "filter_func",
@@ -227,7 +227,7 @@ pub(super) const NOT_AVAILABLE: &[&str] = &[
     "ssl_protocols",
 ];
 
-/// Reads an object, or says everything that is wrong with it.
+/// Reads an object, or returns all its errors.
 pub(super) fn read<T: Record>(written: &Json) -> Result<T, Invalid> {
     not_available(written)?;
     T::from_value(written).map_err(|found| invalid(&found))
@@ -246,7 +246,7 @@ fn not_available(written: &Json) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What breaks rules, as APISIX says it.
+/// The violations, in APISIX's words.
 pub(super) fn invalid(found: &[FieldError]) -> Invalid {
     let line = |violation: &FieldError| match violation.path.as_str() {
         "" => violation.message.clone(),

@@ -13,7 +13,7 @@ pub(super) fn translate(into: &mut Entities<'_>, value: &mut Json) -> Result<(),
         into.add(EntityKind::Snis, &format!("snis/{name}"), entity)?;
     }
     if ssl.status == 0 {
-        // It was checked, and is not in use.
+        // It is valid, and disabled.
         into.found.clear();
     }
     Ok(())

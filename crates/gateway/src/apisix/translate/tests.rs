@@ -4,7 +4,6 @@ use crate::plugins;
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::entity::Route;
-use weir_model::schema::Choice;
 use weir_router::{Query, Router, Scheme};
 
 /// Objects by key.

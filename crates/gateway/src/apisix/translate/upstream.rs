@@ -8,7 +8,7 @@ use weir_model::entity::EntityKind;
 /// The part of an object that is the service requests go to.
 const SERVICE: &str = "service";
 
-/// Where a route leads.
+/// Where a route sends requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Destination {
     pub(super) service: Uuid,
@@ -45,7 +45,7 @@ pub(super) fn translate_service(
     plugins::translate(into, "", &set, &scope)
 }
 
-/// An upstream of the object's own: its targets, and a service that leads there.
+/// The object's own upstream: its targets, and a service for it.
 pub(super) fn own(
     into: &mut Entities<'_>,
     upstream: &Upstream,
@@ -71,7 +71,7 @@ pub(super) fn own(
     service(into, upstream, (name.as_str(), nodes.len()), timeout)
 }
 
-/// How targets are chosen. What a request lacks is made up for by the client's address, as in APISIX.
+/// The balancing algorithm. If a request lacks what is hashed, the client's address is hashed, as in APISIX.
 fn balance(entity: &mut Json, upstream: &Upstream) -> Result<(), Invalid> {
     entity["algorithm"] = match upstream.r#type.as_str() {
         "least_conn" => "least-connections".into(),
@@ -122,7 +122,7 @@ fn variable(key: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// A service of the object's own that leads to an upstream which is an object itself.
+/// A service of the object's own for an upstream that is an object itself.
 pub(super) fn shared(
     into: &mut Entities<'_>,
     id: &Json,

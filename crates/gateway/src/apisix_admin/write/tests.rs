@@ -13,11 +13,11 @@ impl Node {
         Node { entities: Entities::default(), index: 0 }
     }
 
-    fn write(&mut self, write: Write) -> Result<(), Refused> {
+    fn write(&mut self, write: Write) -> Result<(), ObjectWriteError> {
         self.index += 1;
         let plugins = plugins::bundled();
-        let moment = Moment { now: 1_700_000_000 + self.index, index: self.index, plugins };
-        for op in decide(&self.entities, write, &moment)? {
+        let context = WriteContext { now: 1_700_000_000 + self.index, index: self.index, plugins };
+        for op in decide(&self.entities, write, &context)? {
             match op {
                 Op::Put(entity) => drop(self.entities.put(entity).unwrap()),
                 Op::Delete(kind, id) => assert!(!self.entities.delete(kind, id).unwrap().is_empty()),
@@ -26,16 +26,16 @@ impl Node {
         Ok(())
     }
 
-    fn put(&mut self, at: &str, value: Json) -> Result<(), Refused> {
+    fn put(&mut self, at: &str, value: Json) -> Result<(), ObjectWriteError> {
         self.write(Write::Put(key(at), value))
     }
 
-    fn patch(&mut self, at: &str, path: &str, value: Json) -> Result<(), Refused> {
+    fn patch(&mut self, at: &str, path: &str, value: Json) -> Result<(), ObjectWriteError> {
         let path = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         self.write(Write::Patch(key(at), path, value))
     }
 
-    fn delete(&mut self, at: &str) -> Result<(), Refused> {
+    fn delete(&mut self, at: &str) -> Result<(), ObjectWriteError> {
         self.write(Write::Delete(key(at)))
     }
 
@@ -53,9 +53,9 @@ fn key(text: &str) -> Key {
     Key::new(Kind::from_name(kind).unwrap(), id).unwrap()
 }
 
-fn refusal(refused: Result<(), Refused>) -> String {
+fn refusal(refused: Result<(), ObjectWriteError>) -> String {
     match refused {
-        Err(Refused::Invalid(Invalid(message))) => message,
+        Err(ObjectWriteError::Invalid(Invalid(message))) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -76,7 +76,7 @@ fn what_follows_goes_when_its_object_does() {
     node.delete("routes/1").unwrap();
     node.delete("consumers/jack").unwrap();
     assert!(node.entities.is_empty());
-    assert_eq!(node.delete("routes/1"), Err(Refused::NotFound));
+    assert_eq!(node.delete("routes/1"), Err(ObjectWriteError::NotFound));
 }
 
 #[test]
@@ -189,16 +189,16 @@ fn what_is_nested_too_deeply_is_refused() {
     // The object itself is a level, and so are its nodes and the one that has the metadata.
     let upstream =
         |depth| json!({ "nodes": [{ "host": "a", "port": 1, "weight": 1, "metadata": nested(depth) }] });
-    node.put("upstreams/x", upstream(DEEPEST - 3)).unwrap();
-    let refused = refusal(node.put("upstreams/x", upstream(DEEPEST - 2)));
+    node.put("upstreams/x", upstream(MAX_OBJECT_DEPTH - 3)).unwrap();
+    let refused = refusal(node.put("upstreams/x", upstream(MAX_OBJECT_DEPTH - 2)));
     assert!(refused.contains("nested deeper"), "{refused}");
     let merged = refusal(node.patch("upstreams/x", "", upstream(120)));
     assert!(merged.contains("nested deeper"), "{merged}");
-    let below = refusal(node.patch("upstreams/x", "nodes/0/metadata/0", nested(DEEPEST)));
+    let below = refusal(node.patch("upstreams/x", "nodes/0/metadata/0", nested(MAX_OBJECT_DEPTH)));
     assert!(below.contains("nested deeper"), "{below}");
     let path = |steps: usize| format!("nodes/0/metadata{}", "/0".repeat(steps - 3));
-    node.patch("upstreams/x", &path(MOST_STEPS), json!([])).unwrap();
-    node.put("upstreams/x", upstream(DEEPEST - 3)).unwrap();
-    let long = refusal(node.patch("upstreams/x", &path(MOST_STEPS + 1), json!([])));
+    node.patch("upstreams/x", &path(MAX_PATH_STEPS), json!([])).unwrap();
+    node.put("upstreams/x", upstream(MAX_OBJECT_DEPTH - 3)).unwrap();
+    let long = refusal(node.patch("upstreams/x", &path(MAX_PATH_STEPS + 1), json!([])));
     assert!(long.contains("more than 16 steps"), "{long}");
 }

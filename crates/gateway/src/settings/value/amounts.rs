@@ -11,15 +11,15 @@ fn number_and_unit(text: &str) -> Option<(u64, &str, &str)> {
     Some((text[..digits].parse().ok()?, &rest[..unit], &rest[unit..]))
 }
 
-/// The longest time a setting can ask for: ten years. Any clock can still be that far ahead of now.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+/// The longest time: ten years, because any clock can still add that to now.
+const MAX_TIME: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// nginx's time: `60`, `60s`, `500ms`, `1h30m`, and fractions of a second as `0.5`.
 impl Value for Duration {
     const KIND: &'static str = "time (`60`, `60s`, `500ms`, `1h30m`)";
     fn parse(text: &str) -> Result<Self, String> {
         match text.parse().map_or_else(|_| sum_of_units(text), |s| Duration::try_from_secs_f64(s).ok()) {
-            Some(time) if time <= LONGEST => Ok(time),
+            Some(time) if time <= MAX_TIME => Ok(time),
             Some(_) => Err(format!("`{text}` is too long: write at most `3650d`, which is ten years")),
             None => Err(format!(
                 "`{text}` is not a time: write seconds, or a unit as in `500ms`, `60s`, `1h30m`, `1d`, up to `3650d`"
@@ -49,7 +49,7 @@ fn sum_of_units(text: &str) -> Option<Duration> {
     }
 }
 
-/// A time that kong.conf counts in milliseconds.
+/// A time in milliseconds, as in kong.conf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Milliseconds(pub(crate) Duration);
 
@@ -86,7 +86,7 @@ impl Value for Bytes {
     }
 }
 
-/// The memory of a cache that is laid out at the start.
+/// The size of a cache that is allocated at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheSize(pub(crate) u64);
 

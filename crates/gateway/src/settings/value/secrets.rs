@@ -1,10 +1,10 @@
-//! Values that no message repeats.
+//! Secret values, which no message repeats.
 
 use super::Value;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The file of a private key. A value that names no file may be a key itself, so no message repeats it.
+/// The file of a private key. A value that names no file may be a key itself, so messages do not repeat it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KeyFile(pub(crate) PathBuf);
 
@@ -17,7 +17,7 @@ impl Value for KeyFile {
         } else if text.starts_with(['/', '.']) {
             Err(format!("{text}: no such file: name one that holds the private key as PEM"))
         } else {
-            // What is no path may be the key itself.
+            // A value that is no path may be the key itself.
             Err("no such file: name one that holds the private key as PEM".to_owned())
         }
     }
@@ -38,7 +38,7 @@ impl Value for Password {
     fn parse(text: &str) -> Result<Self, String> {
         Ok(Password(text.to_owned()))
     }
-    /// Blanks may be part of it.
+    /// Spaces may be part of it.
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -59,7 +59,7 @@ impl Value for DeclarativeText {
     fn parse(text: &str) -> Result<Self, String> {
         Ok(DeclarativeText(text.to_owned()))
     }
-    /// Lines and columns in messages count from the very start.
+    /// Not trimmed, because messages count lines and columns from the start.
     fn read(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }

@@ -6,17 +6,17 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// Longer than anything here takes on a slow machine; what takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn changed(store: &dyn Store) {
-    timeout(PATIENCE, store.changed()).await.expect("a change is heard of").unwrap();
+    timeout(TEST_TIMEOUT, store.changed()).await.expect("a change is heard of").unwrap();
 }
 
 #[tokio::test]
 async fn nodes_hear_of_each_others_commits() {
     let place = Place::in_postgres().bootstrapped().await;
     let (one, other) = (place.open().await, place.open().await);
-    // That it listens, it tells as well.
+    // It also notifies when it begins to listen.
     changed(&*one).await;
     changed(&*other).await;
     let (a, b) = (service(1, "a"), service(2, "b"));
@@ -137,21 +137,21 @@ async fn what_is_wrong_is_named_and_passwords_are_not() {
         settings.push((key.to_owned(), value.to_owned()));
         settings_of(settings)
     };
-    for (key, value, mend) in [
+    for (key, value, hint) in [
         ("pg_password", "swordfish", "`pg_password`"),
-        ("pg_user", "nobody", "`pg_user`"),
+        ("pg_user", "stranger", "`pg_user`"),
         ("pg_database", "nothing", "`pg_database`"),
         ("pg_ssl_verify", "on", "`pg_ssl_verify`"),
     ] {
         let settings = Settings { pg_ssl: key.starts_with("pg_ssl"), ..with(key, value) };
         let error = open(&settings, Vec::new()).await.err().unwrap().to_string();
-        assert!(error.contains(mend), "{key}: {error}");
+        assert!(error.contains(hint), "{key}: {error}");
         assert!(!error.contains("swordfish") && !error.contains("do-not-tell"), "{error}");
     }
-    let nobody = Settings { pg_port: 1, ..with("pg_user", "kong") };
-    let error = open(&nobody, Vec::new()).await.err().unwrap();
+    let unreachable = Settings { pg_port: 1, ..with("pg_user", "kong") };
+    let error = open(&unreachable, Vec::new()).await.err().unwrap();
     assert!(matches!(&error, StoreError::Unavailable(message) if message.contains("`pg_port`")), "{error}");
-    assert!(!format!("{nobody:?}").contains("do-not-tell"));
+    assert!(!format!("{unreachable:?}").contains("do-not-tell"));
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn who_is_not_let_in_is_told_how() {
             }
         }
     };
-    let said = timeout(PATIENCE, refused).await.expect("it is refused");
+    let said = timeout(TEST_TIMEOUT, refused).await.expect("it is refused");
     assert!(said.contains("pg_hba.conf") && said.contains("`pg_ssl`"), "{said}");
     let encrypted = Settings { pg_ssl: true, ..place.settings.clone() };
     assert!(perform(Task::Bootstrap, &encrypted).await.is_ok());

@@ -2,6 +2,7 @@
 use super::super::migrations::Task;
 use super::super::{postgres, sqlite};
 use super::*;
+use weir_model::EntityKinds;
 
 macro_rules! in_both {
     ($($test:ident),* $(,)?) => {
@@ -48,7 +49,7 @@ async fn an_entity_of_every_kind_is_kept_as_it_is(place: Place) {
     let mut kinds: Vec<_> = entities.iter().map(Entity::kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    assert_eq!(kinds.len(), <EntityKind as weir_model::schema::Choice>::ALL.len(), "a kind is missing");
+    assert_eq!(kinds.len(), EntityKinds::of(&all_plugins()).iter().count(), "a kind is missing");
     let revision = commit(&*store, Revision(0), &puts(&entities)).await;
     let entities = sorted(entities);
     assert_eq!(kept(&*store).await, (revision, entities.clone()));
@@ -141,7 +142,7 @@ async fn what_no_longer_reads_is_named(place: Place) {
         .filter(|entity| entity.kind() == EntityKind::Plugins)
         .map(|entity| entity.id());
     assert!(id.map(|id| format!("plugins {id} cannot be used")).any(|start| said.contains(&start)), "{said}");
-    assert!(said.contains("the setting `plugins`"), "how to mend it: {said}");
+    assert!(said.contains("the setting `plugins`"), "how to fix it: {said}");
 }
 
 async fn what_is_nested_too_deep_is_named_and_can_be_removed(place: Place) {
@@ -155,7 +156,7 @@ async fn what_is_nested_too_deep_is_named_and_can_be_removed(place: Place) {
     assert!(matches!(error, StoreError::Broken(_)) && said.contains("nested deeper"), "{said}");
     let id = Uuid::from_u128(2);
     assert!(said.contains(&format!("services {id} cannot be used")), "{said}");
-    let remove = said.find("DELETE FROM").map(|at| said[at..].to_owned()).expect("how to mend it");
+    let remove = said.find("DELETE FROM").map(|at| said[at..].to_owned()).expect("how to fix it");
     place.execute(&remove).await;
     assert_eq!(kept(&*store).await, (revision, vec![good]));
 }
@@ -206,21 +207,21 @@ async fn the_deleted_are_forgotten_after_a_while(place: Place) {
     // Revision 6 has forgotten those deleted by revision 3 and before.
     assert_eq!(revision, Revision(6));
     assert_eq!(changes(&*store, Revision(2)).await, None);
-    let told = changes(&*store, Revision(3)).await.unwrap();
-    assert_eq!(told, (revision, entities[2..5].iter().flat_map(delete).collect()));
+    let changed = changes(&*store, Revision(3)).await.unwrap();
+    assert_eq!(changed, (revision, entities[2..5].iter().flat_map(delete).collect()));
     assert_eq!(kept(&*store).await, (revision, entities[5..].to_vec()));
 }
 
 /// A store that remembers the deleted for so many revisions.
-async fn remembering(place: &Place, remembered: u64) -> Arc<dyn Store> {
+async fn remembering(place: &Place, tombstone_revisions: u64) -> Arc<dyn Store> {
     if database(&place.settings) == Database::Sqlite {
         let path = sqlite_path(&place.settings).unwrap();
         let mut store = sqlite::Sqlite::open(&path, all_plugins()).await.unwrap();
-        store.remembered = remembered;
+        store.tombstone_revisions = tombstone_revisions;
         return Arc::new(store);
     }
     let server = postgres::Server::of(&place.settings).unwrap();
     let mut store = postgres::Postgres::open(server, all_plugins()).await.unwrap();
-    store.remembered = remembered;
+    store.tombstone_revisions = tombstone_revisions;
     Arc::new(store)
 }

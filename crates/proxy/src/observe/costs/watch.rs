@@ -3,7 +3,7 @@
 use super::Phase;
 use super::account::{Account, Key};
 use crate::exchange::Exchange;
-use crate::exchange::Held;
+use crate::exchange::WorkerSnapshot;
 use crate::snapshot::chain::Instance;
 use std::cell::Cell;
 use std::future::Future;
@@ -114,7 +114,7 @@ impl Drop for Running<'_> {
 }
 
 /// An exchange waits for a plugin, which is to blame if its future panics.
-pub(crate) struct Waiter(Option<(Rc<Held>, Key)>);
+pub(crate) struct Waiter(Option<(Rc<WorkerSnapshot>, Key)>);
 
 impl Waiter {
     pub(crate) fn new(exchange: &Exchange, plugin: Option<Uuid>) -> Self {

@@ -118,6 +118,9 @@ impl Worker<'_> {
         let connection = &mut self.links[link];
         connection.state = State::Open;
         let took = now - connection.since;
+        if connection.generation == 1 {
+            self.shared.note_opened();
+        }
         self.observe();
         if self.within() {
             self.tally.opened += 1;

@@ -1,13 +1,14 @@
 //! The operations on entities: the same for every kind, at every place where they are found.
 use super::{answer, name_of, operation, path_parameters, response_ref, schema_ref};
-use crate::admin::collection::{Membership, Place, places};
+use crate::admin::collection::{EntityPath, Membership, entity_paths};
 use crate::admin::node::endpoints::kongs;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Direction, JsonMap};
+use weir_model::schema::{Direction, JsonMap};
 
-/// An entity of a kind: what its declaration says, and what is written beside its fields.
+/// An entity of a kind: its declared fields, and members that are written with them.
 pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
     let mut schema = kind.schema().to_json_schema(side);
     match kind {
@@ -27,43 +28,43 @@ pub(super) fn schema(kind: EntityKind, side: Direction) -> Value {
     schema
 }
 
-/// Every path on which entities are found.
-pub(super) fn paths() -> JsonMap {
+/// Every path of entities.
+pub(super) fn paths(plugins: &[PluginSchema]) -> JsonMap {
     let mut paths = BTreeMap::new();
-    for (path, place) in places() {
-        let path = kongs(&path, place);
-        let described = describe(&path, place);
+    for (path, entity_path) in entity_paths(plugins) {
+        let path = kongs(&path, entity_path);
+        let described = describe(&path, entity_path);
         paths.insert(path, described);
     }
     paths.into_iter().collect()
 }
 
-fn describe(path: &str, place: Place) -> Value {
-    let on = Operations { path, kind: place.kind() };
+fn describe(path: &str, entity_path: EntityPath) -> Value {
+    let on = Operations { path, kind: entity_path.kind() };
     let mut described = json!({ "parameters": path_parameters(path) });
-    if let Place::Members(membership) = place {
+    if let EntityPath::Members(membership) = entity_path {
         described["get"] = on.list();
         described["post"] = on.add(membership);
         described["delete"] = on.remove("all", "Remove all");
         return described;
     }
-    if let Place::Member(_) = place {
+    if let EntityPath::Member(_) = entity_path {
         described["get"] = on.get();
         described["delete"] = on.remove("one", "Remove one");
         return described;
     }
-    if place.is_collection() {
+    if entity_path.is_collection() {
         described["get"] = on.list();
         described["post"] = on.write("post", "Create", "201");
         return described;
     }
-    described["get"] = match place {
-        Place::Entity(EntityKind::ConsumerGroups) => on.get_group(),
+    described["get"] = match entity_path {
+        EntityPath::Entity(EntityKind::ConsumerGroups) => on.get_group(),
         _ => on.get(),
     };
     described["put"] = on.write("put", "Create or replace", "200");
     described["patch"] = on.write("patch", "Change fields of", "200");
-    if !matches!(place, Place::Named(_)) {
+    if !matches!(entity_path, EntityPath::Named(_)) {
         described["delete"] = on.delete();
     }
     described
@@ -180,7 +181,7 @@ impl Operations<'_> {
         let names: &[_] = if verb == "post" { &["wait"] } else { &["wait", "if_match"] };
         write["parameters"] = parameters(names);
         let schema = match verb {
-            // What is not sent stays as it is.
+            // Members that are not sent stay as they are.
             "patch" => {
                 json!({ "type": "object", "properties": schema(self.kind, Direction::Request)["properties"] })
             }
@@ -196,7 +197,7 @@ fn parameters(names: &[&str]) -> Value {
     names.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })).collect()
 }
 
-/// Why a write may be refused.
+/// The errors that a write may have.
 fn refusals() -> Value {
     let refusals = [
         ("400", "Invalid"),

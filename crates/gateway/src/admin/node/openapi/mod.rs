@@ -1,9 +1,9 @@
-//! `/openapi.json`: the Admin API as OpenAPI 3.1, made of the declarations that it is served by.
+//! `/openapi.json`: the Admin API as OpenAPI 3.1, generated from the declarations that serve it.
 mod entities;
 mod others;
 
 use super::schemas::kinds;
-use crate::admin::response::json_answer;
+use crate::admin::response::json_response;
 use crate::control::Control;
 use crate::plugins::Definitions;
 use axum::extract::State;
@@ -11,20 +11,21 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weir_model::PluginSchema;
 use weir_model::entity::EntityKind;
-use weir_model::schema::{Choice, Direction};
+use weir_model::schema::Direction;
 
 pub(super) async fn document(State(control): State<Arc<Control>>) -> Response {
-    json_answer(
+    json_response(
         StatusCode::OK,
-        &describe(control.settings().admin_auth.is_off(), control.plugin_definitions()),
+        &describe(control.settings().admin_auth.is_off(), (control.plugins(), control.plugin_definitions())),
     )
 }
 
 /// The whole document.
-fn describe(open: bool, plugins: Definitions) -> Value {
-    let mut paths = entities::paths();
-    paths.extend(others::paths(plugins));
+fn describe(open: bool, (plugins, definitions): (&[PluginSchema], Definitions)) -> Value {
+    let mut paths = entities::paths(plugins);
+    paths.extend(others::paths(definitions));
     let mut document = json!({
         "openapi": "3.1.0",
         "info": {
@@ -35,7 +36,7 @@ fn describe(open: bool, plugins: Definitions) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas(plugins),
             "responses": responses(),
             "parameters": parameters(),
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
@@ -64,13 +65,14 @@ fn response_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/responses/{name}") })
 }
 
-/// An answer with a JSON body.
+/// A response with a JSON body.
 fn answer(description: &str, schema: Value) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
-fn schemas() -> Value {
-    let mut schemas: Value = kinds()
+fn schemas(plugins: &[PluginSchema]) -> Value {
+    let mut schemas: Value = kinds(plugins)
+        .into_iter()
         .flat_map(|kind| {
             [Direction::Response, Direction::Request]
                 .map(|side| (name_of(kind, side), entities::schema(kind, side)))
@@ -132,7 +134,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
     names.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": schema })).collect()
 }
 
-/// One operation: what it is called, and what it may answer besides what every one may.
+/// One operation: its name, and its responses besides those that every operation has.
 fn operation(id: &str, summary: &str, responses: Value) -> Value {
     let mut operation = json!({ "operationId": id, "summary": summary, "responses": responses });
     for (status, name) in [("401", "Unauthorized"), ("403", "Forbidden"), ("405", "MethodNotAllowed")] {

@@ -34,7 +34,7 @@ const MARKED: &[&str] = &[
     "/upstreams/{upstreams}/targets/{targets}/{address}/unhealthy",
 ];
 
-/// Every path that is about no entity.
+/// Every path that is not about entities.
 pub(super) fn paths(plugins: Definitions) -> JsonMap {
     let mut paths = json!({});
     let object = json!({ "type": "object" });
@@ -55,7 +55,12 @@ pub(super) fn paths(plugins: Definitions) -> JsonMap {
         });
         for verb in ["post", "put"] {
             let id = format!("{verb}-{health}-{whose}");
-            add(&mut paths, path, verb, operation(&id, &format!("Call it {health}"), responses.clone()));
+            add(
+                &mut paths,
+                path,
+                verb,
+                operation(&id, &format!("ApiRequest it {health}"), responses.clone()),
+            );
         }
     }
     for route in plugin_routes::routes(plugins) {
@@ -105,7 +110,7 @@ fn load() -> Value {
         "Replace the whole configuration, where it lives in no database",
         json!({
             "201": answer("The entities, by kind and id", json!({ "type": "object" })),
-            "304": { "description": "With `check_hash`: it is the configuration in force" },
+            "304": { "description": "With `check_hash`: it is the active configuration" },
             "400": response_ref("Invalid"),
             "408": response_ref("TooSlow"),
             "413": response_ref("TooLarge"),

@@ -9,7 +9,7 @@ use weir_plugin::engine::{BodyMemory, Configuration, Share};
 
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.
-pub(crate) struct Held {
+pub(crate) struct WorkerSnapshot {
     snapshot: Arc<Snapshot>,
     /// Where the worker writes down what its plugins cost.
     pub(crate) ledger: Rc<Ledger>,
@@ -17,7 +17,7 @@ pub(crate) struct Held {
     pub(crate) configuration: Rc<Configuration>,
 }
 
-impl Held {
+impl WorkerSnapshot {
     /// `bodies` is where the worker takes memory for bodies that plugins read.
     pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
         let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
@@ -31,7 +31,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for WorkerSnapshot {
     type Target = Snapshot;
 
     fn deref(&self) -> &Snapshot {

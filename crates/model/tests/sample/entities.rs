@@ -1,12 +1,14 @@
-//! Credentials of consumers. Their `Debug` shows the id alone.
-use crate::pem;
-use crate::schema::{FieldError, Record};
-use uuid::Uuid;
+//! Entities that plugins declare: credentials of consumers, as Kong's plugins have them.
+#![allow(missing_docs, dead_code)]
+use weir_model::Uuid;
+use weir_model::entity::{CustomEntity, CustomEntitySchema, DerivedId};
+use weir_model::rule;
+use weir_model::schema::{FieldError, Record};
 
 /// A key of a consumer, for key-auth.
 #[derive(Clone, PartialEq, Record)]
 #[record(hint("apikey", "api_key", "write `key`"))]
-pub struct KeyAuthCredential {
+pub(crate) struct KeyAuthCredential {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]
@@ -23,20 +25,12 @@ pub struct KeyAuthCredential {
     pub created_at: Option<i64>,
 }
 
-impl KeyAuthCredential {
-    /// When it ends, in seconds since 1970; none where it lasts, or where it is unknown when it began.
-    pub fn expires(&self) -> Option<i64> {
-        let ttl = self.ttl.filter(|ttl| *ttl > 0)?;
-        Some(self.created_at?.saturating_add(ttl))
-    }
-}
-
 /// A name and a password, for basic-auth. `password` is always Kong's stored form here: hex(sha1(password ..
 /// consumer id)).
 #[derive(Clone, PartialEq, Record)]
 #[record(hint("user", "name", "write `username`"))]
 #[record(hint("pass", "secret", "write `password`"))]
-pub struct BasicAuthCredential {
+pub(crate) struct BasicAuthCredential {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]
@@ -55,7 +49,7 @@ pub struct BasicAuthCredential {
 #[derive(Clone, PartialEq, Record)]
 #[record(hint("user", "name", "write `username`"))]
 #[record(hint("key", "password", "write `secret`"))]
-pub struct HmacAuthCredential {
+pub(crate) struct HmacAuthCredential {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]
@@ -77,7 +71,7 @@ pub struct HmacAuthCredential {
 #[record(hint("iss", "issuer", "write `key`"))]
 #[record(hint("alg", "algo", "write `algorithm`"))]
 #[record(hint("public_key", "write `rsa_public_key`, for keys of other algorithms too"))]
-pub struct JwtSecret {
+pub(crate) struct JwtSecret {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]
@@ -107,7 +101,7 @@ fn public_key_fits(secret: &JwtSecret) -> Vec<FieldError> {
     let message = match &secret.rsa_public_key {
         _ if algorithm.starts_with("HS") => return Vec::new(),
         None => Err(format!("required with algorithm {algorithm}: set the public key as PEM")),
-        Some(key) => pem::public_key_fits(key, algorithm),
+        Some(key) => rule::public_key_fits(key, algorithm),
     };
     message.err().map(|message| FieldError::new("rsa_public_key", message)).into_iter().collect()
 }
@@ -115,7 +109,7 @@ fn public_key_fits(secret: &JwtSecret) -> Vec<FieldError> {
 /// A group that a consumer is in, for acl.
 #[derive(Clone, PartialEq, Record)]
 #[record(hint("name", "group_name", "write `group`"))]
-pub struct Acl {
+pub(crate) struct Acl {
     #[field(auto)]
     pub id: Uuid,
     #[field(foreign = "consumers")]
@@ -127,13 +121,56 @@ pub struct Acl {
     pub created_at: Option<i64>,
 }
 
-macro_rules! debug_by_id {
-    ($($credential:ident),*) => {$(
-        impl std::fmt::Debug for $credential {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, concat!(stringify!($credential), "({})"), self.id)
-            }
-        }
-    )*};
+impl CustomEntity for KeyAuthCredential {
+    const ENTITY: &'static CustomEntitySchema = &CustomEntitySchema::of::<Self>("keyauth_credentials")
+        .with_paths("key-auths", "key-auth")
+        .with_endpoint_key("key")
+        .with_derived_id(DerivedId::Field("key"))
+        .with_ttl("ttl")
+        .with_other_names(&["api_keys"])
+        .with_parent_hints(&[(
+            &["key", "apikey", "api_key"],
+            "write it in a list: `keyauth_credentials: [{key: …}]`",
+        )]);
 }
-debug_by_id!(KeyAuthCredential, BasicAuthCredential, HmacAuthCredential, JwtSecret, Acl);
+
+impl CustomEntity for BasicAuthCredential {
+    const ENTITY: &'static CustomEntitySchema = &CustomEntitySchema::of::<Self>("basicauth_credentials")
+        .with_endpoint_key("username")
+        .with_derived_id(DerivedId::CacheKey(&["username"]))
+        .with_hashed("password")
+        .with_parent_hints(&[(
+            &["password"],
+            "write it in a list: `basicauth_credentials: [{username: …, password: …}]`",
+        )]);
+
+    /// Not a hash that protects anything: for a test it is enough that it depends on both.
+    fn hash_secrets(&mut self) {
+        self.password = format!("hash of {} for {}", self.password, self.consumer);
+    }
+}
+
+impl CustomEntity for HmacAuthCredential {
+    const ENTITY: &'static CustomEntitySchema = &CustomEntitySchema::of::<Self>("hmacauth_credentials")
+        .with_endpoint_key("username")
+        .with_derived_id(DerivedId::CacheKey(&["username"]));
+}
+
+impl CustomEntity for JwtSecret {
+    const ENTITY: &'static CustomEntitySchema = &CustomEntitySchema::of::<Self>("jwt_secrets")
+        .with_endpoint_key("key")
+        .with_derived_id(DerivedId::Field("key"))
+        .with_other_names(&["jwt_credentials"])
+        .with_parent_hints(&[(&["secret"], "write it in a list: `jwt_secrets: [{key: …, secret: …}]`")]);
+}
+
+impl CustomEntity for Acl {
+    const ENTITY: &'static CustomEntitySchema = &CustomEntitySchema::of::<Self>("acls")
+        .with_endpoint_key("group")
+        .with_unique_together(&["consumer", "group"])
+        .with_derived_id(DerivedId::CacheKey(&["consumer", "group"]))
+        .with_parent_hints(&[(
+            &["group"],
+            "write `acls: [{group: …}]` for the plugin acl, or `groups: [{name: …}]`",
+        )]);
+}
