@@ -47,6 +47,9 @@ impl AdminMethod {
     }
 }
 
+/// Names and values.
+type Pairs<'a> = &'a [(String, String)];
+
 /// A request to a plugin's route. The client has been let in by the Admin API.
 pub struct AdminRequest<'a> {
     /// What outlives configurations.
@@ -55,15 +58,15 @@ pub struct AdminRequest<'a> {
     pub body: &'a JsonMap,
     entities: &'a Entities,
     /// The parameters of the path, by name.
-    parameters: &'a [(String, String)],
-    query: &'a [(String, String)],
+    parameters: Pairs<'a>,
+    query: Pairs<'a>,
 }
 
 impl<'a> AdminRequest<'a> {
     /// For the gateway, or a test, that has a request.
     pub fn new(
         (retained, entities): (&'a Retained, &'a Entities),
-        (parameters, query): (&'a [(String, String)], &'a [(String, String)]),
+        (parameters, query): (Pairs<'a>, Pairs<'a>),
         body: &'a JsonMap,
     ) -> Self {
         Self { retained, body, entities, parameters, query }
@@ -88,7 +91,7 @@ impl<'a> AdminRequest<'a> {
     }
 }
 
-fn value<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+fn value<'a>(pairs: Pairs<'a>, name: &str) -> Option<&'a str> {
     pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 

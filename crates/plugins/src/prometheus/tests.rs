@@ -264,7 +264,7 @@ fn names_fall_back_on_host_and_id() {
 fn routes_without_a_service_are_counted_and_requests_without_a_route_are_not() {
     let mut gateway = Gateway::new(PLUGINS);
     let plugin = gateway.plugin("prometheus", all_flags()).unwrap();
-    log(&gateway, &plugin, 404, 10, |exchange| testing::no_route(exchange));
+    log(&gateway, &plugin, 404, 10, testing::no_route);
     assert!(!scrape(&gateway).contains("code=\"404\""));
     Arc::make_mut(&mut gateway.document.routes[0]).service = None;
     log(&gateway, &plugin, 503, 10, |_| {});
