@@ -1,5 +1,5 @@
-//! The third level of the index: routes that share host and path are told apart by method, then by the header
-//! that most of them ask for.
+//! The third level of the index: selects among routes that share host and path, by method, then by the header
+//! that most of them require.
 use super::Search;
 use super::entry::{header_name, lower_case};
 use super::subroute::Subroute;

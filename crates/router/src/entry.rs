@@ -1,18 +1,18 @@
-//! A route's criteria, compiled; checked for the candidates that the index leaves.
+//! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
 use super::hosts::{Host, HostPattern, NamePattern};
 use super::pattern::{Literals, Pattern, Patterns};
 use super::subroute::{PathKind, Subroute};
 use super::{Match, Query, RouteError, Scheme};
 
-/// Longer header values are copied to the heap to be put in lower case.
+/// Longer header values are lower-cased on the heap, shorter ones on the stack.
 const STACK_VALUE: usize = 256;
 
-/// What is left to check of a candidate, and which route it is.
+/// The criteria of a candidate that the index has not checked, and the route it belongs to.
 #[derive(Debug)]
 pub(super) struct Entry {
     index: u32,
     methods: Box<[Box<str>]>,
-    /// Empty when the index has said all about them.
+    /// Empty when the index has already matched the hosts.
     hosts: Box<[HostPattern]>,
     snis: Box<[NamePattern]>,
     path: PathRule,
@@ -31,7 +31,7 @@ enum PathRule {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hit {
     length: u32,
-    /// Which of the patterns.
+    /// The index of the pattern.
     pattern: u32,
 }
 
@@ -49,13 +49,13 @@ impl Entry {
         self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method)
     }
 
-    /// Over HTTP there is none to match.
+    /// A request in clear has no SNI to match.
     pub(super) fn matches_sni(&self, query: &Query<'_>) -> bool {
         let matches = |sni| self.snis.iter().any(|pattern| pattern.matches(sni));
         self.snis.is_empty() || query.scheme == Scheme::Http || query.sni.is_some_and(matches)
     }
 
-    /// The headers that the route asks for, and whether the request has each.
+    /// The headers that the route requires, and whether the request has each.
     pub(super) fn headers<'e>(&'e self, query: &'e Query<'_>) -> impl Iterator<Item = (&'e str, bool)> {
         self.headers.iter().map(|rule| (&*rule.name, rule.matches(query)))
     }
@@ -87,7 +87,7 @@ impl PathRule {
     }
 }
 
-/// One header that a route asks for: any of its values must equal one of these, or match a regex, without
+/// One header that a route requires: any of its values must equal one of these, or match a regex, without
 /// regard to case.
 #[derive(Debug)]
 struct HeaderRule {
@@ -123,12 +123,12 @@ pub(super) fn lower_case<T>(value: &[u8], f: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// A header's name as requests have it: Kong takes an underscore for a dash.
+/// A header's name as requests send it: like Kong, treats an underscore as a dash.
 pub fn header_name(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 
-/// Compiles entries, and notes what is wrong with routes.
+/// Compiles entries and collects the errors of routes.
 pub(super) struct Compiler<'p> {
     pub(super) errors: Vec<RouteError>,
     patterns: &'p mut Patterns,
@@ -139,7 +139,7 @@ impl<'p> Compiler<'p> {
         Compiler { errors: Vec::new(), patterns }
     }
 
-    /// The entry of a sub-route, and the literals that its regexes begin with. Notes what is wrong.
+    /// The entry of a sub-route, and the literal prefixes of its regexes. Collects errors.
     pub(super) fn entry(&mut self, subroute: &Subroute<'_>) -> (Entry, Literals) {
         let route = subroute.route;
         let mut literals = Vec::new();
@@ -206,7 +206,7 @@ fn unindexed_hosts(hosts: &[String]) -> Box<[HostPattern]> {
     if patterns.iter().all(HostPattern::is_indexed) { Box::default() } else { patterns.into() }
 }
 
-/// The dot that ends a fully qualified name is not sent in a handshake.
+/// Removes the trailing dot of a fully qualified name, because clients do not send it as SNI.
 pub fn parse_sni(sni: &str) -> NamePattern {
     NamePattern::parse(if sni.len() > 1 { sni.strip_suffix('.').unwrap_or(sni) } else { sni })
 }

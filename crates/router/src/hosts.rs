@@ -1,4 +1,4 @@
-//! The first level of the index: by host name.
+//! The first level of the index: looks up exact host names, then wildcards.
 use super::paths::{PathIndex, PathIndexBuilder};
 use super::pattern::Literals;
 use super::subroute::{PathKind, Subroute};

@@ -1,5 +1,5 @@
-//! Why a route is found and others are not: the router's criteria and order, one by one. For explanations; requests
-//! go through the index.
+//! Explains why a route matches and others do not: evaluates every criterion of every route, in the router's order.
+//! Requests use the index instead.
 use super::hosts::{Host, HostPattern, Name};
 use super::priority::{Calculation, Part, Share};
 use super::subroute::{self, PathKind, Subroute};

@@ -1,8 +1,11 @@
-//! The router: which route a request takes. An index over the routes, in the order of Kong's `traditional_compatible` flavor.
+//! The router: finds the route of a request. It indexes the routes in the order of Kong's `traditional_compatible`
+//! flavor.
 //!
-//! A route matches when every criterion that it has (hosts, paths, methods, headers, SNIs) is met by one
-//! of its values. Among the routes that match, the highest priority wins ([`Calculation`]), then the highest UUID.
-//! `protocols` is no criterion: whether to redirect or refuse is for the caller to decide, by the route found.
+//! A route matches when the request meets one value of each criterion (hosts, paths, methods, headers, SNIs).
+//! Among the matching routes, the highest priority wins ([`Calculation`]), then the highest UUID.
+//! `protocols` is not a criterion, because the caller decides whether to redirect or reject a request.
+//!
+//! [`Router::build`] compiles routes once for each configuration; [`Router::find`] takes a [`Query`] and returns a [`Match`].
 //!
 //! ```text
 //! host ─► exact names, wildcards, any      (hosts.rs)
@@ -10,8 +13,8 @@
 //!                        └► method, header, or few   (candidates.rs)
 //!                             └► the rest, by rank   (entry.rs, pattern.rs)
 //! ```
-//! A regex path is indexed by the literal text that it must begin with. The rank of a candidate is its place
-//! in the global order; a search stops as soon as nothing better can follow.
+//! A regex path is indexed by its literal prefix. The rank of a candidate is its position in the global order;
+//! a search stops as soon as no better candidate can follow.
 mod candidates;
 mod entry;
 mod hosts;
@@ -40,11 +43,11 @@ use hosts::{HostIndex, Name};
 use weir_model::Uuid;
 use weir_model::entity::Route;
 
-/// Visits the values of the header so named (lower case, with dashes) until the test answers true; tells
+/// Visits the values of the header with this name (lower case, with dashes) until the predicate returns true; returns
 /// whether it did.
 pub type HeaderLookup<'a> = dyn Fn(&str, &mut dyn FnMut(&[u8]) -> bool) -> bool + 'a;
 
-/// How the client spoke to the gateway.
+/// The protocol between the client and the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// In clear; SNIs are not considered.
@@ -53,7 +56,7 @@ pub enum Scheme {
     Https,
 }
 
-/// What a request says about itself, as far as routes care.
+/// The parts of a request that routes match on.
 #[derive(Clone, Copy)]
 pub struct Query<'a> {
     /// The method, as sent.
@@ -62,13 +65,13 @@ pub struct Query<'a> {
     pub host: &'a str,
     /// The path without its query, as [`normalize_path`] gives it.
     pub path: &'a str,
-    /// Decides whether SNIs are considered.
+    /// Whether routes match on the SNI.
     pub scheme: Scheme,
     /// The server name of the TLS handshake, in lower case.
     pub sni: Option<&'a str>,
     /// The port that the client connected to; a port in `host` takes precedence.
     pub dst_port: u16,
-    /// Called only for routes that ask for headers.
+    /// Called only for routes that require headers.
     pub header: &'a HeaderLookup<'a>,
 }
 
@@ -91,7 +94,7 @@ pub struct RouteError {
     pub index: u32,
     /// Its id.
     pub route: Uuid,
-    /// What is wrong, and how to mend it.
+    /// What is wrong, and how to fix it.
     pub message: String,
 }
 
@@ -123,7 +126,7 @@ impl Router {
         Router::rebuild(routes, calculation, &mut Patterns::default())
     }
 
-    /// As [`build_with`](Self::build_with), but compiles no regex that the router before had too.
+    /// Like [`build_with`](Self::build_with), but reuses the regexes that the previous router has compiled.
     pub fn rebuild(
         routes: &[&Route],
         calculation: Calculation,
@@ -152,7 +155,7 @@ impl Router {
     }
 }
 
-/// One search under way: the best candidate so far.
+/// The state of one search: the best candidate so far.
 struct Search<'a> {
     entries: &'a [Entry],
     query: &'a Query<'a>,
@@ -167,12 +170,12 @@ struct Found {
 }
 
 impl Search<'_> {
-    /// Whether a candidate of this rank would be better than what was found.
+    /// Whether a candidate of this rank is better than the best match so far.
     fn wants(&self, rank: u32) -> bool {
         self.found.is_none_or(|found| rank < found.rank)
     }
 
-    /// Takes the first of these ranks, best first, that matches and is better than what was found.
+    /// Takes the first of these ranks, best first, that matches and is better than the best match so far.
     fn offer(&mut self, ranks: &[u32]) {
         for &rank in ranks {
             if !self.wants(rank) {

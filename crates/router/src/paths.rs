@@ -1,17 +1,17 @@
-//! The second level of the index: by prefix of the path.
+//! The second level of the index: looks up the longest path prefix, then its shorter ones.
 use super::Search;
 use super::candidates::Candidates;
 use super::subroute::Subroute;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// No node.
+/// Marks the absence of a node.
 const NONE: u32 = u32::MAX;
 
-/// Up to so many prefixes are compared one by one.
+/// Sets of at most this many prefixes use linear search.
 const FEW: usize = 8;
 
-/// The candidates of a set of prefixes. What has no paths is under the empty prefix.
+/// The candidates of a set of prefixes. Routes without paths are under the empty prefix.
 #[derive(Debug, Default)]
 pub(super) struct PathIndex {
     nodes: Vec<Node>,
@@ -29,7 +29,7 @@ struct Node {
 }
 
 impl PathIndex {
-    /// Offers the search what is under the longest prefix of its path, then under the shorter ones.
+    /// Passes the search the candidates under the longest prefix of its path, then those under shorter ones.
     pub(super) fn search(&self, search: &mut Search<'_>) {
         let mut at = self.lookup.longest(search.query.path.as_bytes());
         while let Some(node) = self.nodes.get(at as usize) {
@@ -88,7 +88,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Indexes sorted prefixes, each with the node at its place.
+    /// Indexes sorted prefixes, each with the node at the same position.
     fn build(prefixes: &[&[u8]], nodes: &[Node]) -> Lengths {
         let mut lengths: Vec<usize> = prefixes.iter().map(|prefix| prefix.len()).collect();
         lengths.sort_unstable();
@@ -120,7 +120,7 @@ impl Lengths {
     }
 }
 
-/// The starts of a prefix that a binary search for it must find on its way.
+/// The markers of a prefix: the shorter starts that a binary search for it must find.
 fn markers<'a>(lengths: &[usize], prefix: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let (mut low, mut high) = (0, lengths.len());
     std::iter::from_fn(move || {

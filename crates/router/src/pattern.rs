@@ -1,8 +1,8 @@
-//! The regex of a path.
+//! Compiles and matches the regex of a path.
 //!
-//! The literal text that it begins with is compared as such, which leaves a small automaton for the rest;
-//! routes whose patterns end alike share it. Where it can be, the automaton is one that needs no scratch
-//! space: neither a lock nor memory of its own for each thread.
+//! The literal prefix is compared byte by byte, so only a small automaton is left for the rest, which routes with
+//! the same rest share. Where possible it is a one-pass automaton, because that needs no scratch space: neither a
+//! lock nor memory for each thread.
 use foldhash::fast::RandomState;
 use regex::bytes::Regex;
 use regex_automata::dfa::onepass;
@@ -14,29 +14,29 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// More literals than this aren't worth their place in the index.
+/// A regex with more literal prefixes than this is not indexed by them, because they would bloat the index.
 const MAX_LITERALS: usize = 32;
-/// Nor are those for each letter of a larger class: what is before it will do.
+/// A larger character class is not expanded: the literal before it is indexed instead.
 const MAX_CLASS: usize = 4;
 /// A one-pass automaton is fast but large; beyond this size the slower one is better.
 const MAX_ONE_PASS: usize = 256 << 10;
 
-/// Texts of which one begins every path that a regex matches; none begins with another.
+/// Literal prefixes: every path that the regex matches begins with one of them. None is a prefix of another.
 pub(super) type Literals = Vec<Box<[u8]>>;
 
 /// A compiled regex.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
-    /// What every match begins with, at the start of the path.
+    /// The literal at the start of every matching path.
     literal: Box<[u8]>,
     anchored: Anchored,
-    /// For what follows the literal.
+    /// Matches the text behind the literal.
     automaton: Automaton,
 }
 
 #[derive(Debug, Clone)]
 enum Automaton {
-    /// At most one way to go on from any byte.
+    /// A one-pass automaton: at most one transition from any byte.
     OnePass(Arc<onepass::DFA>),
     Any(Arc<meta::Regex>),
 }
@@ -80,7 +80,7 @@ impl Pattern {
 }
 
 impl Automaton {
-    /// Whether a pattern has it.
+    /// Whether a pattern uses this automaton.
     fn is_shared(&self) -> bool {
         match self {
             Automaton::OnePass(dfa) => Arc::strong_count(dfa) > 1,
@@ -157,7 +157,7 @@ impl Captures {
     }
 }
 
-/// Compiles regexes; what several have in common is compiled once, and so is what the router before had too.
+/// Compiles regexes. Shared automata are compiled once; those of the previous router are reused.
 #[derive(Debug, Default)]
 pub struct Patterns {
     paths: Kept<(Pattern, Literals)>,
@@ -166,7 +166,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// The regex of a path, given without its `~`, and the literals that it begins with. The error says what is wrong.
+    /// The regex of a path, given without its `~`, and its literal prefixes. The error says what is wrong.
     pub(super) fn path(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
         self.paths.get(regex, || self.automata.compile(regex))
     }
@@ -176,7 +176,7 @@ impl Patterns {
         self.headers.get(regex, || Regex::new(regex).map_err(|error| explain(&error.to_string())))
     }
 
-    /// Forgets what this router did not ask for.
+    /// Drops the automata that this router does not use.
     pub(super) fn finish(&mut self) {
         self.paths.finish();
         self.headers.finish();
@@ -184,7 +184,7 @@ impl Patterns {
     }
 }
 
-/// Values by their text: those of last time, and those asked for since.
+/// Values by their text: those of the previous build, and those that this build uses.
 #[derive(Debug)]
 struct Kept<T> {
     last: HashMap<Box<str>, T, RandomState>,
@@ -215,12 +215,12 @@ impl<T: Clone> Kept<T> {
     }
 }
 
-/// Automata by what they match.
+/// Automata by the pattern that they match.
 #[derive(Debug, Default)]
 struct Automata(HashMap<(bool, String), Automaton, RandomState>);
 
 impl Automata {
-    /// Kong anchors a path's regex by what it puts before it, not as a whole: `/a|/b` is `^/a|/b`.
+    /// Kong prepends the anchor to the regex without a group, so `/a|/b` becomes `^/a|/b`.
     fn compile(&mut self, regex: &str) -> Result<(Pattern, Literals), String> {
         let regex = regex_syntax::parse(&format!("^{regex}")).map_err(|error| explain(&error.to_string()))?;
         if !regex.properties().look_set_prefix().contains(Look::Start) {
@@ -246,7 +246,7 @@ impl Automata {
     }
 }
 
-/// Says what is wrong with a regex, and how to mend it.
+/// Describes the error in a regex, and how to fix it.
 pub(super) fn explain(error: &str) -> String {
     let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
     let remedy = if reason.contains("look-around") || reason.contains("backreferences") {
@@ -266,7 +266,7 @@ fn literals(regex: &Hir) -> Literals {
     literals
 }
 
-/// Takes the anchor and the literal off the front. Without a literal the anchor stays.
+/// Removes the anchor and the literal from the front. Without a literal the anchor stays.
 fn split_literal(regex: Hir) -> (Box<[u8]>, Hir) {
     let HirKind::Concat(parts) = regex.kind() else { return (Box::default(), regex) };
     match parts.as_slice() {

@@ -1,4 +1,4 @@
-//! The priority of a route: one number composed of what it asks for.
+//! Computes the priority of a route: one number composed of its criteria.
 use super::subroute::PathKind;
 use weir_model::entity::Route;
 
@@ -7,10 +7,10 @@ const REGEX_PATH: u64 = 1 << 51;
 const MAX_HEADERS: usize = 255;
 const LENGTH_MASK: u64 = 0x7FFFF;
 
-/// How the parts of a priority are put together: Kong's setting `route_match_calculation`.
+/// How the parts of a priority are combined: Kong's setting `route_match_calculation`.
 ///
-/// Meant are, from the top: the number of criteria (3 bits), whether hosts have no wildcard (1), the number
-/// of headers (8), whether the path is a regex (1), `regex_priority` (32), the length of the prefix (19).
+/// The documented parts are, from the top: the number of criteria (3 bits), whether hosts have no wildcard (1), the
+/// number of headers (8), whether the path is a regex (1), `regex_priority` (32), the length of the prefix (19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Calculation {
     /// What Kong 3 computes. LuaJIT shifts plain numbers in 32 bits and takes the distance modulo 32, so the
@@ -24,7 +24,7 @@ pub enum Calculation {
 }
 
 impl Calculation {
-    /// A number in its place.
+    /// A number shifted to its position.
     fn place(self, value: i32, bit: u32) -> u64 {
         match self {
             Calculation::Original => i64::from(value.wrapping_shl(bit)) as u64,
@@ -32,7 +32,7 @@ impl Calculation {
         }
     }
 
-    /// Strict order is that of the numbers, negative ones included.
+    /// Under `Strict`, priorities order like the signed numbers.
     fn place_regex_priority(self, value: i32) -> u64 {
         match self {
             Calculation::Original => self.place(value, 19),
@@ -45,7 +45,7 @@ impl Calculation {
         self.shares(route, paths).iter().fold(0, |priority, share| priority | share.bits)
     }
 
-    /// What its priority is composed of, in the order that is meant.
+    /// The parts of its priority, in the documented order.
     pub(super) fn shares(self, route: &Route, paths: PathKind) -> [Share; 6] {
         let criteria = criteria(route, paths);
         let headers = route.headers.as_ref().map_or(0, |headers| headers.len()).min(MAX_HEADERS) as i32;
@@ -74,7 +74,7 @@ pub enum Part {
     Criteria,
     /// Whether it has hosts, none with a wildcard.
     PlainHosts,
-    /// How many headers it asks for.
+    /// How many headers it requires.
     Headers,
     /// Whether its path is a regex.
     RegexPath,
@@ -89,9 +89,9 @@ pub enum Part {
 pub struct Share {
     /// Which part.
     pub part: Part,
-    /// The number that it stands for.
+    /// The value of the part.
     pub value: i64,
-    /// What it puts into the priority.
+    /// The value that it adds to the priority.
     pub bits: u64,
 }
 

@@ -1,11 +1,11 @@
-//! A route with several paths counts as several routes, each with a priority of its own: one for all its
-//! regexes, one for each length of prefix.
+//! Splits a route with several paths into sub-routes, each with its own priority: one for all its regexes, one for
+//! each length of prefix.
 use super::priority::Calculation;
 use std::cmp::Reverse;
 use uuid::{Uuid, uuid};
 use weir_model::entity::{Protocol, Route};
 
-/// Kong derives the ids of the parts of a route in this namespace; ties are broken by them.
+/// The namespace in which Kong derives the ids of sub-routes, which break ties.
 const NAMESPACE: Uuid = uuid!("7f145bf9-0dce-4f91-98eb-debbce4b9f6b");
 
 /// What the paths of a part have in common.

@@ -1,12 +1,12 @@
-//! Paths in and out: normalisation of a request's path, and the path sent upstream.
+//! Normalises a request's path, and builds the path that is sent upstream.
 use std::borrow::Cow;
 
 /// The path as routes see it, like Kong's: percent-encoded bytes decoded unless reserved, dot segments
 /// resolved, slashes merged.
 ///
-/// The result may hold any character, line ends among them: [`upstream_path`] encodes again what must not be
-/// sent; so must whoever sends or logs a part of it. Two things are safer than in Kong: bytes that are no UTF-8 stay encoded (Kong answers
-/// 404), and no escape arises from the decoding of another (`%%341`).
+/// The result may hold any character, including line breaks, so a caller that sends or logs a part of it must encode
+/// that part again, as [`upstream_path`] does. Two rules are safer than Kong's: bytes that are not UTF-8 stay encoded
+/// (Kong responds with 404), and decoding one escape never produces another (`%%341`).
 pub fn normalize_path(path: &str) -> Cow<'_, str> {
     let decoded = match memchr::memchr(b'%', path.as_bytes()) {
         Some(_) => Cow::Owned(decode(path)),
@@ -15,13 +15,13 @@ pub fn normalize_path(path: &str) -> Cow<'_, str> {
     if is_resolved(decoded.as_bytes()) { decoded } else { Cow::Owned(resolve(&decoded)) }
 }
 
-/// Whether there is nothing like a dot segment or an empty one.
+/// Whether the path has neither a dot segment nor an empty one.
 fn is_resolved(path: &[u8]) -> bool {
     !path.starts_with(b".")
         && memchr::memchr_iter(b'/', path).all(|at| !matches!(path.get(at + 1), Some(b'/' | b'.')))
 }
 
-/// Decodes what isn't reserved; the hex digits of what stays encoded become upper case.
+/// Decodes unreserved bytes; the hex digits of bytes that stay encoded become upper case.
 fn decode(path: &str) -> String {
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -52,7 +52,7 @@ fn is_reserved(byte: u8) -> bool {
     b"!*'();:@&=+$,/?%#[]".contains(&byte)
 }
 
-/// Whether a `%`, alone or with one hex digit, is waiting for more to become an escape.
+/// Whether the output ends in an incomplete escape: a `%`, alone or with one hex digit.
 fn ends_in_stray_percent(out: &[u8]) -> bool {
     match out {
         [.., b'%'] => true,
@@ -104,7 +104,7 @@ fn resolve(path: &str) -> String {
     out
 }
 
-/// Appends the path to send upstream: Kong's joining of a service's path and a request's (`path_handling`
+/// Appends the path to send upstream: joins a service's path and a request's like Kong (`path_handling`
 /// v0, the only one of this flavor), percent-encoded where needed.
 ///
 /// `request_path` is normalised, `matched` is [`Match::matched_path`](super::Match::matched_path), and a
@@ -147,7 +147,7 @@ fn without_dots(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Appends a normal path as it may be sent: what cannot stand in a request line, or could end it, is escaped.
+/// Appends a normalised path, with the bytes escaped that a request line must not contain.
 pub fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
     let mut path = path.as_ref();
     if path.is_empty() {
@@ -161,7 +161,7 @@ pub fn push_encoded(out: &mut Vec<u8>, path: impl AsRef<[u8]>) {
     out.extend_from_slice(path);
 }
 
-/// The bytes that are sent as they are.
+/// The bytes that are sent unescaped.
 static SENDABLE: [bool; 256] = {
     let mut table = [false; 256];
     let others = b"!$&'()*+,/:;=?@[]-_.~%";

@@ -222,7 +222,7 @@ fn normal_paths_are_borrowed() {
 
 /// What a route's error says, for a path or a header that is wrong.
 #[test]
-fn errors_say_how_to_mend() {
+fn errors_say_how_to_fix() {
     let errors = [
         (
             "~/a(",

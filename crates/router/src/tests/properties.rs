@@ -178,7 +178,7 @@ fn found(router: &Router, request: &Request) -> Expected {
     Some((found.index as usize, found.matched_path as usize, groups))
 }
 
-/// The first route of those judged that fails at nothing. Those behind it must be told to be behind it.
+/// The first judged route whose criteria are all met. Checks that each judged route stands above the next.
 fn judged_best(router: &Router, routes: &[Route], request: &Request) -> Option<usize> {
     let judged = request.query(|query| router.judge(&routes.iter().collect::<Vec<_>>(), query));
     for pair in judged.windows(2) {
