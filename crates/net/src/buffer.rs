@@ -1,11 +1,12 @@
-//! Read buffers, lent by the worker's thread to connections that have bytes in flight: an idle connection holds none,
-//! and the few in use stay warm in the cache.
+//! Read and write buffers. The worker's thread lends read buffers to connections that have bytes in flight, so that an
+//! idle connection holds none and the few in use stay warm in the cache.
 
 use std::cell::RefCell;
 
 /// Bytes of one read buffer. A head fits, unless larger ones are allowed, and a body streams through it.
 pub const SIZE: usize = 64 * 1024;
-/// What a connection keeps in a buffer of its own size while it waits for more, so that many slow clients hold little.
+/// A waiting connection that holds at most this many bytes keeps them in a small buffer, so that many slow clients hold
+/// little memory.
 const PARKED: usize = 4 * 1024;
 /// Buffers kept for reuse by each worker.
 const KEPT: usize = 64;
@@ -30,7 +31,7 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// What was received and not yet used.
+    /// The bytes that were received and not yet consumed.
     pub fn bytes(&self) -> &[u8] {
         &self.data[self.start..self.end]
     }
@@ -45,7 +46,7 @@ impl Buffer {
         self.start == self.end
     }
 
-    /// Whether no more can be received before some is used.
+    /// Whether the buffer is full: no more can be received before some bytes are consumed.
     pub fn is_full(&self) -> bool {
         self.len() >= SIZE.max(self.data.len())
     }
@@ -63,7 +64,7 @@ impl Buffer {
         true
     }
 
-    /// Marks bytes at the front as used.
+    /// Consumes bytes at the front.
     pub fn consume(&mut self, n: usize) {
         self.start += n;
         debug_assert!(self.start <= self.end);
@@ -87,12 +88,12 @@ impl Buffer {
         &mut self.data[self.end..]
     }
 
-    /// So many bytes were read into the [`room`](Self::room).
+    /// Records that this many bytes were read into the [`room`](Self::room).
     pub fn filled(&mut self, n: usize) {
         self.end += n;
     }
 
-    /// Gives the memory back while nothing comes: all of it when nothing is in it, most of it when there is little.
+    /// Releases memory while the connection is idle: all of it if the buffer is empty, most of it if it holds little.
     pub fn release(&mut self) {
         if self.len() <= PARKED && self.data.len() >= SIZE {
             let parked = self.bytes().into();
@@ -130,7 +131,7 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// What is still to be written.
+    /// The bytes that are still to be written.
     pub fn pending(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
@@ -145,7 +146,7 @@ impl Outbox {
         self.bytes.len()
     }
 
-    /// So many bytes were written.
+    /// Records that this many bytes were written.
     pub fn wrote(&mut self, n: usize) {
         self.written += n;
         if self.is_empty() {
@@ -160,7 +161,7 @@ impl Outbox {
         debug_assert!(self.written <= self.bytes.len());
     }
 
-    /// Gives the memory back when nothing is in it.
+    /// Releases the memory if the buffer is empty.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() > 0 {
             let mut bytes = std::mem::take(&mut self.bytes);

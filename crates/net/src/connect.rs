@@ -1,4 +1,4 @@
-//! Opening connections: the one place where sockets are connected and TLS handshakes are begun.
+//! Opens connections. This is the only module that connects sockets and starts client TLS handshakes.
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -10,7 +10,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Connects to an address. What is written leaves at once, because messages are written in one piece.
+/// Connects to an address. Sets `TCP_NODELAY`, because messages are written in one piece.
 pub async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! One timer per connection, moved lazily: setting a later deadline is a store, and the timer finds out when it fires.
+//! One lazy timer per connection: setting a later deadline is only a store, and the timer re-arms itself when it fires.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// When a connection has waited long enough for what it is doing now.
+/// The timeout of a connection's current operation.
 #[derive(Default)]
 pub struct Deadline {
     at: Option<Instant>,
@@ -19,7 +19,7 @@ impl Deadline {
         self.move_to(now + timeout);
     }
 
-    /// The same, for a moment that may be past already.
+    /// Sets the deadline to an instant, which may be in the past.
     pub fn move_to(&mut self, at: Instant) {
         self.at = Some(at);
         // Only a deadline before the armed one must touch the timer wheel.

@@ -1,5 +1,5 @@
-//! Connections of plugins to other servers: names are resolved as those of upstreams are, and certificates are verified as
-//! the node's settings or the plugin's configuration say.
+//! Opens the connections of plugins to other servers. Names are resolved like those of upstreams; the node's settings
+//! or the plugin's configuration decide how certificates are verified.
 
 use crate::connect;
 use crate::resolve::{Addresses, ResolveError, Resolver};
@@ -16,12 +16,12 @@ use tokio_rustls::client::TlsStream;
 #[derive(Default)]
 pub struct NodeResolver {
     resolver: OnceLock<Arc<Resolver>>,
-    /// How often a name was resolved: connections begin with each address of a name in turn.
+    /// Counts resolutions, because connections start with each address of a name in turn.
     turn: AtomicUsize,
 }
 
 impl NodeResolver {
-    /// Has plugins use the resolver of the data plane that starts.
+    /// Sets the resolver of the data plane that starts, for plugins to use.
     pub fn provide(&self, resolver: &Arc<Resolver>) {
         self.resolver.get_or_init(|| resolver.clone());
     }
@@ -40,14 +40,14 @@ impl NodeResolver {
     }
 }
 
-/// Opens connections for one plugin. Clones are the same.
+/// Opens connections for one plugin. Clones share its state.
 #[derive(Clone)]
 pub struct Dialer {
     resolver: Arc<NodeResolver>,
     tls: Option<Tls>,
 }
 
-/// How servers are spoken to over TLS.
+/// The TLS client configuration.
 #[derive(Clone)]
 struct Tls {
     /// Or why certificates cannot be verified.
@@ -81,13 +81,13 @@ impl Dialer {
         opened.unwrap_or_else(|| Err(no_address()))
     }
 
-    /// An address of a host, for datagrams: nothing tells whether one was received, so only one address can be tried.
+    /// An address of a host, for datagrams. Only one is tried, because UDP does not report whether a datagram arrived.
     pub async fn address(&self, host: &str, port: u16) -> io::Result<SocketAddr> {
         let found = self.resolver.addresses(host, port).await?;
         found.first().copied().ok_or_else(no_address)
     }
 
-    /// Speaks TLS with the server of this name.
+    /// Performs a TLS handshake with the server of this name.
     pub async fn tls(&self, name: &str, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("the connection is to be in clear"))?;
         let config = tls.config.clone().map_err(|why| tls.unusable(name, &why))?;
@@ -107,7 +107,7 @@ impl Tls {
         ))
     }
 
-    /// Says what to do about a certificate that is refused.
+    /// Adds a hint to the error of a rejected certificate.
     fn explained(&self, name: &str, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         let (why, fix) = match cause {
@@ -124,7 +124,7 @@ impl Tls {
     }
 }
 
-/// What to do about a certificate that is refused for this reason.
+/// The hint for a certificate that was rejected for this reason.
 fn fix(why: &CertificateError) -> &'static str {
     match why {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",

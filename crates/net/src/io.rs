@@ -82,7 +82,7 @@ impl Io {
         each!(self, io => Pin::new(io).poll_write_vectored(cx, pieces))
     }
 
-    /// Hands what a TLS session still holds to the socket.
+    /// Flushes what a TLS session still holds to the socket.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Io::Plain(_) => Poll::Ready(Ok(())),
@@ -105,8 +105,8 @@ impl Io {
         }
     }
 
-    /// Whether an idle connection must not be used again: its peer closed it, or sent what nobody asked for.
-    /// Asks the runtime's readiness cache, so that a healthy connection costs no system call.
+    /// Whether an idle connection must not be reused, because its peer closed it or sent unsolicited bytes.
+    /// Reads the runtime's readiness cache, so that a healthy connection costs no system call.
     pub fn is_stale(&mut self) -> bool {
         match self {
             Io::Plain(socket) => !would_block(socket.try_read(&mut [0])),

@@ -1,4 +1,4 @@
-//! A connected socket in clear: TCP, or a Unix socket.
+//! A connected plaintext socket: TCP, or a Unix socket.
 
 use rustix::net::{RecvFlags, recv};
 use std::io::{self, IoSlice};
@@ -60,7 +60,7 @@ impl Socket {
     pub async fn peek_beyond(&self, known: usize, room: &mut [u8]) -> io::Result<usize> {
         let peek = || {
             let (n, _) = recv(self, &mut room[..], RecvFlags::PEEK)?;
-            // Told apart by asking again what a read would say once these bytes are taken.
+            // No new bytes: `has_ended` distinguishes the end of the stream from a socket that would block.
             if n > known || self.has_ended() { Ok(n) } else { Err(io::ErrorKind::WouldBlock.into()) }
         };
         match self {
@@ -69,7 +69,7 @@ impl Socket {
         }
     }
 
-    /// Whether the other side will send nothing more than what is already here.
+    /// Whether the peer will send nothing more than what has already arrived.
     fn has_ended(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut asked = [PollFd::new(self, PollFlags::RDHUP)];

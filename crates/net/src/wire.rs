@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection's bytes, on either side of the proxy: what was received and not yet used, what is to be
-//! sent, and where in a message both directions stand. Knows framing, not meaning.
+//! Frames HTTP/1.1 messages on a connection, on either side of the proxy: buffers received and outgoing bytes, and
+//! tracks the position in the message in both directions. Knows framing, not meaning.
 
 use crate::buffer::{Buffer, Outbox};
 use crate::io::Io;
@@ -11,11 +11,11 @@ use weir_http1::{BodyDecoder, Framing, ParseError, encode};
 /// Bodies up to this size are copied behind their head, so that both leave in one write; larger ones are not copied.
 const COPIED: usize = 16 * 1024;
 
-/// One HTTP/1.1 connection's bytes.
+/// One HTTP/1.1 connection.
 pub struct Wire {
     /// The byte stream.
     pub io: Io,
-    /// Received and not yet used.
+    /// Received and not yet consumed.
     pub inbox: Buffer,
     /// Waits to be written.
     pub outbox: Outbox,
@@ -25,7 +25,7 @@ pub struct Wire {
     writing: Writing,
 }
 
-/// Where the incoming body stands.
+/// The state of the incoming body.
 struct Reading {
     decoder: BodyDecoder,
     /// Decoded bytes at the front of the inbox, and how many bytes of framing stand before and after them.
@@ -84,13 +84,13 @@ impl Wire {
         self.outbox.release();
     }
 
-    /// Gives the buffers back to the worker until there are bytes again.
+    /// Returns the buffers to the worker until there are bytes again.
     pub fn release_buffers(&mut self) {
         self.inbox.release();
         self.outbox.release();
     }
 
-    /// What follows in both directions is another protocol's.
+    /// Switches both directions to another protocol.
     pub fn begin_tunnel(&mut self) {
         self.begin_reading(Framing::UntilClose);
         self.writing = Writing::Through;
@@ -108,7 +108,7 @@ impl Wire {
         self.reading = Reading { decoder: BodyDecoder::of_response(framing), data: 0..0, consumed: 0 };
     }
 
-    /// Decoded bytes that are here, if any; never waits.
+    /// The decoded bytes that have arrived, if any; never waits.
     pub fn body(&mut self) -> Result<&[u8], ParseError> {
         while self.reading.data.is_empty() && !self.reading.decoder.is_done() {
             self.inbox.consume(std::mem::take(&mut self.reading.consumed));
@@ -126,7 +126,7 @@ impl Wire {
         Ok(&self.inbox.bytes()[self.reading.data.clone()])
     }
 
-    /// Marks decoded bytes as used.
+    /// Consumes decoded bytes.
     pub fn consume_body(&mut self, n: usize) {
         self.reading.data.start += n;
         if self.reading.data.is_empty() {
@@ -135,17 +135,17 @@ impl Wire {
         }
     }
 
-    /// Whether the whole body was received and used.
+    /// Whether the whole body was received and consumed.
     pub fn body_is_done(&self) -> bool {
         self.reading.data.is_empty() && self.reading.decoder.is_done()
     }
 
-    /// Whether the whole body was received; not all of what `body` has returned may be used.
+    /// Whether the whole body was received, even if not all of it is consumed.
     pub fn body_is_whole(&self) -> bool {
         self.reading.decoder.is_done()
     }
 
-    /// Tells the body that the stream ended; true where that is a proper end, and then the body is done.
+    /// Ends the body at the end of the stream. Returns true if the framing allows that; then the body is done.
     pub fn end_of_stream(&mut self) -> bool {
         let proper = self.reading.decoder.finish().is_ok();
         if proper {
@@ -239,7 +239,7 @@ impl Wire {
         }
     }
 
-    /// Ends the outgoing body. An error where bytes that the head promised are missing.
+    /// Ends the outgoing body. Fails if it is shorter than the head announced.
     pub fn end_body(&mut self, trailers: Option<&weir_http1::Headers>) -> io::Result<()> {
         match std::mem::replace(&mut self.writing, Writing::Nothing) {
             Writing::Chunked(_) => match trailers {
@@ -257,14 +257,15 @@ impl Wire {
         Ok(())
     }
 
-    /// Gives the message up. Where only the stream's end tells the peer that it is whole, the stream must not end well.
+    /// Aborts the message. If the end of the stream delimits it, resets the connection, because the peer would otherwise
+    /// take the message as complete.
     pub fn abort(&mut self) {
         if matches!(self.writing, Writing::UntilClose) {
             self.io.reset_on_close();
         }
     }
 
-    /// Writes out all that waits.
+    /// Flushes the buffered bytes.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.outbox.is_empty() {
             let n = non_zero(ready!(self.io.poll_write(cx, self.outbox.pending()))?)?;
@@ -277,7 +278,7 @@ impl Wire {
         self.io.poll_flush(cx)
     }
 
-    /// Writes out all that waits, and ends the sending half.
+    /// Flushes the buffered bytes, and closes the sending half.
     pub fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_flush(cx))?;
         self.io.poll_shutdown(cx)

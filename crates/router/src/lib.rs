@@ -5,7 +5,7 @@
 //! Among the matching routes, the highest priority wins ([`Calculation`]), then the highest UUID.
 //! `protocols` is not a criterion, because the caller decides whether to redirect or reject a request.
 //!
-//! [`Router::build`] compiles routes once for each configuration; [`Router::find`] takes a [`Query`] and returns a [`Match`].
+//! [`Router::build`] compiles the routes of a configuration; [`Router::find`] takes a [`Query`] and returns a [`Match`].
 //!
 //! ```text
 //! host ─► exact names, wildcards, any      (hosts.rs)

@@ -1,4 +1,4 @@
-//! Bodies over HTTP/2, on either side of the proxy.
+//! Receives and sends bodies over HTTP/2, on either side of the proxy.
 
 use crate::multiplex::{read_response_trailers, read_trailers, write_fields};
 use bytes::{Buf, Bytes, BytesMut};
@@ -7,33 +7,33 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use weir_http1::{Headers, KnownSet, ParseError};
 
-/// The most of a body that waits together with its head. It leaves without asking whether the other side has room.
+/// The most of a body that is buffered together with its head. It is sent without waiting for flow-control capacity.
 const HELD_BACK: usize = 16 * 1024;
 
-/// A body on its way here.
+/// An incoming body.
 pub struct Incoming {
     stream: RecvStream,
-    /// Received and not yet used.
+    /// Received and not yet consumed.
     data: Bytes,
-    /// Of that, what the sender was not yet told is used.
+    /// Received bytes whose flow-control capacity was not yet released to the sender.
     unacknowledged: usize,
     ended: bool,
     trailers: Result<Headers, ParseError>,
-    /// It is a response's.
+    /// Whether it is the body of a response.
     is_response: bool,
-    /// The most that is held of it.
+    /// How many bytes of it are buffered at most.
     most: usize,
 }
 
-/// A body on its way out, once its head is.
+/// An outgoing body, whose head is sent first.
 #[derive(Default)]
 pub struct Outgoing {
     stream: Option<SendStream<Bytes>>,
-    /// What is left of the promised length.
+    /// What is left of the announced length.
     left: Option<u64>,
-    /// The last piece, which waits for whether the end or another follows.
+    /// The last piece, held back until it is known whether the end or another piece follows.
     held: Bytes,
-    /// Of a body that has not begun, so much is sent before the other side has given room.
+    /// How many bytes of a new body are sent before the peer has granted flow-control capacity.
     ahead: usize,
 }
 
@@ -61,7 +61,7 @@ impl Incoming {
         self.ended = false;
     }
 
-    /// What is here of it. Trailers that are refused spoil the whole.
+    /// The bytes of it that have arrived. Invalid trailers fail the whole body.
     pub fn data(&self) -> Result<&[u8], ParseError> {
         match self.trailers {
             Ok(_) => Ok(&self.data),
@@ -74,12 +74,12 @@ impl Incoming {
         self.ended
     }
 
-    /// Whether all of it was received and used.
+    /// Whether all of it was received and consumed.
     pub fn is_done(&self) -> bool {
         self.ended && self.data.is_empty()
     }
 
-    /// Whether so many bytes are here, or all, or no more can be held.
+    /// Whether this many bytes have arrived, or all, or as many as may be buffered.
     pub fn is_buffered(&self, length: Option<u64>) -> bool {
         let whole = length.is_some_and(|length| self.data.len() as u64 >= length);
         whole || self.ended || self.data.len() >= self.most
@@ -131,7 +131,7 @@ impl Incoming {
         Poll::Ready(Ok(()))
     }
 
-    /// Throws away what comes, as far as the sender may send; ready at the end.
+    /// Discards what arrives, as far as the sender may send; ready at the end.
     pub fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.ended {
             self.data = Bytes::new();
@@ -156,13 +156,13 @@ impl Incoming {
         self.unacknowledged += received;
     }
 
-    /// Marks bytes of the body as used.
+    /// Consumes bytes of the body.
     pub fn consume(&mut self, n: usize) {
         self.data.advance(n);
         self.acknowledge(n);
     }
 
-    /// Lets the sender send so much more.
+    /// Releases this much flow-control capacity to the sender.
     pub fn acknowledge(&mut self, n: usize) {
         let n = n.min(self.unacknowledged);
         self.unacknowledged -= n;
@@ -204,14 +204,14 @@ impl Outgoing {
         self.stream.as_mut().map(|stream| stream.poll_reset(cx))
     }
 
-    /// Breaks the message off.
+    /// Aborts the message.
     pub fn reset(&mut self, reason: Reason) {
         if let Some(mut stream) = self.stream.take() {
             stream.send_reset(reason);
         }
     }
 
-    /// Sends some of the bytes and says how many were taken.
+    /// Sends some of the bytes and returns how many.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.left.is_some_and(|left| data.len() as u64 > left) {
             return Poll::Ready(Err(invalid("the body is longer than its Content-Length")));
@@ -257,7 +257,7 @@ impl Outgoing {
         }
     }
 
-    /// Ends the body. An error where bytes that the head promised are missing.
+    /// Ends the body. Fails if it is shorter than the head announced.
     pub fn end(&mut self, trailers: Option<&Headers>) -> io::Result<()> {
         if self.stream.is_some() && self.left.is_some() {
             return Err(invalid("the body is shorter than its Content-Length"));
@@ -280,7 +280,7 @@ pub fn gone() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }
 
-/// What the crate says went wrong.
+/// The error that the crate reports.
 pub fn broken(error: h2::Error) -> io::Error {
     if error.is_io() { error.into_io().unwrap_or_else(gone) } else { io::Error::other(error) }
 }

@@ -1,12 +1,12 @@
-//! What the blocks of fields that a client sends mean, before the `h2` crate decodes them: it gives the whole connection
-//! up for a field that it cannot read. This follows the client's dynamic table (RFC 7541) by the sizes of its entries,
-//! and keeps no text.
+//! Validates a client's HPACK blocks before the `h2` crate decodes them, because the crate closes the whole connection
+//! for a field that it cannot parse. This module tracks the client's dynamic table (RFC 7541) by the sizes of its
+//! entries and stores no text.
 
 use crate::multiplex::{Message, Name, Verdict, integer, text};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How large a client's table may be, as no other size is announced.
+/// The maximum size of a client's table: the default, because no other size is announced.
 const TABLE: usize = 4096;
 /// What an entry counts beside its texts.
 const ENTRY: usize = 32;

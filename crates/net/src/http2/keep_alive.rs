@@ -1,4 +1,4 @@
-//! Whether the other end of a connection is still there, where it should be.
+//! Detects dead peers with keep-alive pings while a connection has open streams.
 
 use crate::deadline::Deadline;
 use h2::{Ping, PingPong};
@@ -15,21 +15,21 @@ pub struct KeepAlivePing {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is expected of the other end.
+    /// No ping is scheduled.
     Idle,
-    /// It will be asked at the deadline.
+    /// A ping is sent at the deadline.
     Waiting,
-    /// It was asked, and has until the deadline to answer.
+    /// A ping was sent; the peer has until the deadline to acknowledge it.
     Pinged,
 }
 
 impl KeepAlivePing {
-    /// Asks so often; zero is never.
+    /// Pings at this interval; zero disables pings.
     pub fn new(pings: PingPong, interval: Duration) -> Self {
         Self { pings, interval, deadline: Deadline::default(), state: State::Idle }
     }
 
-    /// Ready when the other end owes an answer for too long.
+    /// Ready when the peer has not acknowledged a ping in time.
     pub fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
         let answered = matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_)));
         if !busy || self.interval.is_zero() {

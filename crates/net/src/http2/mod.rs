@@ -1,4 +1,4 @@
-//! What both sides of HTTP/2 share: the byte stream as the `h2` crate takes it, bodies, and pings.
+//! What both sides of HTTP/2 share: the transport under the `h2` crate, bodies, and keep-alive pings.
 
 mod body;
 mod hpack;
@@ -9,5 +9,5 @@ pub use body::{Incoming, Outgoing, broken, gone, reset_reason};
 pub use keep_alive::KeepAlivePing;
 pub use transport::{Sender, Transport};
 
-/// How long what begins a connection is.
+/// The length of the connection preface.
 const PREFACE_LENGTH: usize = 24;

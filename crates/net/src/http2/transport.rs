@@ -1,5 +1,5 @@
-//! A connection's byte stream as the `h2` crate takes it. The crate writes frame by frame; what it writes waits here until
-//! the task that drives the connection has let it do all that it can do now, and leaves in one piece.
+//! The transport under the `h2` crate. The crate writes frame by frame; the transport buffers those frames until the
+//! task that drives the connection has let the crate make all possible progress, then sends them in one write.
 
 mod inbound;
 mod outbound;
@@ -18,20 +18,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most bytes that wait, with those before them that have left.
+/// How many bytes are buffered at most, including those that were already sent.
 const HELD: usize = 64 * 1024;
 
-/// Larger pieces are not copied to wait, but leave with what waits.
+/// Larger pieces are not copied into the buffer, but sent together with it.
 const COPIED: usize = 8 * 1024;
 
 /// What is read in one turn. Then those whose streams it is for have theirs: the crate would otherwise hold whatever a
 /// fast peer sends, and give up the connection for it.
 const TURN: usize = 64 * 1024;
 
-/// What the `h2` crate reads from and writes to.
+/// The byte stream that the `h2` crate reads from and writes to.
 pub struct Transport(Rc<RefCell<Stream>>);
 
-/// Sends what waits. The task that drives the connection has it.
+/// Sends the buffered bytes. The task that drives the connection owns it.
 #[derive(Clone)]
 pub struct Sender(Rc<RefCell<Stream>>);
 
@@ -46,13 +46,13 @@ struct Stream {
     guard: Option<Box<Guard>>,
 }
 
-/// What stands between a client and the `h2` crate.
+/// The filters between a client and the `h2` crate.
 struct Guard {
     inbound: Inbound,
     outbound: Outbound,
-    /// A GOAWAY says that the client asks too much.
+    /// GOAWAY frames carry ENHANCE_YOUR_CALM.
     says_calm: bool,
-    /// The client does not take what is written.
+    /// The client does not read what is written.
     is_stalled: bool,
 }
 
@@ -88,7 +88,7 @@ impl Transport {
 }
 
 impl Sender {
-    /// Sends all that waits, as far as the other side takes it.
+    /// Sends the buffered bytes, as far as the peer reads them.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_flush(cx)
     }
@@ -109,7 +109,7 @@ impl Sender {
             .unwrap_or_default()
     }
 
-    /// From now on a GOAWAY says that the client asks too much.
+    /// From now on GOAWAY frames carry ENHANCE_YOUR_CALM.
     pub fn say_calm(&self) {
         self.guard(|guard| guard.says_calm = true);
     }
@@ -308,7 +308,7 @@ impl AsyncWrite for Transport {
         true
     }
 
-    /// Whoever drives the connection sends what waits.
+    /// Does nothing, because the task that drives the connection sends the buffered bytes.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! Heads and fields between the form of the crates `h2` and `h3` and the engine's.
+//! Converts heads and fields between the types of the crates `h2` and `h3` and the engine's.
 
 use super::names::{self, Name};
 use bytes::BytesMut;
@@ -40,7 +40,7 @@ pub fn read_request(
     arrived: &Arrived<'_>,
     limits: &Limits,
 ) -> Result<(), ParseError> {
-    // Also where it is refused, nothing is left of an earlier request.
+    // Clears the head first, so that a rejected request leaves nothing of an earlier one.
     head.clear();
     (head.version, head.method) = (arrived.version, Method::of(arrived.parts.method.as_str()));
     (head.framing, head.expect_continue, head.upgrade) = (Framing::None, false, false);
@@ -105,7 +105,7 @@ fn join_cookies(headers: &mut Headers, fields: &HeaderMap) {
     }
 }
 
-/// The length is a promise that whoever reads the body sees kept.
+/// The framing of a body. The reader of the body enforces `content-length`.
 fn body_framing(fields: &HeaderMap, is_over: bool) -> Result<Framing, ParseError> {
     match fields.get(CONTENT_LENGTH) {
         _ if is_over => Ok(Framing::None),
@@ -211,7 +211,7 @@ pub struct Start {
     pub fields: HeaderMap,
     /// How many bytes its own fields are.
     pub bytes: u64,
-    /// The promised length of its body.
+    /// The announced length of its body.
     pub left: Option<u64>,
     /// It has no body.
     pub is_whole: bool,
@@ -222,7 +222,7 @@ impl Start {
     pub fn of(headers: &Headers, framing: Framing, status: u16, is_head: bool) -> Self {
         let bodiless = is_head || matches!(status, 204 | 304);
         let length = match framing {
-            // A bodiless response may still tell the length that its body would have.
+            // A bodiless response may still announce the length that its body would have.
             _ if bodiless && status != 204 => headers.get_known(Known::ContentLength),
             _ => None,
         };

@@ -1,10 +1,11 @@
-//! The Huffman code of HPACK and QPACK (RFC 7541, appendix B). It is canonical: the lengths of the codes define them.
+//! Decodes the Huffman code of HPACK and QPACK (RFC 7541, appendix B). The lengths of the codes define it, because it is
+//! canonical.
 
-/// The symbol that no text holds.
+/// The end-of-string symbol (EOS), which no text contains.
 const END: usize = 256;
-const SHORTEST: usize = 5;
-const LONGEST: usize = 30;
-/// Codes of at most so many bits are looked up in one step.
+const MIN_CODE_LEN: usize = 5;
+const MAX_CODE_LEN: usize = 30;
+/// Codes of at most this many bits are looked up in one step.
 const SHORT: usize = 8;
 
 /// How many bits the code of each byte has, and that of [`END`].
@@ -25,11 +26,11 @@ const LENGTHS: [u8; END + 1] = [
 struct Codes {
     symbols: [u16; END + 1],
     /// The first code of each length.
-    first: [u32; LONGEST + 1],
+    first: [u32; MAX_CODE_LEN + 1],
     /// How many codes have each length.
-    count: [u32; LONGEST + 1],
+    count: [u32; MAX_CODE_LEN + 1],
     /// Where the symbols of each length begin.
-    start: [u32; LONGEST + 1],
+    start: [u32; MAX_CODE_LEN + 1],
 }
 
 static CODES: Codes = codes();
@@ -39,12 +40,12 @@ static SHORT_CODES: [(u8, u8); 1 << SHORT] = short_codes(&codes());
 const fn codes() -> Codes {
     let mut codes = Codes {
         symbols: [0; END + 1],
-        first: [0; LONGEST + 1],
-        count: [0; LONGEST + 1],
-        start: [0; LONGEST + 1],
+        first: [0; MAX_CODE_LEN + 1],
+        count: [0; MAX_CODE_LEN + 1],
+        start: [0; MAX_CODE_LEN + 1],
     };
-    let (mut length, mut code, mut placed) = (SHORTEST, 0, 0);
-    while length <= LONGEST {
+    let (mut length, mut code, mut placed) = (MIN_CODE_LEN, 0, 0);
+    while length <= MAX_CODE_LEN {
         (codes.first[length], codes.start[length]) = (code, placed);
         let mut symbol = 0;
         while symbol <= END {
@@ -65,7 +66,7 @@ const fn short_codes(codes: &Codes) -> [(u8, u8); 1 << SHORT] {
     let mut short = [(0, 0); 1 << SHORT];
     let mut bits = 0;
     while bits < short.len() {
-        let mut length = SHORTEST;
+        let mut length = MIN_CODE_LEN;
         while length <= SHORT {
             let at = ((bits >> (SHORT - length)) as u32).wrapping_sub(codes.first[length]);
             if at < codes.count[length] {
@@ -106,7 +107,7 @@ pub(crate) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
 }
 
 fn long(bits: u64) -> Option<(usize, usize)> {
-    (SHORT + 1..=LONGEST).find_map(|length| {
+    (SHORT + 1..=MAX_CODE_LEN).find_map(|length| {
         let at = ((bits >> (u64::BITS as usize - length)) as u32).wrapping_sub(CODES.first[length]);
         let symbol =
             (at < CODES.count[length]).then(|| CODES.symbols[(CODES.start[length] + at) as usize])?;

@@ -1,8 +1,8 @@
-//! Whether the fields of a request may stand as they do (RFC 9113, 8.2 and 8.3; RFC 9114, 4.2 and 4.3). Requests over
-//! HTTP/2 and HTTP/3 are checked by it before the crates `h2` and `h3` see them: the one ends a connection for a field
-//! that it cannot read, the other takes the last of pseudo-header fields that are given twice.
+//! Validates the fields of requests over HTTP/2 and HTTP/3 (RFC 9113, 8.2 and 8.3; RFC 9114, 4.2 and 4.3) before the
+//! crates `h2` and `h3` parse them, because `h2` closes the connection for a field that it cannot parse, and `h3`
+//! accepts the last of duplicate pseudo-header fields.
 
-/// What a field is, as far as its name says.
+/// The kind of a field, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// `:authority`
@@ -27,17 +27,17 @@ pub enum Name {
     Malformed,
 }
 
-/// What a field means for its message, the worst last.
+/// The verdict on a field, in ascending order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Nothing is wrong with it.
+    /// The field is valid.
     #[default]
     Fine,
     /// A `#` in `:path`, which the crates cut off.
     Fragment,
     /// It is of one connection over HTTP/1.1.
     OfConnection,
-    /// The message must be refused.
+    /// The message must be rejected.
     Malformed,
 }
 

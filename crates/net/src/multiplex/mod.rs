@@ -1,4 +1,4 @@
-//! What HTTP/2 and HTTP/3 have in common: fields without lines, and what of them is allowed.
+//! What HTTP/2 and HTTP/3 have in common: parsing, validating and converting their fields.
 
 mod fields;
 mod huffman;

@@ -1,16 +1,16 @@
-//! Field names in the form of the crates `h2` and `h3`. Messages have few different ones, so each worker keeps those that
-//! it met last, rather than read and allocate them again.
+//! Caches field names in the types of the crates `h2` and `h3`. Each worker caches the names that it used last, because
+//! messages have few different ones and parsing them again would allocate.
 
 use http::HeaderName;
 use std::cell::RefCell;
 
-/// Names that are kept: in so many groups, so many in each.
+/// The size of the cache: this many groups, with [`GROUP`] names in each.
 const GROUPS: usize = 1 << GROUP_BITS;
 const GROUP_BITS: u32 = 6;
 const GROUP: usize = 4;
 
-/// Longer names are not kept.
-const LONGEST: usize = 48;
+/// Longer names are not cached.
+const MAX_NAME_LEN: usize = 48;
 
 /// Fields whose value is another in nearly every message.
 const VARYING: [&str; 4] =
@@ -20,7 +20,7 @@ const VARYING: [&str; 4] =
 #[derive(Clone)]
 pub(super) struct Name {
     pub(super) name: HeaderName,
-    /// The value will not come again.
+    /// The value differs in nearly every message.
     pub(super) varies: bool,
 }
 
@@ -33,7 +33,7 @@ thread_local! {
 
 /// The name; none, where it is no name.
 pub(super) fn of(name: &[u8]) -> Option<Name> {
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME_LEN {
         return read(name);
     }
     NAMES.with_borrow_mut(|names| {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn names_are_the_same_read_or_kept() {
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_NAME_LEN + 1);
         for name in ["Via", "via", "X-Kong-Request-Id", "grpc-status", &long] {
             for _ in 0..2 {
                 let expected = HeaderName::from_bytes(name.as_bytes()).ok();

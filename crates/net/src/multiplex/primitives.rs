@@ -1,11 +1,11 @@
-//! The integers and texts that HPACK and QPACK are made of (RFC 7541, 5; RFC 9204, 4.1).
+//! Parses the integers and string literals of HPACK and QPACK (RFC 7541, 5; RFC 9204, 4.1).
 
 use super::huffman;
 
-/// The most bytes behind the first of a number, as the crates `h2` and `h3` bound it too.
-const MOST: usize = 4;
+/// The maximum number of bytes behind the first of an integer; the crates `h2` and `h3` have the same limit.
+const MAX_CONTINUATION_BYTES: usize = 4;
 
-/// A number whose first byte has so many bits of it.
+/// An integer with a prefix of this many bits.
 pub fn integer(rest: &mut &[u8], bits: u8) -> Option<usize> {
     let (first, after) = rest.split_first()?;
     *rest = after;
@@ -14,7 +14,7 @@ pub fn integer(rest: &mut &[u8], bits: u8) -> Option<usize> {
     if value < usize::from(mask) {
         return Some(value);
     }
-    for shift in (0..7 * MOST).step_by(7) {
+    for shift in (0..7 * MAX_CONTINUATION_BYTES).step_by(7) {
         let (byte, after) = rest.split_first()?;
         *rest = after;
         value += usize::from(byte & 0x7f) << shift;

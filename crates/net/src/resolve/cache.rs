@@ -1,4 +1,4 @@
-//! What is known about names. Read without a lock; a new name copies one small shard.
+//! The DNS cache. Readers take no lock; a new name copies one small shard.
 
 use super::{Addresses, Lookup, ResolveError};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
@@ -28,7 +28,7 @@ impl Cache {
         Self { shards, hasher: RandomState::default(), shard_size: size.div_ceil(SHARDS).max(1) }
     }
 
-    /// The place of a name, made if it has none. When there is no room, the name whose answer expires first goes.
+    /// The slot of a name, created if it has none. A full cache evicts the name whose answer expires first.
     pub(super) fn slot(&self, name: &str) -> Arc<Slot> {
         let shard = &self.shards[self.hasher.hash_one(name) as usize % SHARDS];
         if let Some(slot) = shard.load().get(name) {
@@ -56,7 +56,7 @@ fn make_room(names: &mut Shard, size: usize) {
     if names.len() < size {
         return;
     }
-    // A name that is still being asked for is the last to go.
+    // A name whose query is in flight is evicted last.
     let expiry = |slot: &Slot| match &*slot.answer() {
         Some(answer) => (false, Some(answer.fresh_until)),
         None => (true, None),
@@ -67,7 +67,7 @@ fn make_room(names: &mut Shard, size: usize) {
     }
 }
 
-/// What is known about one name.
+/// The cache entry of one name.
 pub(super) struct Slot {
     pub(super) name: Box<str>,
     answer: ArcSwapOption<Answer>,
@@ -75,14 +75,14 @@ pub(super) struct Slot {
     news: Notify,
 }
 
-/// The outcome of asking.
+/// The result of a query.
 pub(super) struct Answer {
     pub(super) result: Result<Arc<Addresses>, ResolveError>,
-    /// The kind of records that answered.
+    /// The type of the records in the answer.
     pub(super) source: Option<Lookup>,
-    /// Until when nobody asks again.
+    /// When the answer expires. Until then the name is not queried again.
     pub(super) fresh_until: Instant,
-    /// Until when it is given while somebody asks.
+    /// Until when a stale answer is served while the name is queried.
     pub(super) stale_until: Instant,
 }
 
@@ -100,19 +100,19 @@ impl Slot {
         self.answer.load()
     }
 
-    /// Completes once somebody has asked. To be enabled before looking at the answer.
+    /// Completes when a query has ended. Enable it before reading the answer.
     pub(super) fn news(&self) -> Notified<'_> {
         self.news.notified()
     }
 
-    /// The duty to have the name asked for, unless somebody else is at it.
+    /// Starts a query for the name, unless one is in flight.
     pub(super) fn begin_renewal(self: &Arc<Self>) -> Option<Renewal> {
         let idle = !self.renewing.swap(true, Ordering::AcqRel);
         idle.then(|| Renewal(self.clone()))
     }
 }
 
-/// The duty to have a name asked for. However it ends, those who wait are told.
+/// A query in flight. Dropping it wakes the tasks that wait for the name, whatever the result.
 pub(super) struct Renewal(Arc<Slot>);
 
 impl Renewal {

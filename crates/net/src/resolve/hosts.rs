@@ -1,4 +1,4 @@
-//! The hosts file.
+//! Parses the hosts file.
 
 use super::{Addresses, Lookup};
 use foldhash::{HashMap, HashMapExt};

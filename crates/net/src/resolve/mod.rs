@@ -1,8 +1,8 @@
-//! Host names to addresses.
+//! Resolves host names to addresses, with a cache.
 //!
-//! One thread with its own runtime asks the DNS; workers read answers without a lock, and wait only for a name that
-//! has none yet. Of many that wait for the same name one asks. When an answer expires, the old one is given for as long
-//! as `stale_ttl` while a new one is fetched, so that a slow DNS delays no request once a name is known.
+//! One thread with its own runtime queries the DNS; workers read the cache without a lock, and wait only for a name
+//! that it does not hold yet. Concurrent requests for one name share a query. When an answer expires, the resolver
+//! serves it for up to `stale_ttl` while it fetches a new one, so that a slow DNS delays no request for a cached name.
 
 mod cache;
 mod hosts;
@@ -23,25 +23,25 @@ use tokio::sync::mpsc;
 /// How names are resolved. The names of the fields are Kong's `dns_*` settings.
 #[derive(Debug, Clone)]
 pub struct ResolverOptions {
-    /// The servers to ask. None: those of `resolv_conf`, whose search domains are in force either way.
+    /// The DNS servers. If empty, those of `resolv_conf`, whose search domains apply in either case.
     pub servers: Vec<SocketAddr>,
     /// The system's settings: servers, search domains, `ndots`.
     pub resolv_conf: PathBuf,
-    /// The hosts file, read once. Its names are never asked for.
+    /// The hosts file, read once. Its names are never queried.
     pub hosts_file: Option<PathBuf>,
     /// Which records to try, in this order; the first that exist answer.
     pub order: Vec<Lookup>,
     /// How long an answer holds, in place of the records' own TTL.
     pub valid_ttl: Option<Duration>,
-    /// How long an expired answer may still be given while it is being renewed.
+    /// How long an expired answer may still be served while it is being renewed.
     pub stale_ttl: Duration,
-    /// How long a failure other than a missing name is remembered.
+    /// How long a failure other than a missing name is cached.
     pub error_ttl: Duration,
-    /// How long it is remembered that a name does not exist.
+    /// How long the absence of a name is cached.
     pub not_found_ttl: Duration,
     /// How long one query may take.
     pub timeout: Duration,
-    /// How many names are remembered.
+    /// How many names the cache holds.
     pub cache_size: usize,
 }
 
@@ -65,7 +65,7 @@ impl Default for ResolverOptions {
 /// One step of Kong's `dns_order`. `CNAME` is no step: aliases are followed in every one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
-    /// What answered for this name the last time.
+    /// The type of records that answered for this name last time.
     Last,
     /// Services with ports and weights.
     Srv,
@@ -131,7 +131,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Reads the hosts file and starts the thread that asks. It ends when the resolver is dropped.
+    /// Reads the hosts file and starts the query thread, which ends when the resolver is dropped.
     pub fn new(options: ResolverOptions) -> std::io::Result<Self> {
         let hosts = match &options.hosts_file {
             Some(path) => Hosts::parse(&std::fs::read_to_string(path).unwrap_or_default(), &options.order),
@@ -173,7 +173,7 @@ impl Resolver {
         literal(host).ok_or_else(|| ResolveError::Failed("the resolver has not started".into()))
     }
 
-    /// What can be said without waiting. Sees to it that an expired answer is renewed.
+    /// The answer that is available without waiting. Starts the renewal of an expired one.
     fn known(&self, slot: &Arc<Slot>) -> Option<Result<Arc<Addresses>, ResolveError>> {
         let now = Instant::now();
         let answer = slot.answer();

@@ -1,4 +1,4 @@
-//! Asking the DNS, on the resolver's own thread.
+//! Queries the DNS, on the resolver's own thread.
 
 use super::cache::{Answer, Renewal};
 use super::{Address, Addresses, Lookup, ResolveError, ResolverOptions};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 
-/// How many names are asked for at once: each query holds a socket.
+/// How many names are queried at once, bounded because each query holds a socket.
 const CONCURRENT: usize = 128;
 
-/// Records with a TTL of 0 are not asked for more often than this.
+/// The minimum TTL: records with a TTL of 0 are not queried more often than this.
 const SHORTEST_TTL: u32 = 1;
 
 /// Starts the thread. It ends when the queue's senders are gone.
@@ -94,7 +94,7 @@ impl Asker {
         renewal.complete(answer);
     }
 
-    /// Tries the steps of the order. Says that a name is missing only if every step says so.
+    /// Tries the steps of the order. Reports a name as missing only if every step does.
     async fn ask(&self, host: &str, last: Option<Lookup>) -> Result<(Lookup, Found), ResolveError> {
         let name = Name::from_utf8(host).map_err(|_| ResolveError::InvalidName)?;
         let mut outcome = ResolveError::NotFound;

@@ -128,7 +128,7 @@ async fn ips(resolver: &Resolver, host: &str) -> Vec<String> {
     addresses.entries.iter().map(|entry| entry.ip.to_string()).collect()
 }
 
-/// Resolves until the answer is the expected one; the test harness's patience is the limit.
+/// Resolves until the answer is the expected one, or the test harness times out.
 async fn until(resolver: &Resolver, host: &str, expected: Result<&str, ResolveError>) {
     let outcome = async {
         loop {

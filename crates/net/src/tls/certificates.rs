@@ -1,4 +1,4 @@
-//! Which certificate answers which server name.
+//! Selects the certificate for a server name (SNI).
 
 use super::{CertifiedKey, Problem, Subject, TlsError, pem};
 use arc_swap::ArcSwap;
@@ -32,10 +32,10 @@ pub(super) struct Pair {
     second: Option<Slot>,
 }
 
-/// A key with its certificate, and the proof that the certificate stands, if there is one.
+/// A key with its certificate, and its OCSP response, if there is one.
 pub(super) struct Slot {
     key: ArcSwap<CertifiedKey>,
-    /// Until when the proof is good.
+    /// When the OCSP response expires.
     proof_until: Mutex<Option<SystemTime>>,
 }
 
@@ -48,12 +48,12 @@ impl Slot {
         self.key.load_full()
     }
 
-    /// Shows this proof to clients from now on.
+    /// Staples this OCSP response from now on.
     pub(super) fn staple(&self, proof: Vec<u8>, until: Option<SystemTime>) {
         self.prove(Some(proof), until);
     }
 
-    /// Shows no proof that is good no longer.
+    /// Stops stapling an expired OCSP response.
     pub(super) fn drop_stale(&self) {
         let until = *self.proof_until.lock().unwrap_or_else(PoisonError::into_inner);
         if until.is_some_and(|until| until <= SystemTime::now()) {

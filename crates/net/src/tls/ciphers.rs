@@ -1,4 +1,4 @@
-//! Which cipher suites are offered to clients.
+//! Selects the cipher suites that listeners offer to clients.
 
 use super::provider;
 use rustls::CipherSuite;

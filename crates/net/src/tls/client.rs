@@ -1,4 +1,4 @@
-//! TLS towards upstreams.
+//! TLS towards upstreams: verification, client certificates, session resumption.
 
 use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, pem, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

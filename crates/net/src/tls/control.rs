@@ -1,4 +1,4 @@
-//! TLS on the listeners that operators connect to.
+//! TLS on the listeners that operators connect to, such as the Admin API's.
 
 use super::{CertifiedKey, HTTP1, Problem, Subject, TlsError, TlsOptions, provider};
 use rustls::pki_types::CertificateDer;

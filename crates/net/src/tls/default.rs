@@ -1,4 +1,5 @@
-//! The certificates of the settings: for clients that name no known server, and for upstreams that ask for one.
+//! Loads the certificates of the settings: the default for clients without a known SNI, and the client certificate for
+//! upstreams that request one.
 
 use super::{CertifiedKey, Problem, Subject, TlsError, pem, provider};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};

@@ -1,4 +1,4 @@
-//! What can be wrong with certificates and TLS settings, and how to mend it.
+//! The errors of certificates and TLS settings, and how to fix them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,12 +35,12 @@ pub enum Subject {
     Settings,
 }
 
-/// What is wrong. The text says how to mend it and holds nothing of the key.
+/// What is wrong. The message says how to fix it and contains nothing of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// The certificate is no PEM, or holds no certificate.
+    /// The certificate is not PEM, or holds no certificate.
     CertificatePem,
-    /// The key is no PEM, is encrypted, or holds no private key.
+    /// The key is not PEM, is encrypted, or holds no private key.
     KeyPem,
     /// The certificate is PEM, but its content is not usable.
     UnusableCertificate(String),

@@ -4,8 +4,8 @@
 //! are replaced, so that neither connections nor resumable sessions are lost.
 //!
 //! An idle connection takes about 8 KiB of the process's memory: 1.2 KiB of state, a read buffer that rustls shrinks to
-//! 4 KiB once the peer pauses, and keys. Nothing is kept of what was written and sent, but rustls buffers up to 64 KiB
-//! that the socket did not take: whoever writes bodies must flush before writing more.
+//! 4 KiB once the peer pauses, and keys. Sent bytes are not kept, but rustls buffers up to 64 KiB that the socket did
+//! not accept, so code that writes bodies must flush before it writes more.
 
 mod certificates;
 mod ciphers;

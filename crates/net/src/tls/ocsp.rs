@@ -1,4 +1,4 @@
-//! OCSP (RFC 6960): the question whether a certificate still stands, and what may be relied on of the answer.
+//! OCSP (RFC 6960): asks a responder whether a certificate was revoked, and validates the response.
 //!
 //! The structures have the names of the RFC's ASN.1 module, and are read and written by the crate `asn1-rs`, on which
 //! `x509-parser` stands too. What they mean, and whether a signature counts, is decided here.
@@ -25,7 +25,7 @@ const BASIC: Oid<'static> = oid!(1.3.6.1.5.5.7.48.1.1);
 const SUCCESSFUL: u32 = 0;
 /// `good`, of the choices of a `CertStatus`.
 const GOOD: Tag = Tag(0);
-/// How far apart the clocks may be.
+/// The maximum clock skew.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 #[derive(DerSequence)]
@@ -99,7 +99,7 @@ pub(super) struct Question {
     issuer: CertificateDer<'static>,
 }
 
-/// An answer that says that the certificate stands.
+/// A response that reports the certificate as good.
 pub(super) struct Good {
     pub(super) since: SystemTime,
     /// None where the responder always has newer.
@@ -119,7 +119,7 @@ fn responder<'c>(certificate: &'c X509Certificate<'_>) -> Option<&'c str> {
     })
 }
 
-/// Whether a certificate that names a responder comes alone, so that nobody can be asked about it.
+/// Whether a certificate names a responder but comes without its issuer, so that no request can be built.
 pub(super) fn lacks_issuer(chain: &[CertificateDer<'static>]) -> bool {
     let [own] = chain else { return false };
     x509_parser::parse_x509_certificate(own).is_ok_and(|(_, own)| responder(&own).is_some())

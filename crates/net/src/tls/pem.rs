@@ -1,4 +1,4 @@
-//! PEM text to certificates and keys.
+//! Parses PEM text into certificates and keys.
 
 use super::{CertifiedKey, Problem, Subject, TlsError, provider};
 use rustls::pki_types::pem::PemObject;

@@ -1,5 +1,5 @@
-//! Certificates that clients present. A handshake proves that the client holds the key; who vouches for the certificate
-//! is looked at by each route for itself.
+//! Certificates that clients present. The handshake proves that the client holds the key; each route verifies the chain
+//! itself.
 
 use super::{Problem, pem, provider};
 use rustls::RootCertStore;

@@ -1,4 +1,4 @@
-//! TLS towards clients.
+//! TLS towards clients: the configuration that a set of listeners shares.
 
 use super::client::AcceptAny;
 use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, HTTP3, Problem, Subject, TlsError};
@@ -30,7 +30,7 @@ pub struct TlsOptions {
     pub prefer_server_ciphers: bool,
     /// `ssl_session_tickets`: whether clients keep their sessions themselves.
     pub session_tickets: bool,
-    /// `ssl_stapling`: whether responders are asked for proofs that certificates stand.
+    /// `ssl_stapling`: whether OCSP responses are fetched and stapled.
     pub stapling: bool,
     /// `ssl_session_timeout`: how long a session can be resumed. Ticket keys are replaced every half of it, and at the
     /// latest after six hours, so that no session lives longer than twelve.
@@ -100,9 +100,9 @@ impl ServerTls {
         if http2 { &self.asking_http2 } else { &self.asking }
     }
 
-    /// What connections over QUIC are accepted with, which is TLS 1.3 whatever else is spoken. It asks nobody for a
-    /// certificate: who is asked depends on the server name, which is not known when that is decided. Nothing of a request
-    /// is taken before the handshake has ended, as it could be sent again by anybody (RFC 8446, 8).
+    /// The configuration for QUIC, which is always TLS 1.3. It requests no client certificate, because that depends on
+    /// the SNI, which is not known yet at that point. It accepts no early data, because an attacker could replay it
+    /// (RFC 8446, 8).
     pub fn quic(&self, options: &TlsOptions) -> Result<ServerConfig, TlsError> {
         let options = TlsOptions { protocols: vec![Version::Tls13], ..options.clone() };
         let mut config = config(&options, self.current.clone(), false)
@@ -111,12 +111,12 @@ impl ServerTls {
         Ok(config)
     }
 
-    /// Puts other certificates in force for the handshakes to come.
+    /// Replaces the certificates; later handshakes use the new ones.
     pub fn replace(&self, certificates: impl Into<Arc<Certificates>>) {
         self.current.0.store(certificates.into());
     }
 
-    /// The certificates in force.
+    /// The active certificates.
     pub fn certificates(&self) -> Arc<Certificates> {
         self.current.0.load_full()
     }

@@ -1,4 +1,4 @@
-//! OCSP stapling: proofs that certificates stand, fetched off the workers before anybody asks, so that no handshake waits.
+//! OCSP stapling: fetches OCSP responses in the background, so that no handshake waits for one.
 
 use super::ServerTls;
 use super::certificates::{Pair, Slot};
@@ -14,22 +14,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_http1::{BodyDecoder, Limits, Method, ResponseHead};
 
-/// How often it is looked which proofs are due.
+/// How often the schedule is checked for due responses.
 const TURN: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// After a failure.
+/// The retry interval after a failure.
 const RETRY: Duration = Duration::from_secs(60);
-/// Between a fresh proof and the next, at most.
+/// The maximum time between two fetches.
 const RENEWAL: Duration = Duration::from_secs(3600);
-/// Where nobody is to be asked.
+/// The interval for a certificate that has no responder.
 const NEVER: Duration = Duration::from_secs(3600 * 24 * 365);
-/// No proof is longer.
-const LONGEST: usize = 64 * 1024;
+/// The maximum length of an OCSP response.
+const MAX_RESPONSE_LEN: usize = 64 * 1024;
 
-/// When the proofs of each certificate are due.
+/// When the OCSP response of each certificate is due.
 type Schedule = HashMap<*const Pair, (Arc<Pair>, Instant)>;
 
-/// Keeps the proofs of all certificates in force fresh.
+/// Keeps the OCSP responses of all active certificates fresh.
 pub async fn keep_fresh(resolver: &Resolver, tls: &ServerTls) {
     let mut schedule = Schedule::new();
     let mut known = None;
@@ -53,7 +53,7 @@ pub async fn keep_fresh(resolver: &Resolver, tls: &ServerTls) {
     }
 }
 
-/// Fetches the proof of one certificate, and says when the next is due.
+/// Fetches the OCSP response of one certificate, and returns the time until the next fetch.
 async fn renew(resolver: &Resolver, slot: &Slot) -> Duration {
     let chain = &slot.key().cert;
     let Some(question) = Question::about(chain) else { return unasked(chain) };
@@ -83,7 +83,7 @@ async fn renew(resolver: &Resolver, slot: &Slot) -> Duration {
     }
 }
 
-/// Without its issuer a certificate is not asked about, which only another certificate mends.
+/// Warns about a certificate without its issuer, because no OCSP request can be built for it until it is replaced.
 fn unasked(chain: &[CertificateDer<'static>]) -> Duration {
     if ocsp::lacks_issuer(chain) {
         let certificate = ocsp::subject(chain);
@@ -95,7 +95,7 @@ fn unasked(chain: &[CertificateDer<'static>]) -> Duration {
     NEVER
 }
 
-/// In the middle of the time for which it is good.
+/// Schedules the next fetch in the middle of the response's validity.
 fn due(good: &Good) -> Duration {
     let Some(until) = good.until else { return RENEWAL };
     let middle = good.since + until.duration_since(good.since).unwrap_or_default() / 2;
@@ -116,7 +116,7 @@ async fn fetch(resolver: &Resolver, question: &Question) -> io::Result<Vec<u8>> 
     tcp.write_all(&[head.as_bytes(), &question.request].concat()).await?;
     let mut received = Vec::new();
     loop {
-        let ended = received.len() > LONGEST || tcp.read_buf(&mut received).await? == 0;
+        let ended = received.len() > MAX_RESPONSE_LEN || tcp.read_buf(&mut received).await? == 0;
         match body(&received, ended) {
             Some(body) => return Ok(body),
             None if ended => {

@@ -1,5 +1,6 @@
-//! What of a client's bytes the `h2` crate is shown. A request with a field that the crate cannot read is replaced by one
-//! that it can, and that it resets for being malformed; its own answer would be the end of the connection (RFC 9113, 8.1.1).
+//! Filters a client's bytes before the `h2` crate reads them. A request with a field that the crate cannot parse is
+//! replaced by a malformed one that it can, because the crate then resets that stream alone instead of closing the
+//! connection (RFC 9113, 8.1.1).
 
 use crate::buffer::Buffer;
 use crate::http2::PREFACE_LENGTH;
@@ -9,8 +10,8 @@ use h2::Reason;
 
 /// The start of a frame.
 pub(super) const HEAD: usize = 9;
-/// The longest frame that is announced to clients.
-const LONGEST: usize = 16 * 1024;
+/// The maximum frame size that is announced to clients.
+const MAX_FRAME_LEN: usize = 16 * 1024;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -27,8 +28,8 @@ const FRAGMENTS: usize = 128;
 /// Streams that are followed until their end.
 const OPEN: usize = 1024;
 
-/// How many bytes heads have at most, in frames and compressed, times what they may have as fields.
-const LONGEST_HEAD: usize = 4;
+/// The compressed frames of a head may have this many times the bytes that its fields may have.
+const MAX_HEAD_FACTOR: usize = 4;
 
 /// The bytes of one client.
 pub(super) struct Inbound {
@@ -40,7 +41,7 @@ pub(super) struct Inbound {
     /// Then this passes, of which so much has.
     replacement: Vec<u8>,
     replaced: usize,
-    /// A head that has come in part.
+    /// A head that has arrived in part.
     partial: Option<Partial>,
     longest_head: usize,
     last_stream: u32,
@@ -123,7 +124,7 @@ impl Inbound {
             replacement: Vec::new(),
             replaced: 0,
             partial: None,
-            longest_head: LONGEST_HEAD * max_header_list_size as usize + LONGEST,
+            longest_head: MAX_HEAD_FACTOR * max_header_list_size as usize + MAX_FRAME_LEN,
             last_stream: 0,
             open: Vec::new(),
             may_open: max_streams.max(1),
@@ -203,7 +204,7 @@ impl Inbound {
         while let Some(head) = Head::read(rest) {
             let end = HEAD + head.length;
             let is_watched = self.partial.is_some() || head.kind == HEADERS;
-            if head.length > LONGEST {
+            if head.length > MAX_FRAME_LEN {
                 self.fail(Reason::FRAME_SIZE_ERROR);
                 return true;
             }
@@ -312,7 +313,7 @@ impl Inbound {
 
     /// Puts another head in the place of a malformed one.
     fn replace(&mut self, stream: u32, flags: u8, block: &[u8]) -> bool {
-        let replacement = self.hpack.replacement(block).filter(|block| block.len() <= LONGEST);
+        let replacement = self.hpack.replacement(block).filter(|block| block.len() <= MAX_FRAME_LEN);
         let Some(block) = replacement else { return self.fail(Reason::PROTOCOL_ERROR) };
         self.replacement.extend_from_slice(&(block.len() as u32).to_be_bytes()[1..]);
         self.replacement.extend_from_slice(&[HEADERS, flags & END_STREAM | END_HEADERS]);

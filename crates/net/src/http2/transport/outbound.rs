@@ -1,5 +1,5 @@
-//! What the `h2` crate sends, as far as the crate does not say it itself: how many streams it reset because the client
-//! broke a rule, and where a GOAWAY stands.
+//! Observes the frames that the `h2` crate sends, because the crate does not report how many streams it reset for
+//! protocol errors of the client, nor the position of a GOAWAY.
 
 use super::inbound::HEAD;
 use h2::Reason;

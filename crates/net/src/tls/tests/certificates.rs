@@ -1,4 +1,4 @@
-//! Which certificate is chosen, and what is refused.
+//! Tests which certificate is selected, and which configurations are rejected.
 
 use super::*;
 use rustls::SignatureScheme::{ECDSA_NISTP256_SHA256, RSA_PSS_SHA256};

@@ -1,4 +1,4 @@
-//! Handshakes with OpenSSL, which the Makefile sees to.
+//! Handshakes with OpenSSL.
 
 use super::*;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The table of a client is the same here and in the `h2` crate, whatever of its requests is replaced.
+//! Tests that a client's HPACK table is the same here and in the `h2` crate, whichever of its requests are replaced.
 
 use super::*;
 use crate::http2::hpack::Hpack;
