@@ -1,4 +1,4 @@
-//! Opening a connection to an endpoint.
+//! Opens a connection to an endpoint: resolves its name, connects, and performs the TLS handshake.
 
 use super::endpoint::{Endpoint, UpstreamProtocol};
 use super::error::UpstreamError;
@@ -20,7 +20,7 @@ use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::socket::Socket;
 use weir_net::tls::HTTP1;
 
-/// What is known of a connection that is being opened.
+/// The state of a connection that is being opened.
 pub struct ConnectAttempt {
     /// Which of a name's addresses is tried first.
     first: usize,
@@ -28,17 +28,17 @@ pub struct ConnectAttempt {
     resolved: Cell<Option<Resolved>>,
 }
 
-/// How a name was looked up.
+/// The result of a name lookup.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolved {
     /// How long it took.
     pub took: Duration,
-    /// Whether nobody had to be asked.
+    /// Whether the cache held the answer.
     pub is_cached: bool,
 }
 
 impl ConnectAttempt {
-    /// Nothing yet. A random number spreads connections over the addresses of a name.
+    /// A new attempt. A random number spreads connections over the addresses of a name.
     pub fn new(random: u64) -> Self {
         Self { first: random as usize, address: Cell::default(), resolved: Cell::default() }
     }
@@ -71,7 +71,7 @@ impl Pools {
             Some(open) => Io::Memory(open()),
             None => {
                 let socket = self.open_socket(endpoint, attempt).await?;
-                // What may speak HTTP/2 is asked for HTTP/1.1 here.
+                // Offers HTTP/1.1 alone, even if the endpoint may speak HTTP/2.
                 let only = (endpoint.protocol != UpstreamProtocol::Http1).then_some(HTTP1);
                 secured(endpoint, socket, server_name.as_deref(), only, attempt).await?
             }
@@ -103,7 +103,7 @@ impl Pools {
     }
 }
 
-/// Speaks TLS where the endpoint does, with one protocol to choose or with all that the endpoint may speak.
+/// Performs the endpoint's TLS handshake, if it uses TLS, and offers one protocol or all that it may speak.
 async fn secured(
     endpoint: &Endpoint,
     socket: Socket,
@@ -120,7 +120,7 @@ async fn secured(
     }
 }
 
-/// Speaks TLS over an open connection.
+/// Performs a TLS handshake on an open connection.
 pub async fn secure(
     socket: Socket,
     config: &Arc<rustls::ClientConfig>,

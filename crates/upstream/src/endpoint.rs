@@ -1,4 +1,4 @@
-//! One place to connect to.
+//! An endpoint: one host and port of a service or target, and how to connect to it.
 
 use super::health::{Outcome, TargetMonitor};
 use rustls::ClientConfig;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::entity::{Protocol, Service};
 use weir_net::tls::{HTTP1, HTTP2};
 
-/// A service's tag that asks for HTTP/2.
+/// The tag of a service that enables HTTP/2.
 const HTTP2_TAG: &str = "weir-upstream-http2";
 
-/// One place to connect to, and how it is named there.
+/// One address to connect to, and the host name that is sent to it.
 pub struct Endpoint {
-    /// Stable over reloads: the place in every worker's table of idle connections.
+    /// Stable over reloads: the index in every worker's table of idle connections.
     pub id: u32,
     /// A name, or the text of an address.
     pub host: Box<str>,
@@ -27,15 +27,15 @@ pub struct Endpoint {
     pub port: u16,
     /// The `Host` header it gets when the client's is not preserved.
     pub authority: Box<str>,
-    /// How TLS is spoken to it, if it is.
+    /// The TLS configuration, if it uses TLS.
     pub tls: Option<Arc<ClientConfig>>,
-    /// Which versions of HTTP it is asked with.
+    /// The versions of HTTP that it is offered.
     pub protocol: UpstreamProtocol,
-    /// Set where its upstream asks how it fares.
+    /// Set if its upstream monitors its health or load.
     pub monitor: Option<Arc<TargetMonitor>>,
 }
 
-/// Which versions of HTTP are spoken to an endpoint.
+/// The versions of HTTP that an endpoint is offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UpstreamProtocol {
     /// HTTP/1.1 alone.
@@ -72,7 +72,7 @@ impl UpstreamProtocol {
 }
 
 impl Endpoint {
-    /// An endpoint of this host and port. `tls` has a configuration, and what tells it from others.
+    /// An endpoint of this host and port. `tls` has a configuration, and a key that identifies it.
     pub fn new(
         ids: &EndpointIds,
         scheme: Protocol,
@@ -98,12 +98,12 @@ impl Endpoint {
         }
     }
 
-    /// Whether it may not be asked.
+    /// Whether it is unavailable.
     pub fn is_down(&self) -> bool {
         self.monitor.as_ref().is_some_and(|monitor| monitor.is_down())
     }
 
-    /// Whether this address of it may be asked.
+    /// Whether this address of it is available.
     pub fn admits(&self, address: Option<SocketAddr>) -> bool {
         match (&self.monitor, address) {
             (Some(monitor), Some(address)) => monitor.admits(address),
@@ -111,14 +111,14 @@ impl Endpoint {
         }
     }
 
-    /// Says what came of asking this address of it.
+    /// Records the outcome of a request to this address.
     pub fn record_outcome(&self, address: Option<SocketAddr>, outcome: Outcome) {
         if let (Some(monitor), Some(address)) = (&self.monitor, address) {
             monitor.record_outcome(address, outcome);
         }
     }
 
-    /// `host:port`, which tells it from the other targets of its upstream.
+    /// `host:port`, which identifies it among the targets of its upstream.
     pub fn name(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -137,7 +137,7 @@ pub fn authority(protocol: Protocol, host: &str, port: u16) -> String {
     text
 }
 
-/// Hands out endpoint ids; retained, so that a reload keeps the idle connections of what did not change.
+/// Allocates endpoint ids; retained, so that unchanged endpoints keep their idle connections over a reload.
 #[derive(Default)]
 pub struct EndpointIds(Mutex<HashMap<Place, u32>>);
 

@@ -1,4 +1,4 @@
-//! What goes wrong between the gateway and an upstream.
+//! The errors of requests to upstreams.
 
 use h2::Reason;
 use std::{fmt, io};
@@ -8,7 +8,7 @@ use weir_net::resolve::ResolveError;
 /// Why an upstream gave no response, or no whole one.
 #[derive(Debug)]
 pub enum UpstreamError {
-    /// The upstream has no target that may be asked.
+    /// The upstream has no available target.
     NoTarget,
     /// The target's name has no address.
     NameResolution(ResolveError),
@@ -20,9 +20,9 @@ pub enum UpstreamError {
     Closed(io::Error),
     /// The upstream reset the request's stream.
     Reset(Reason),
-    /// The upstream's bytes are no HTTP response.
+    /// The upstream's bytes are not an HTTP response.
     InvalidResponse(ParseError),
-    /// The upstream said nothing for `read_timeout`, or took nothing for `write_timeout`.
+    /// The upstream sent nothing for `read_timeout`, or read nothing for `write_timeout`.
     Timeout,
 }
 
@@ -40,7 +40,7 @@ impl UpstreamError {
         }
     }
 
-    /// Whether something took too long.
+    /// Whether it is a timeout.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::ConnectTimeout | Self::Timeout)
     }

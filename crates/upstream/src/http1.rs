@@ -1,4 +1,4 @@
-//! An upstream that speaks HTTP/1.1.
+//! The HTTP/1.1 client: sends a request on a pooled connection and reads the response.
 
 use super::balance::Lease;
 use super::pool::UpstreamConnection;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use weir_http1::{Framing, Headers, Known, Limits, ParseError, ResponseHead, encode};
 
-/// Interim responses (1xx) passed over before a final one; more is abuse.
+/// How many interim responses (1xx) are skipped before a final one; more is abuse.
 const INTERIM_RESPONSES: u32 = 16;
 
 impl Upstream for UpstreamConnection {
@@ -65,7 +65,7 @@ impl Upstream for UpstreamConnection {
         self.is_reused() && self.wire.inbox.is_empty() && self.interim == 0
     }
 
-    /// That a kept connection has ended says nothing, unless a response had begun.
+    /// The end of a reused connection says nothing about the upstream, unless a response had begun.
     fn tells_of_target(&self, error: &UpstreamError) -> bool {
         !(self.lost_idle_connection() && matches!(error, UpstreamError::Closed(_)))
     }
@@ -131,7 +131,7 @@ impl UpstreamConnection {
             if changes && self.wire.outbox.is_empty() && is_agreed(*upgrade, response) {
                 return Ok(true);
             }
-            // A change of protocol that nobody asked for is none, and a stream of interim responses has no end of its own.
+            // Rejects an unrequested upgrade, and an endless stream of interim responses.
             self.interim += 1;
             if changes || self.interim > INTERIM_RESPONSES {
                 let what = "an interim response that was not asked for";

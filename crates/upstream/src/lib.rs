@@ -1,12 +1,12 @@
-//! Where requests go: which target is asked, how it is reached, and what came of it.
+//! The gateway's client side: load balancing, health checks, connection pools, HTTP/1.1 and HTTP/2 clients, retries.
 //!
-//! A [`balance::Balancer`] picks an [`endpoint::Endpoint`] among those that [`health`] lets it ask. A worker's [`Pools`] hold
-//! its connections to endpoints and open others. A connection over either version of HTTP is an [`Upstream`]: it is given an
-//! [`UpstreamRequest`], writes its head, sends its body, and fills a [`ResponseSlot`] with the head of the response, whose
-//! body is then read from it. What goes wrong is an [`UpstreamError`]; [`retry`] decides whether the request may be sent again,
-//! and [`retry_budget`] how often.
+//! A [`balance::Balancer`] picks an [`endpoint::Endpoint`] among those that [`health`] reports as available. A worker's
+//! [`Pools`] hold its connections to endpoints and open new ones. A connection over either version of HTTP is an
+//! [`Upstream`]: it takes an [`UpstreamRequest`], writes its head, sends its body, and fills a [`ResponseSlot`] with
+//! the head of the response, whose body is then read from it. Failures are [`UpstreamError`]s; [`retry`] decides whether
+//! the request may be sent again, and [`retry_budget`] how often.
 //!
-//! This crate knows requests as far as they are sent: no client, no exchange, no plugin, no worker.
+//! This crate knows outgoing requests only: no client of the gateway, no exchange, no plugin, no worker.
 
 pub mod balance;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! Idle connections of one worker, by endpoint, last in first out.
+//! The pool of idle HTTP/1.1 connections of one worker, by endpoint, last in first out.
 
 use super::balance::Lease;
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_net::io::Io;
 use weir_net::wire::Wire;
 
-/// How connections are kept; Kong's `upstream_keepalive_*` settings.
+/// How the pool keeps connections; Kong's `upstream_keepalive_*` settings.
 #[derive(Debug, Clone)]
 pub struct KeepAlive {
     /// Idle connections per endpoint and worker; 0 keeps none.
@@ -37,9 +37,9 @@ pub struct UpstreamConnection {
     pub server_name: Option<Rc<str>>,
     /// How many requests it has carried.
     pub requests: u32,
-    /// Interim responses to the request under way.
+    /// Interim responses to the current request.
     pub interim: u32,
-    /// While it carries a request to a target whose requests are counted.
+    /// Set while it carries a request to a target whose requests are counted.
     pub lease: Option<Lease>,
 }
 
@@ -63,7 +63,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Without a connection.
+    /// An empty pool.
     pub fn new(keep_alive: KeepAlive) -> Self {
         Self { keep_alive, idle: RefCell::default() }
     }
@@ -104,7 +104,7 @@ impl Pool {
         }
     }
 
-    /// Closes what was idle for too long, and what its peer has closed.
+    /// Closes connections that were idle for too long, or that the peer has closed.
     pub fn sweep(&self, now: Instant) {
         let timeout = self.keep_alive.idle_timeout;
         for stack in self.idle.borrow_mut().iter_mut() {

@@ -1,4 +1,4 @@
-//! What one worker has of upstreams: its connections, and how others are opened.
+//! The connection pools of one worker, over HTTP/1.1 and HTTP/2, and what they need to open connections.
 
 use super::http2::{Http2Pool, Http2UpstreamOptions};
 use super::pool::{KeepAlive, Pool};
@@ -37,7 +37,7 @@ impl Pools {
         Self { http1, http2, sharing, keep_alive, resolver, memory }
     }
 
-    /// Closes what was idle for too long, and what its peer has closed.
+    /// Closes connections that were idle for too long, or that the peer has closed.
     pub fn sweep(&self, now: Instant) {
         self.http1.sweep(now);
         self.http2.sweep(now, self.keep_alive.idle_timeout);

@@ -1,10 +1,10 @@
-//! A request as it is sent to an upstream, and where its response's head goes: what the engine and a connection tell
-//! each other, in terms of neither.
+//! The interface between the engine and an upstream connection: the request to send, and the slot for the head of the
+//! response. It depends on neither side.
 
 use weir_http1::{Framing, Headers, KnownSet, Method, ResponseHead};
 
-/// A request on its way to an upstream. Whoever has it writes it into the connection's buffer, so nothing is copied
-/// between them.
+/// A request to an upstream. The implementation writes it directly into the connection's buffer, so that nothing is
+/// copied in between.
 pub trait UpstreamRequest {
     /// Fields of [`headers`](Self::headers) that are not sent: those that end at this hop, and those that
     /// [`write_forwarded`](Self::write_forwarded) writes itself.

@@ -1,17 +1,17 @@
-//! Whether a request that got no response may be sent again. This is the one place that decides.
+//! Retry policy: decides whether a request that got no response may be sent again. No other module decides that.
 
 use super::retry_budget::RetryReason;
 use super::{Progress, UpstreamError};
 use std::io;
 use weir_http1::Method;
 
-/// What is known of an attempt that failed.
+/// A failed attempt.
 pub struct FailedAttempt<'f> {
     /// What went wrong.
     pub error: &'f UpstreamError,
-    /// How far the request came.
+    /// How much of the request was sent.
     pub progress: Progress,
-    /// The connection was a kept one, and only it has ended.
+    /// The connection was reused, and only it has ended.
     pub lost_idle_connection: bool,
     /// All that was sent of the body can be sent again.
     pub has_body: bool,
@@ -39,12 +39,12 @@ impl FailedAttempt<'_> {
     }
 }
 
-/// Whether one side sent what is no valid message. Another attempt would end in the same way.
+/// Whether one side sent an invalid message. A retry would fail in the same way.
 fn is_invalid(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
 }
 
-/// Whether two requests have the same effect as one (RFC 9110 9.2.2).
+/// Whether the method is idempotent (RFC 9110 9.2.2).
 fn is_idempotent(method: Method) -> bool {
     matches!(
         method,

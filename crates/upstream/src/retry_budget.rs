@@ -1,4 +1,5 @@
-//! How many retries an upstream gets: they help while few requests fail, and multiply the load where many do.
+//! Retry budgets: limit the retries of an upstream, because retries help while few requests fail but multiply the load
+//! when many do.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -6,27 +7,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
-/// Seconds that count.
+/// The length of the sliding window, in seconds.
 const WINDOW: u64 = 10;
-/// Counts of seconds that are kept; more than the window, so that none is read and replaced at the same time.
+/// How many per-second counts are kept; more than the window, so that none is read and replaced at the same time.
 const SLOTS: usize = 16;
-/// One retry is allowed for so many requests.
+/// One retry is allowed for this many requests.
 const REQUESTS_PER_RETRY: u64 = 5;
-/// So many retries are allowed, however few requests there are.
+/// This many retries are always allowed, however few requests there are.
 const MIN_RETRIES: u64 = 10;
 
-/// Why a request is sent again.
+/// The reason for a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryReason {
     /// No connection could be made.
     Connect,
     /// The upstream closed or reset the connection or the stream.
     Reset,
-    /// The upstream said nothing in time.
+    /// The upstream timed out.
     Timeout,
-    /// The upstream said that it did not process the request.
+    /// The upstream reported that it did not process the request.
     Refused,
-    /// A kept connection had ended, which says nothing of the upstream. These do not count as `retries`.
+    /// A reused connection had ended, which says nothing about the upstream. These do not count as `retries`.
     IdleClosed,
 }
 
@@ -146,7 +147,7 @@ impl RetryBudget {
         lanes[worker % lanes.len()].0.add_alone(self.second(now));
     }
 
-    /// Takes a retry from the budget and counts it; false where none is left.
+    /// Takes a retry from the budget and counts it; false if none is left.
     pub fn spend(&self, reason: RetryReason, now: Instant) -> bool {
         let counts = self.counts();
         if reason.counts_against_budget() {
@@ -182,7 +183,7 @@ impl RetryBudget {
     }
 }
 
-/// What became of an upstream's retries since the start.
+/// The retry statistics of an upstream since the start.
 pub struct RetryCounts {
     /// Its name, or the host and port of a service.
     pub upstream: Box<str>,
@@ -219,13 +220,13 @@ impl RetryBudgets {
         budget
     }
 
-    /// Forgets those that no configuration uses.
+    /// Drops the budgets that no configuration uses.
     pub fn forget_unused(&self) {
         let mut budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         budgets.retain(|_, budget| budget.strong_count() > 0);
     }
 
-    /// What became of retries, by upstream.
+    /// The retry statistics, by upstream.
     pub fn counts(&self) -> Vec<RetryCounts> {
         let budgets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let in_use: Vec<_> = budgets.values().filter_map(Weak::upgrade).collect();

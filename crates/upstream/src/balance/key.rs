@@ -1,4 +1,4 @@
-//! What of a request is hashed: `hash_on`, else `hash_fallback`.
+//! Computes the hash key of a request: from `hash_on`, else from `hash_fallback`.
 
 use super::ring::hash;
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use weir_http1::Headers;
 use weir_model::entity::{HashOn, Upstream};
 
-/// What of a request can be hashed.
+/// The inputs of a request that can be hashed.
 pub trait HashSource {
     /// The id of its consumer, or else of the credential that it came with.
     fn consumer(&self) -> Option<Uuid>;
@@ -23,7 +23,7 @@ pub trait HashSource {
     fn uri_capture(&self, name: &str) -> Option<&str>;
 }
 
-/// What is hashed, in the order in which it is looked for.
+/// The inputs that are hashed, in the order in which they are tried.
 pub(super) struct Inputs(Vec<Input>);
 
 enum Input {
@@ -38,7 +38,7 @@ enum Input {
 
 /// The hash of a request.
 pub struct Key {
-    /// What decides the target.
+    /// The hash that selects the target.
     pub hash: u64,
     /// The `Set-Cookie` that makes the client's next requests hash alike.
     pub cookie: Option<String>,

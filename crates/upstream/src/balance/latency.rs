@@ -1,10 +1,10 @@
-//! How long a target takes to answer: an average in which the past fades (EWMA), as Kong's `latency` keeps it.
+//! The response latency of a target: an exponentially weighted moving average (EWMA), as in Kong's `latency` algorithm.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// After this long, in seconds, the past has faded to a third.
+/// The time constant of the decay, in seconds: after it, old samples weigh about a third.
 const DECAY: f64 = 10.0;
 
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -19,12 +19,12 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The average as of now; none where nothing was measured.
+    /// The average as of now; `None` if nothing was measured.
     pub fn now(&self) -> Option<f64> {
         self.decayed(microseconds(Instant::now())).map(|(average, _)| average)
     }
 
-    /// An answer took so long.
+    /// Records the latency of a response.
     pub fn add(&self, took: Duration) {
         let now = microseconds(Instant::now());
         let took = took.as_secs_f64();
@@ -33,7 +33,7 @@ impl Latency {
         self.updated.store(now, Ordering::Relaxed);
     }
 
-    /// The average faded until now, and by which factor.
+    /// The average decayed until now, and the factor of the decay.
     fn decayed(&self, now: u64) -> Option<(f64, f64)> {
         let updated = self.updated.load(Ordering::Relaxed);
         let average = f64::from_bits(self.average.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Which of an upstream's targets is asked: the algorithm, among those that are healthy and were not tried yet.
+//! Load balancing: the upstream's algorithm picks a target among those that are healthy and were not tried yet.
 
 mod key;
 pub mod latency;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use weir_model::entity::{Algorithm, Upstream};
 
-/// How often chance is asked for another turn before all are gone through.
+/// How many random turns are tried before a linear scan.
 const ATTEMPTS: usize = 8;
 
 /// The targets of one upstream, as one service reaches them.
@@ -30,11 +30,11 @@ pub struct Balancer {
     weights: Vec<u16>,
     turns: SmoothWeightedRoundRobin,
     choice: Choice,
-    /// The percentage of the weight above which what is healthy has to be; None: nobody asks for it.
+    /// The percentage of the weight that the healthy targets must exceed, if the upstream sets one.
     threshold: Option<f64>,
 }
 
-/// What decides, beside the turns.
+/// The algorithm's own state, beside the turns.
 enum Choice {
     RoundRobin,
     LeastConnections,
@@ -42,19 +42,19 @@ enum Choice {
     Hash(Box<(Inputs, Arc<Ring>)>),
 }
 
-/// What the choice depends on, from request to request and from try to try.
+/// The inputs of a pick, which differ for each request and attempt.
 pub struct PickContext<'a> {
-    /// Which worker asks: each has turns of its own.
+    /// The worker that picks, because each worker has its own turns.
     pub worker: usize,
     /// Endpoints that were tried for this request.
     pub tried: &'a [u32],
-    /// What of the request is hashed.
+    /// The hash of the request.
     pub hash: Option<u64>,
-    /// Gives random numbers.
+    /// Generates random numbers.
     pub random: &'a dyn Fn() -> u64,
 }
 
-/// The target that is asked, and its being asked, where that is measured.
+/// The picked target, and its in-flight lease, if requests to it are counted.
 pub struct Pick<'b> {
     /// The target.
     pub endpoint: &'b Endpoint,
@@ -62,7 +62,7 @@ pub struct Pick<'b> {
     pub lease: Option<Lease>,
 }
 
-/// A request that a target is busy with.
+/// Counts a request in flight to a target until it is dropped.
 pub struct Lease {
     state: Arc<TargetState>,
     since: Instant,
@@ -74,7 +74,7 @@ impl Lease {
         Lease { state: state.clone(), since: Instant::now() }
     }
 
-    /// The target has answered.
+    /// Records that the target has responded.
     pub fn answered(&self) {
         self.state.latency.add(self.since.elapsed());
     }
@@ -131,7 +131,7 @@ impl Balancer {
         }
     }
 
-    /// The next target that was not tried for this request yet; none where the upstream has none that may be asked.
+    /// The next target that was not tried for this request yet; `None` if the upstream has no available one.
     pub fn pick(&self, context: &PickContext<'_>) -> Option<Pick<'_>> {
         if self.threshold.is_some_and(|threshold| self.healthy_percentage() <= threshold) {
             return None;
@@ -153,7 +153,7 @@ impl Balancer {
         !tried.contains(&endpoint.id) && !endpoint.is_down()
     }
 
-    /// How much of the weight is healthy.
+    /// The healthy share of the weight.
     fn healthy_percentage(&self) -> f64 {
         let (mut healthy, mut total) = (0.0, 0.0);
         for (endpoint, weight) in self.endpoints.iter().zip(&self.weights) {
@@ -172,7 +172,7 @@ impl Balancer {
         self.turns.drawn((context.random)())
     }
 
-    /// Round-robin. The turns of targets that may not be asked, or that failed, are spread over the others by chance.
+    /// Round-robin. Turns of targets that are unavailable or failed are distributed over the others at random.
     fn next_turn(&self, context: &PickContext<'_>) -> Option<usize> {
         let first = self.first(context)?;
         if self.is_open(first, context.tried) {
@@ -182,7 +182,7 @@ impl Balancer {
         drawn.chain(self.turns.all()).find(|&index| self.is_open(index, context.tried))
     }
 
-    /// Of the targets with the fewest requests under way in proportion to their weights, the next in turn.
+    /// Least connections: the next in turn among the targets with the fewest requests in flight per weight.
     fn least_connections(&self, context: &PickContext<'_>) -> Option<usize> {
         let first = self.first(context)?;
         let load = |index: usize| {
@@ -195,8 +195,8 @@ impl Balancer {
         })
     }
 
-    /// Of two targets by chance, the one that answered faster of late in proportion to their weights. One that nothing
-    /// is known of counts as the average of the others.
+    /// Latency: of two random targets, the one with the lower average latency per weight. A target without samples
+    /// counts as the average of the others.
     fn lowest_latency(&self, context: &PickContext<'_>) -> Option<usize> {
         let chance = || (context.random)() as usize % self.endpoints.len().max(1);
         let one = self.open_from(chance(), context.tried).next()?;
@@ -217,7 +217,7 @@ impl Balancer {
         })
     }
 
-    /// The targets with a weight that may be asked, from one on and around.
+    /// The available targets with a weight, starting at one and wrapping around.
     fn open_from<'s>(&'s self, first: usize, tried: &'s [u32]) -> impl Iterator<Item = usize> + 's {
         let count = self.endpoints.len();
         let around = (0..count).map(move |step| (first + step) % count);

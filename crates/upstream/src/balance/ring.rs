@@ -1,8 +1,8 @@
-//! Consistent hashing: every request that hashes alike goes to the same target, on every node; when a target comes or
-//! goes, only its own share moves.
+//! Consistent hashing: requests with the same hash go to the same target, on every node; when a target is added or
+//! removed, only its own share moves.
 //!
-//! A ring has a number of slots, and each slot belongs to the target that scores highest for it (weighted rendezvous
-//! hashing), so the others' order is not touched by one that leaves.
+//! A ring has a number of slots, and each slot belongs to the target with the highest score for it (weighted rendezvous
+//! hashing), so removing a target does not reorder the others.
 
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use uuid::Uuid;
 use weir_model::entity::Upstream;
 
-/// The rings that are in use, by upstream: services that lead to one share its ring, and so do snapshots.
+/// The rings in use, by upstream. Services of one upstream share its ring, and so do snapshots.
 #[derive(Default)]
 pub struct Rings(Mutex<HashMap<Uuid, (u32, Weak<Ring>)>>);
 
@@ -36,14 +36,14 @@ impl Rings {
     }
 }
 
-/// Where each hash leads.
+/// Maps each hash to a target.
 pub(super) struct Ring {
     /// The target of each slot.
     slots: Box<[u32]>,
     targets: Box<[Seed]>,
 }
 
-/// What a target's scores follow from.
+/// The inputs of a target's scores.
 #[derive(PartialEq)]
 struct Seed {
     hash: u64,
@@ -89,7 +89,7 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
     SipHasher13::new().hash(bytes)
 }
 
-/// The end of SplitMix64.
+/// The finalizer of SplitMix64.
 fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

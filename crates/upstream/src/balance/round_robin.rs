@@ -1,12 +1,12 @@
-//! Weighted round-robin: in which order targets take turns, and whose turn it is on each worker.
+//! Smooth weighted round-robin: the order of the targets, and each worker's position in it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The longest turn order; weights beyond it are scaled down.
-const LONGEST: u64 = 4096;
+/// The maximum length of the order; larger weights are scaled down to fit.
+const MAX_ORDER_LEN: u64 = 4096;
 
 /// The order of one upstream's targets.
 pub(super) struct SmoothWeightedRoundRobin {
@@ -15,7 +15,7 @@ pub(super) struct SmoothWeightedRoundRobin {
     cursors: Arc<Cursors>,
 }
 
-/// Where each worker stands. Retained by upstream, each written by one worker only.
+/// Each worker's position. Retained by upstream; only its own worker writes a position.
 pub struct Cursors(Vec<Cursor>);
 
 #[repr(align(64))]
@@ -36,7 +36,7 @@ impl SmoothWeightedRoundRobin {
         Self { order: order(weights), cursors }
     }
 
-    /// Whose turn it is on this worker; none where no target has a weight.
+    /// The next target on this worker; `None` if no target has a weight.
     pub(super) fn next(&self, worker: usize) -> Option<usize> {
         let cursor = &self.cursors.0[worker % self.cursors.0.len()].0;
         let at = cursor.load(Ordering::Relaxed);
@@ -45,13 +45,13 @@ impl SmoothWeightedRoundRobin {
         Some(self.order[place] as usize)
     }
 
-    /// Whose turn it would be by chance; none where no target has a weight.
+    /// A random turn; `None` if no target has a weight.
     pub(super) fn drawn(&self, random: u64) -> Option<usize> {
         let place = (random as usize).checked_rem(self.order.len())?;
         Some(self.order[place] as usize)
     }
 
-    /// Whose turn it would be at this place. There has to be one.
+    /// The target at this position, in an order that must not be empty.
     pub(super) fn at(&self, place: usize) -> usize {
         self.order[place % self.order.len()] as usize
     }
@@ -70,14 +70,14 @@ struct Equals {
 }
 
 impl Equals {
-    /// Who is next, after how many turns of its own.
+    /// The next target, and how many turns it has taken.
     fn next(&self) -> (u32, usize) {
         (self.targets[self.taken % self.targets.len()], self.taken / self.targets.len())
     }
 }
 
-/// Spreads each target over the order as evenly as its weight allows (smooth weighted round-robin): the next turn is
-/// that of whoever is furthest behind. There are few different weights, however many targets.
+/// Spreads each target over the order as evenly as its weight allows (smooth weighted round-robin): the target that is
+/// furthest behind takes the next turn. Groups targets by weight, because there are few different weights.
 fn order(weights: &[u16]) -> Vec<u32> {
     let mut equals: BTreeMap<i64, Equals> = BTreeMap::new();
     let mut sum = 0;
@@ -104,7 +104,7 @@ fn scaled(weights: &[u16]) -> impl Iterator<Item = i64> {
     let total: u64 = weights.iter().map(|&w| u64::from(w) / divisor).sum();
     weights.iter().map(move |&w| {
         let w = u64::from(w) / divisor;
-        if total > LONGEST && w > 0 { (w * LONGEST / total).max(1) as i64 } else { w as i64 }
+        if total > MAX_ORDER_LEN && w > 0 { (w * MAX_ORDER_LEN / total).max(1) as i64 } else { w as i64 }
     })
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(order(&[0, 0]), [0u32; 0]);
         assert_eq!(order(&[5, 1, 1]), [0, 0, 1, 0, 2, 0, 0]);
         let long = order(&[65535, 65534, 1]);
-        assert!(long.len() <= LONGEST as usize + 3);
+        assert!(long.len() <= MAX_ORDER_LEN as usize + 3);
         assert_eq!(long.iter().filter(|&&t| t == 2).count(), 1);
     }
 

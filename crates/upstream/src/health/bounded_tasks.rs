@@ -1,4 +1,4 @@
-//! Things that are done beside each other: each once at a time, and so many at once.
+//! A bounded set of concurrent tasks, with at most one task for each key.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// What is under way, by what it is about; ends with this.
+/// The running tasks, by key. Dropping the set aborts them.
 pub(super) struct BoundedTasks<K> {
     tasks: JoinSet<()>,
     about: HashMap<K, AbortHandle>,
@@ -20,14 +20,15 @@ impl<K: Eq + Hash> BoundedTasks<K> {
         BoundedTasks { tasks: JoinSet::new(), about: HashMap::new(), at_once, permits }
     }
 
-    /// From now on so many at once; those that have begun go on.
+    /// Sets the limit of concurrent tasks. Running tasks continue.
     pub(super) fn allow(&mut self, at_once: usize) {
         if self.at_once != at_once {
             (self.at_once, self.permits) = (at_once, Arc::new(Semaphore::new(at_once)));
         }
     }
 
-    /// Does this as soon as there is room, unless the same is under way: what takes long holds up itself alone.
+    /// Runs a task as soon as there is room, unless one with the same key is running, so that a slow task delays only
+    /// itself.
     pub(super) fn begin(&mut self, about: K, work: impl Future<Output = ()> + 'static) {
         if self.about.get(&about).is_some_and(|task| !task.is_finished()) {
             return;
@@ -40,7 +41,7 @@ impl<K: Eq + Hash> BoundedTasks<K> {
         self.about.insert(about, task);
     }
 
-    /// Forgets what has ended.
+    /// Removes finished tasks.
     pub(super) fn tidy(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.about.retain(|_, task| !task.is_finished());

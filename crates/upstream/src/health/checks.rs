@@ -1,14 +1,14 @@
-//! What speaks for a target and what against it, and how much of it makes a change: `healthchecks`, compiled.
+//! `healthchecks`, compiled: which outcomes count as a success or a failure, and the thresholds for a change of health.
 
 use super::counters::Counter;
 use weir_model::entity::{ActiveChecks, Failures, PassiveChecks, Upstream};
 
-/// What came of asking a target.
+/// The outcome of a request to a target, or of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It answered so; 0 stands for an answer that is none.
+    /// It responded with this status; 0 stands for an invalid response.
     Status(u16),
-    /// It took a connection, and more was not asked for.
+    /// It accepted a connection, and the check required no more.
     Connected,
     /// It could not be connected to, or broke the connection.
     TcpFailure,
@@ -16,7 +16,7 @@ pub enum Outcome {
     Timeout,
 }
 
-/// How the targets of one upstream are judged.
+/// The health checks of one upstream.
 pub struct Checks {
     /// The upstream's name, for the log.
     pub upstream: Box<str>,
@@ -45,7 +45,7 @@ impl Checks {
     }
 }
 
-/// Which outcomes count, and up to where.
+/// The statuses that count, and the thresholds.
 pub struct Limits {
     healthy: Statuses,
     unhealthy: Statuses,

@@ -1,4 +1,4 @@
-//! One address's health and the counters that lead to a change of it, in one word.
+//! The health of one address and its success and failure counters, in one atomic word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ impl HealthCounters {
         self.0.load(Ordering::Relaxed) & UNHEALTHY == 0
     }
 
-    /// Counts; returns what the address is now, if that has changed.
+    /// Counts an outcome; returns the new health if it has changed.
     pub(super) fn count(&self, counter: Counter, limit: u16) -> Option<bool> {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -47,15 +47,15 @@ impl HealthCounters {
         }
     }
 
-    /// Sets the health and forgets what was counted; tells whether that changed the health.
+    /// Sets the health and resets the counters; returns whether that changed the health.
     pub(super) fn set(&self, healthy: bool) -> bool {
         let word = if healthy { 0 } else { UNHEALTHY };
         (self.0.swap(word, Ordering::Relaxed) ^ word) & UNHEALTHY != 0
     }
 }
 
-/// The word after one more of these; none if nothing is to be counted: what agrees with a settled state is not. A
-/// success forgets failures, and a failure successes. A limit of 0 is none.
+/// The word after one more of these; `None` if it is not counted, because it agrees with a settled state. A success
+/// resets the failures, and a failure the successes. A limit of 0 disables the counter.
 fn counted(word: u64, counter: Counter, limit: u16) -> Option<u64> {
     let (success, healthy) = (counter == Counter::Successes, word & UNHEALTHY == 0);
     let against = word & if success { FAILURES } else { SUCCESSES };
@@ -80,7 +80,7 @@ mod tests {
 
     const NOTHING: [bool; 0] = [];
 
-    /// Counts these in turn, and tells each change.
+    /// Counts these in turn, and returns each change.
     fn changes(counters: &HealthCounters, counted: &[(Counter, u16)]) -> Vec<bool> {
         counted.iter().filter_map(|(counter, limit)| counters.count(*counter, *limit)).collect()
     }

@@ -1,7 +1,7 @@
-//! How the targets of upstreams fare on this node: Kong's health checks, passive and active, and what operators say.
+//! The health of targets on this node: Kong's active and passive health checks, and what operators set by hand.
 //!
-//! A target's state outlives snapshots; how it is judged is compiled with each. The balancer reads one flag of it, and
-//! a response that says nothing new writes nothing.
+//! A target's state outlives snapshots; its checks are compiled with each. The balancer reads one flag of the state,
+//! and a response that does not change it writes nothing.
 
 mod bounded_tasks;
 mod checks;

@@ -1,6 +1,8 @@
-//! Keeps the targets of watched upstreams in view: follows their names, and probes them as `healthchecks.active` says.
+//! Monitors the targets of upstreams with health checks: re-resolves their names, and runs the active health checks of
+//! `healthchecks.active`.
 //!
-//! One thread with its own runtime, and a task for each upstream that is watched. A change of the configuration reaches the tasks without setting back the time of their next round.
+//! One thread with its own runtime runs a task for each monitored upstream. A change of the configuration reaches the
+//! tasks without resetting the time of their next round.
 
 use super::bounded_tasks::BoundedTasks;
 use super::probe::Probe;
@@ -17,16 +19,16 @@ use weir_model::entity::{Target, Upstream};
 use weir_net::resolve::Resolver;
 use weir_net::tls::CertifiedKey;
 
-/// How often names are looked at; the resolver knows when to ask.
+/// How often names are resolved; the resolver's cache decides when to query the DNS.
 const FOLLOWED: Duration = Duration::from_secs(1);
 
-/// So many names of an upstream are resolved at once.
+/// How many names of an upstream are resolved at once.
 const NAMES: usize = 32;
 
-/// Rounds follow each other no faster, whatever the interval.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// The minimum time between rounds, whatever the configured interval.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An upstream whose targets are kept in view.
+/// An upstream whose targets are monitored.
 pub struct MonitoredUpstream {
     /// The upstream.
     pub upstream: Arc<Upstream>,
@@ -36,7 +38,7 @@ pub struct MonitoredUpstream {
     probe: Probe,
 }
 
-/// One target that may be asked.
+/// One target with a weight.
 struct Followed {
     monitor: Arc<TargetMonitor>,
     host: Box<str>,
@@ -44,8 +46,8 @@ struct Followed {
 }
 
 impl MonitoredUpstream {
-    /// An upstream that uses health checks, and its targets; what their certificates are checked against, and the
-    /// certificate that probes present.
+    /// An upstream that uses health checks, its targets, the roots that verify their certificates, and the certificate
+    /// that probes present.
     pub fn new(
         upstream: &Arc<Upstream>,
         targets: Vec<Arc<Target>>,
@@ -93,9 +95,9 @@ impl MonitoredUpstream {
     }
 }
 
-/// One upstream's task; ends with this.
+/// One upstream's task. Dropping it aborts the task.
 struct Task {
-    told: watch::Sender<Arc<MonitoredUpstream>>,
+    updates: watch::Sender<Arc<MonitoredUpstream>>,
     handle: JoinHandle<()>,
 }
 
@@ -105,7 +107,7 @@ impl Drop for Task {
     }
 }
 
-/// Keeps those in view that it was told of last, until there is nobody left to tell it.
+/// Monitors the upstreams that it received last, until the sender is dropped.
 pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<MonitoredUpstream>>>) {
     let mut tasks: HashMap<Uuid, Task> = HashMap::new();
     loop {
@@ -114,10 +116,10 @@ pub async fn run(resolver: Arc<Resolver>, mut news: watch::Receiver<Vec<Arc<Moni
         for watched in watched {
             let id = watched.upstream.id;
             let task = left.remove(&id).unwrap_or_else(|| {
-                let (told, news) = watch::channel(watched.clone());
-                Task { told, handle: spawn_local(keep_in_view(resolver.clone(), news)) }
+                let (updates, news) = watch::channel(watched.clone());
+                Task { updates, handle: spawn_local(keep_in_view(resolver.clone(), news)) }
             });
-            task.told.send_if_modified(|known| {
+            task.updates.send_if_modified(|known| {
                 let is_new = !Arc::ptr_eq(known, &watched);
                 *known = watched;
                 is_new
@@ -144,7 +146,7 @@ impl Names {
         watched.names().next().map(|_| self.last.map_or(now, |last| last + FOLLOWED))
     }
 
-    /// Learns where the names lead now, beside all else: one that is not answered for holds up nothing.
+    /// Resolves the names concurrently, so that an unanswered query delays nothing else.
     fn begin(&mut self, resolver: &Arc<Resolver>, watched: &Arc<MonitoredUpstream>, now: Instant) {
         self.last = Some(now);
         self.lookups.tidy();
@@ -160,7 +162,7 @@ impl Names {
 struct Round {
     healthy: bool,
     last: Instant,
-    /// How much of the interval is waited for this time: rounds of many upstreams and nodes are not to fall together.
+    /// The jitter of this round, so that the rounds of many upstreams and nodes do not coincide.
     part: f64,
     probes: BoundedTasks<(Name, SocketAddr)>,
 }
@@ -171,7 +173,7 @@ impl Round {
     }
 
     fn due(&self, watched: &MonitoredUpstream) -> Option<Instant> {
-        Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part).max(SHORTEST))
+        Some(self.last + watched.interval(self.healthy)?.mul_f64(self.part).max(MIN_INTERVAL))
     }
 
     /// Probes each address that is as this round is for, unless that is still being probed.
@@ -229,7 +231,7 @@ async fn keep_in_view(resolver: Arc<Resolver>, mut news: watch::Receiver<Arc<Mon
     }
 }
 
-/// Learns where a name leads now. One that cannot be resolved keeps what it had.
+/// Resolves a name. If that fails, the target keeps its addresses.
 async fn follow(resolver: &Resolver, target: &Followed) {
     if let Ok(addresses) = resolver.resolve(&target.host).await {
         target.monitor.state.follow(&addresses.sockets(target.port, 0).collect::<Vec<_>>());
@@ -244,7 +246,9 @@ mod tests {
 
     #[test]
     fn rounds_follow_each_other_no_faster_than_they_may() {
-        for (interval, shortest) in [(1e-9, SHORTEST), (0.05, SHORTEST), (10.0, Duration::from_secs(9))] {
+        for (interval, shortest) in
+            [(1e-9, MIN_INTERVAL), (0.05, MIN_INTERVAL), (10.0, Duration::from_secs(9))]
+        {
             let active = json!({ "healthy": { "interval": interval } });
             let upstream = entity(json!({ "id": id(1), "name": "u", "healthchecks": { "active": active } }));
             let watched = MonitoredUpstream::new(&upstream, Vec::new(), &Arc::default(), (&[], None));

@@ -1,4 +1,4 @@
-//! One look at an address: whether it takes a connection, speaks TLS, and what it answers.
+//! An active health check of one address: connects, performs the TLS handshake, and sends an HTTP request.
 
 use super::checks::Outcome;
 use rustls::ClientConfig;
@@ -12,23 +12,23 @@ use weir_model::entity::{ProbeType, Upstream};
 use weir_net::connect;
 use weir_net::tls::{self, CertifiedKey, TlsError, Verify};
 
-/// A status line that is longer is none.
-const LONGEST_LINE: usize = 1024;
+/// A longer status line is invalid.
+const MAX_LINE_LEN: usize = 1024;
 
-/// A probe takes no longer, though no limit be configured.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The timeout of a probe for which none is configured.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How the targets of one upstream are probed.
 pub(super) struct Probe {
     timeout: Duration,
-    /// Where probes cannot verify anything, why.
+    /// The TLS configuration, or the reason why probes cannot verify certificates.
     tls: Option<Result<Arc<ClientConfig>, TlsError>>,
     sni: Option<String>,
-    /// None: to take a connection is enough.
+    /// `None` if accepting a connection is enough.
     request: Option<Request>,
 }
 
-/// A request, but for the name of who is asked.
+/// A request without the host name of the target.
 struct Request {
     before_host: String,
     /// The configured headers have a `Host` among them.
@@ -37,7 +37,7 @@ struct Request {
 }
 
 impl Probe {
-    /// Never fails, so that no upstream can keep a configuration from being put in force.
+    /// Never fails, so that no upstream can prevent a configuration from being applied.
     pub(super) fn new(
         upstream: &Upstream,
         roots: &[CertificateDer<'static>],
@@ -59,14 +59,14 @@ impl Probe {
         let asks = matches!(active.r#type, ProbeType::Http | ProbeType::Https);
         let timeout = Duration::from_secs_f64(active.timeout);
         Probe {
-            timeout: if timeout.is_zero() { LONGEST } else { timeout },
+            timeout: if timeout.is_zero() { DEFAULT_TIMEOUT } else { timeout },
             tls,
             sni: active.https_sni.clone().or_else(|| upstream.host_header.clone()),
             request: asks.then(|| Request::new(upstream)),
         }
     }
 
-    /// Asks an address of a target.
+    /// Probes an address of a target.
     pub(super) async fn send(&self, address: SocketAddr, host: &str) -> Outcome {
         match tokio::time::timeout(self.timeout, self.ask(address, host)).await {
             Ok(asked) => asked.unwrap_or(Outcome::TcpFailure),
@@ -111,12 +111,12 @@ impl Request {
     }
 }
 
-/// Sends the request, and reads as far as the status of the answer.
+/// Sends the request, and reads the status of the response.
 async fn status(mut io: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<Outcome> {
     io.write_all(request.as_bytes()).await?;
     io.flush().await?;
     let mut line = Vec::new();
-    while !line.contains(&b'\n') && line.len() < LONGEST_LINE {
+    while !line.contains(&b'\n') && line.len() < MAX_LINE_LEN {
         if io.read_buf(&mut line).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -1,4 +1,4 @@
-//! What this node knows of a target, whatever configuration is in force.
+//! The state of targets on this node, which outlives configurations: addresses, health, requests in flight, latency.
 
 use super::checks::{Checks, Limits, Outcome};
 use super::counters::{Counter, HealthCounters};
@@ -14,14 +14,14 @@ use weir_model::{Document, Uuid};
 /// One target of an upstream: its health, and what the algorithms measure.
 #[derive(Default)]
 pub struct TargetState {
-    /// No address of it is healthy. All that a request which goes well reads of the health.
+    /// No address of it is healthy. A successful request reads only this flag of the health.
     down: AtomicBool,
     addresses: ArcSwap<Vec<Arc<TargetAddress>>>,
     /// Held while addresses or their health change, which is rare.
     changing: Mutex<()>,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: AtomicUsize,
-    /// How fast it answers.
+    /// Its average latency.
     pub latency: Latency,
 }
 
@@ -31,24 +31,24 @@ struct TargetAddress {
 }
 
 impl TargetState {
-    /// Of a target as written; what is no name has one address for good.
+    /// The state of a target as written. A target that is an IP address keeps that one address.
     fn of(target: &str) -> TargetState {
         let state = TargetState::default();
         state.follow(&fixed(target).into_iter().collect::<Vec<_>>());
         state
     }
 
-    /// Whether no address of it may be asked.
+    /// Whether no address of it is available.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Whether this address may be asked.
+    /// Whether this address is available.
     pub fn admits(&self, address: SocketAddr) -> bool {
         find(&self.addresses.load(), address).is_none_or(|place| place.counters.is_healthy())
     }
 
-    /// Takes these as all of its addresses; those that it had keep their health.
+    /// Replaces its addresses; those that it had before keep their health.
     pub fn follow(&self, addresses: &[SocketAddr]) {
         let known = self.addresses.load();
         if known.len() == addresses.len() && known.iter().zip(addresses).all(|(a, b)| a.address == *b) {
@@ -69,14 +69,14 @@ impl TargetState {
         self.addresses.load().iter().map(|place| (place.address, place.counters.is_healthy())).collect()
     }
 
-    /// Which part of its addresses is healthy; all of none.
+    /// The healthy fraction of its addresses; 1 if it has none.
     pub fn share(&self) -> f64 {
         let places = self.addresses.load();
         let healthy = places.iter().filter(|place| place.counters.is_healthy()).count();
         if places.is_empty() { 1.0 } else { healthy as f64 / places.len() as f64 }
     }
 
-    /// Forgets what made addresses unhealthy.
+    /// Resets the health of its addresses.
     pub fn forget(&self) {
         if self.addresses.load().iter().any(|place| !place.counters.is_healthy()) {
             self.set(None, true);
@@ -131,30 +131,30 @@ fn find(places: &[Arc<TargetAddress>], address: SocketAddr) -> Option<&Arc<Targe
     places.iter().find(|place| place.address == address)
 }
 
-/// The address of a target that is no name.
+/// The address of a target that is an IP address.
 fn fixed(target: &str) -> Option<SocketAddr> {
     let (host, port) = target.rsplit_once(':')?;
     let ip: IpAddr = host.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
     Some(SocketAddr::new(ip, port.parse().ok()?))
 }
 
-/// A target as one configuration watches it.
+/// A target with the health checks of one configuration.
 pub struct TargetMonitor {
     /// As written: `host:port`.
     pub target: Box<str>,
     /// Its state.
     pub state: Arc<TargetState>,
-    /// None: nobody asks for its health, and it counts as healthy.
+    /// `None` if its upstream has no health checks; then it counts as healthy.
     pub checks: Option<Arc<Checks>>,
 }
 
 impl TargetMonitor {
-    /// Whether the target may not be asked.
+    /// Whether the target is unavailable.
     pub fn is_down(&self) -> bool {
         self.checks.is_some() && self.state.is_down()
     }
 
-    /// Whether this address of the target may be asked.
+    /// Whether this address of the target is available.
     pub fn admits(&self, address: SocketAddr) -> bool {
         self.checks.is_none() || self.state.admits(address)
     }
@@ -182,7 +182,7 @@ impl TargetMonitor {
     }
 }
 
-/// What the targets of one upstream are watched for, as it is configured.
+/// Creates the monitors of one upstream's targets, from its configuration.
 pub struct TargetMonitors<'u> {
     upstream: &'u Upstream,
     checks: Option<Arc<Checks>>,
@@ -196,7 +196,7 @@ impl<'u> TargetMonitors<'u> {
         Self { upstream, checks, all: is_watched(upstream).then(|| all.clone()) }
     }
 
-    /// How a target is watched; none where nobody asks how it fares.
+    /// The monitor of a target; `None` if its upstream needs none.
     pub fn of(&self, target: &str) -> Option<Arc<TargetMonitor>> {
         let state = self.all.as_ref()?.of(self.upstream.id, target);
         if self.checks.is_none() {
@@ -215,7 +215,7 @@ fn tell(upstream: &str, target: &str, address: SocketAddr, healthy: bool, why: s
     }
 }
 
-/// What is known of all targets, by their upstream's id and as they are written.
+/// The state of all targets, by their upstream's id and as they are written.
 #[derive(Default)]
 pub struct TargetStates(Mutex<ByUpstream>);
 
@@ -226,7 +226,7 @@ impl TargetStates {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of one target.
+    /// The state of one target.
     pub fn of(&self, upstream: Uuid, target: &str) -> Arc<TargetState> {
         let mut all = self.lock();
         let targets = all.entry(upstream).or_default();
@@ -236,7 +236,7 @@ impl TargetStates {
         targets.entry(target.into()).or_insert_with(|| Arc::new(TargetState::of(target))).clone()
     }
 
-    /// Forgets targets that are no more, or that nobody watches any more.
+    /// Removes targets that no longer exist or are no longer monitored.
     pub fn keep_those_of(&self, document: &Document) {
         let mut all = self.lock();
         if all.is_empty() {
@@ -260,13 +260,13 @@ impl TargetStates {
     }
 }
 
-/// Whether anything of the targets has to be known.
+/// Whether the state of the upstream's targets is needed.
 pub(super) fn is_watched(upstream: &Upstream) -> bool {
     super::are_used(upstream)
         || matches!(upstream.algorithm, Algorithm::LeastConnections | Algorithm::Latency)
 }
 
-/// How one target fares.
+/// The health of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TargetStatus {
     /// Its addresses as far as they are known, and which of them are healthy.
@@ -280,7 +280,7 @@ impl TargetStatus {
     }
 }
 
-/// How a target of an upstream that uses health checks fares.
+/// The health of a target of an upstream that uses health checks.
 pub fn standing(all: &TargetStates, upstream: Uuid, target: &str) -> TargetStatus {
     TargetStatus { addresses: all.of(upstream, target).addresses() }
 }

@@ -1,4 +1,4 @@
-//! One connection to an upstream over HTTP/2.
+//! One HTTP/2 connection to an upstream: its handshake, its limits, and the task that drives it.
 
 use super::{Http2UpstreamOptions, SharedConnections};
 use crate::UpstreamError;
@@ -22,10 +22,11 @@ const WINDOW: u32 = 64 * 1024;
 /// The most bytes of a response's fields.
 const HEADERS: u32 = 64 * 1024;
 
-/// Streams that were reset and are remembered for a second: what the upstream sent before it learnt of that is no fault.
+/// How many reset streams are remembered for a second, because frames that the upstream sent before it received the
+/// reset are not errors.
 const RESET_STREAMS: usize = 10_000;
 
-/// Faults of single streams for which the whole connection, with the requests of others on it, is given up.
+/// How many stream errors close the whole connection, with the other requests on it.
 const FAULTS: usize = 64 * 1024;
 
 /// What pieces of responses, each of which weighs more than its bytes, may weigh until requests take them: as much as
@@ -41,7 +42,7 @@ pub(super) struct Connection {
 
 /// What the connection and the task that drives it share.
 struct State {
-    /// Requests under way.
+    /// Requests in flight.
     live: Cell<u32>,
     /// Requests so far.
     count: Cell<u32>,
@@ -97,7 +98,7 @@ impl Connection {
         Ok(Rc::new(Self { requests, address, state }))
     }
 
-    /// Whether requests can be started. An upstream that said GOAWAY takes no more.
+    /// Whether it accepts new requests. After GOAWAY it does not.
     pub(super) fn is_open(&self) -> bool {
         let failed = |connection: &Self| {
             let mut requests = connection.requests.clone();
@@ -106,13 +107,13 @@ impl Connection {
         !self.state.closed.get() && !failed(self)
     }
 
-    /// The upstream has answered a request.
+    /// Records that the upstream has answered a request.
     pub(super) fn answered(&self) {
         self.state.has_answered.set(true);
     }
 
-    /// Whether it has served other requests. Those that are under way beside each other on a connection that never
-    /// answered do not count: a target that fails with all of them would look healthy.
+    /// Whether it has answered another request. Concurrent requests on a connection that never answered do not count as
+    /// such, because a target that fails all of them would look healthy.
     pub(super) fn has_answered(&self) -> bool {
         self.state.has_answered.get()
     }
@@ -122,7 +123,7 @@ impl Connection {
         !self.is_worn(keep_alive) && (self.state.live.get() as usize) < allowed
     }
 
-    /// Whether it has carried as many requests as one may.
+    /// Whether it has reached the maximum number of requests.
     pub(super) fn is_worn(&self, keep_alive: &KeepAlive) -> bool {
         keep_alive.max_requests != 0 && self.state.count.get() >= keep_alive.max_requests
     }
@@ -160,7 +161,7 @@ impl Drop for StreamSlot {
     }
 }
 
-/// Moves the connection's bytes until it ends.
+/// Drives the connection until it ends.
 async fn drive(
     mut connection: client::Connection<Transport, Bytes>,
     sender: Sender,

@@ -1,4 +1,4 @@
-//! Heads between the form of the `h2` crate and the engine's.
+//! Converts heads between the types of the `h2` crate and the engine's.
 
 use crate::UpstreamRequest;
 use h2::RecvStream;

@@ -1,4 +1,4 @@
-//! Connections to upstreams that speak HTTP/2, each shared by many requests of one worker.
+//! The HTTP/2 connection pool: many requests of one worker share a connection to an upstream.
 
 mod connection;
 mod fields;
@@ -30,7 +30,7 @@ pub struct Http2UpstreamOptions {
     pub max_concurrent_streams: u32,
     /// Connections of one worker to one endpoint, for one server name; further requests wait until one has room.
     pub max_connections: usize,
-    /// How often an upstream with requests under way is asked whether it is still there; zero never.
+    /// How often a connection with requests in flight is pinged; zero disables pings.
     pub ping_interval: Duration,
 }
 
@@ -65,7 +65,7 @@ type ByServerName = HashMap<Rc<str>, Rc<SharedConnections>>;
 struct SharedConnections {
     connections: RefCell<Vec<Rc<Connection>>>,
     opening: Cell<bool>,
-    /// Told when a connection was opened, or has room again.
+    /// Notified when a connection was opened, or has room again.
     changed: Notify,
 }
 
@@ -89,7 +89,7 @@ impl Http2Pool {
         by_endpoint.entry(name.into()).or_default().clone()
     }
 
-    /// Closes what was idle for too long, and forgets what is closed.
+    /// Closes connections that were idle for too long, and removes closed ones.
     pub fn sweep(&self, now: Instant, idle_timeout: Duration) {
         self.by_endpoint.borrow_mut().retain(|_, by_endpoint| {
             by_endpoint.retain(|_, shared| {
@@ -146,7 +146,7 @@ impl Pools {
                 Begun::Http2(connection) => {
                     pool.chose_http1.borrow_mut().remove(&endpoint.id);
                     shared.connections.borrow_mut().push(connection.clone());
-                    // Taken here and now: whatever has become of the target meanwhile, there is no second attempt.
+                    // Takes the slot at once, whatever the target's health is now, so that there is no second attempt.
                     Opened::Http2(Box::new(Http2Stream::new(StreamSlot::take(connection, shared.clone()))))
                 }
             });
@@ -160,7 +160,7 @@ enum Begun {
     Http2(Rc<Connection>),
 }
 
-/// Connects, and begins to speak HTTP/2 unless the endpoint chooses HTTP/1.1.
+/// Connects, and performs the HTTP/2 handshake unless the endpoint chooses HTTP/1.1.
 async fn begin(
     pools: &Pools,
     endpoint: &Endpoint,

@@ -1,4 +1,4 @@
-//! One request to an upstream over HTTP/2.
+//! The HTTP/2 client: sends one request on a stream of a shared connection and reads the response.
 
 use super::connection::StreamSlot;
 use super::fields::{read_response, write_fields};
@@ -29,7 +29,7 @@ pub struct Http2Stream {
     response: Option<Incoming>,
     /// Why there is no stream.
     failed: Option<io::Error>,
-    /// The upstream says that it did nothing with the request.
+    /// The upstream reports that it did not process the request.
     refused: bool,
     /// The connection takes no more requests, this one included.
     closing: bool,
@@ -55,7 +55,7 @@ impl Http2Stream {
     }
 
     fn fail(&mut self, error: h2::Error) -> UpstreamError {
-        // GOAWAY names the last request that it let in.
+        // GOAWAY names the last request that the upstream accepted.
         self.closing |= error.is_go_away() && error.is_remote();
         self.broke |= error.is_io();
         match error.reason() {
