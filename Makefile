@@ -120,6 +120,10 @@ lint: tools-rust ## Check formatting, lints and documentation; part of make test
 	$(call step,Documentation)
 	@$(heartbeat) RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 
+.PHONY: test-removal
+test-removal: tools-rust ## Show that a plugin can be removed: build and test without key-auth (PLUGIN=key_auth), in 3 minutes after make test
+	CARGO="$(CARGO)" CARGO_TARGET_DIR="$(TARGET)" .ci/without-plugin $(PLUGIN)
+
 # Each target gets its share of FUZZ_SECONDS.
 FUZZ_SECONDS ?= 300
 FUZZ_CRATES := $(wildcard crates/*/fuzz)
