@@ -41,7 +41,7 @@ mod unknown_field;
 pub use json_schema::Direction;
 pub use old_names::add as add_old_names;
 pub use reader::{
-    ConfigError, ConfigWarning, Fields, Reader, RecordContext, References, read_choice, read_record,
+    ConfigError, ConfigWarning, Fields, Hint, Reader, RecordContext, References, read_choice, read_record,
 };
 pub(crate) use reader::{Step, path_text};
 pub(crate) use suggestions::readable;

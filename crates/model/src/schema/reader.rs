@@ -186,6 +186,9 @@ fn push_name(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
+/// Finds what to write in place of a name that is no field.
+pub type Hint<'s> = &'s dyn Fn(&str) -> Option<String>;
+
 /// What is known about a record from where it stands.
 pub struct RecordContext<'s> {
     /// Fields whose value follows from the place: the entity's id, its parent.
@@ -195,7 +198,7 @@ pub struct RecordContext<'s> {
     /// What `config` is made of: its fields are sometimes written beside it.
     pub config: Option<&'static RecordSchema>,
     /// What to write in place of a name that is no field, as far as others than the record know that.
-    pub hint: Option<&'s dyn Fn(&str) -> Option<String>>,
+    pub hint: Option<Hint<'s>>,
 }
 
 impl RecordContext<'static> {
