@@ -53,7 +53,7 @@ impl Span {
         self.start as usize + self.len as usize
     }
 
-    /// Spans lie within their arena. That it cannot panic lets the compiler leave out what nobody looks at.
+    /// Spans lie within their arena. That it cannot panic lets the compiler drop unused values.
     fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start as usize..self.end()).unwrap_or_default()
     }
@@ -255,7 +255,7 @@ impl Headers {
     ///
     /// Connection cannot name away an end-to-end field of [`Known`], such as Host, Content-Length, Content-Type,
     /// Authorization, Cookie, X-Forwarded-\*, X-Real-IP, X-Consumer-\* or X-Kong-Request-Id: those decide framing,
-    /// routing or identity, and a client must not choose what the upstream is told of them.
+    /// routing or identity, and a client must not choose what the upstream gets of them.
     pub fn remove_hop_by_hop(&mut self) {
         self.remove_named_by_connection();
         self.remove_all_known(HOP_BY_HOP);

@@ -113,7 +113,7 @@ fn doubt_of_tag(tag: &str, kind: EntityKind) -> Option<String> {
     Some(format!("the tag `{shown}` has no effect; those with one are: {}{hint}", TAGS.join(", ")))
 }
 
-/// Plugins that let anonymous requests pass as a consumer that is none.
+/// Plugins whose `anonymous` names no consumer.
 fn unknown_anonymous(document: &Document) -> impl Iterator<Item = EntityError> + '_ {
     let usernames: HashSet<&str> = document.consumers.iter().filter_map(|c| c.username.as_deref()).collect();
     let ids: HashSet<Uuid> = document.consumers.iter().map(|consumer| consumer.id).collect();

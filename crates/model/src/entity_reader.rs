@@ -11,7 +11,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// Names that may stand anywhere and mean nothing to the gateway.
-pub(crate) const REMARKS: [&str; 2] = ["_comment", "_ignore"];
+pub(crate) const COMMENT_FIELDS: [&str; 2] = ["_comment", "_ignore"];
 
 /// Reads entities one after another, collecting problems.
 pub(crate) struct EntityReader<'i> {
@@ -26,7 +26,7 @@ pub(crate) struct EntityReader<'i> {
 
 /// What is written of one entity.
 #[derive(Clone, Copy)]
-pub(crate) struct Written<'w, 'a> {
+pub(crate) struct RawEntity<'w, 'a> {
     pub(crate) kind: EntityKind,
     pub(crate) node: &'w Node<'a>,
     /// Values that follow from its place.
@@ -61,8 +61,8 @@ impl Entity {
             problems.extend(split_url(&mut node).err());
         }
         let mut entities = EntityReader::new(reading.references, reading.plugins, reading.hash_passwords);
-        let entity = entities.entity(Written { kind, node: &node, given });
-        problems.extend(entities.reader.into_problems());
+        let entity = entities.entity(RawEntity { kind, node: &node, given });
+        problems.extend(entities.reader.into_errors());
         match entity {
             Some(entity) if problems.is_empty() => Ok(entity),
             _ => Err(problems
@@ -91,7 +91,7 @@ impl<'i> EntityReader<'i> {
     }
 
     /// Reads an entity of any kind.
-    pub(crate) fn entity(&mut self, item: Written<'_, '_>) -> Option<Entity> {
+    pub(crate) fn entity(&mut self, item: RawEntity<'_, '_>) -> Option<Entity> {
         use EntityKind::*;
         Some(match item.kind {
             Services => Entity::Services(self.record(item)?),
@@ -110,18 +110,18 @@ impl<'i> EntityReader<'i> {
         })
     }
 
-    fn record<T: Record>(&mut self, item: Written<'_, '_>) -> Option<Arc<T>> {
+    fn record<T: Record>(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<T>> {
         self.owned(item).map(Arc::new)
     }
 
-    fn owned<T: Record>(&mut self, item: Written<'_, '_>) -> Option<T> {
+    fn owned<T: Record>(&mut self, item: RawEntity<'_, '_>) -> Option<T> {
         self.in_context(item, |context, reader| read_record(item.node, context, reader))
     }
 
     /// Reads an entity with what is known about it from where it stands.
     fn in_context<T>(
         &mut self,
-        item: Written<'_, '_>,
+        item: RawEntity<'_, '_>,
         read: impl FnOnce(&RecordContext<'_>, &mut Reader<'i>) -> Option<T>,
     ) -> Option<T> {
         let kind = item.kind;
@@ -131,7 +131,8 @@ impl<'i> EntityReader<'i> {
         // Where a `url` is written, it has been taken apart by now.
         let url = (kind == EntityKind::Services).then_some("url");
         let members = kind.members().filter(|_| self.kinds.is_some()).map(|(members, _)| members);
-        let others: Vec<_> = children.chain(members).chain(REMARKS).chain(ordering).chain(url).collect();
+        let others: Vec<_> =
+            children.chain(members).chain(COMMENT_FIELDS).chain(ordering).chain(url).collect();
         let plugin = (kind == EntityKind::Plugins).then(|| item.node.get("name")?.as_str()).flatten();
         let plugins = self.plugins;
         let config = plugin.and_then(|name| find_plugin(plugins, name)).map(|plugin| plugin.config);
@@ -140,12 +141,12 @@ impl<'i> EntityReader<'i> {
         read(&context, &mut self.reader)
     }
 
-    fn custom(&mut self, kind: CustomKind, item: Written<'_, '_>) -> Option<CustomRecord> {
+    fn custom(&mut self, kind: CustomKind, item: RawEntity<'_, '_>) -> Option<CustomRecord> {
         let hash = self.transform;
         self.in_context(item, |context, reader| kind.schema().read(item.node, context, hash, reader))
     }
 
-    fn plugin(&mut self, item: Written<'_, '_>) -> Option<Arc<Plugin>> {
+    fn plugin(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Plugin>> {
         let mut written = item.node.entries().iter();
         let nameless = item.node.get("name").is_none();
         if let Some(entry) = written.find(|entry| nameless && find_plugin(self.plugins, &entry.key).is_some())
@@ -185,7 +186,7 @@ impl<'i> EntityReader<'i> {
         }
     }
 
-    fn plugin_config(&mut self, item: Written<'_, '_>) -> Option<Json> {
+    fn plugin_config(&mut self, item: RawEntity<'_, '_>) -> Option<Json> {
         let name = item.node.get("name")?;
         let written = name.as_str()?;
         let Some(plugin) = find_plugin(self.plugins, written).filter(|plugin| plugin.available) else {
@@ -198,7 +199,7 @@ impl<'i> EntityReader<'i> {
         };
         if !plugin.for_consumers && is_for("consumer") {
             let message = format!(
-                "{written} runs whoever the consumer is, so it cannot be for one; move it to a service, a route or the top level"
+                "{written} runs for all consumers, so it cannot be for one; move it to a service, a route or the top level"
             );
             self.reader.report(item.node.at, message);
         }
@@ -215,13 +216,13 @@ impl<'i> EntityReader<'i> {
         })
     }
 
-    fn upstream(&mut self, item: Written<'_, '_>) -> Option<Arc<Upstream>> {
+    fn upstream(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Upstream>> {
         let mut upstream: Upstream = self.owned(item)?;
         upstream.settle();
         Some(Arc::new(upstream))
     }
 
-    fn target(&mut self, item: Written<'_, '_>) -> Option<Arc<Target>> {
+    fn target(&mut self, item: RawEntity<'_, '_>) -> Option<Arc<Target>> {
         let mut target: Target = self.owned(item)?;
         target.settle();
         Some(Arc::new(target))

@@ -1,7 +1,13 @@
-//! What can be configured: entities, their rules and defaults. No IO, no async, no clock.
+//! What can be configured: entities, their rules and defaults. No IO, no async, no clock, and no plugin by name.
 //!
-//! A [`Document`] is a whole configuration. [`Document::read`] reads one from a declarative file, by the
-//! declarations in [`entity`], the rules of [`rule`] and, across entities, of [`check`].
+//! An [`entity`] is a struct with a derived [`schema`], from which its reader, defaults, JSON and documentation come. Plugins
+//! bring their own: a [`PluginSchema`] has the schema of a plugin's configuration and the entities that it declares, such as
+//! credentials.
+//!
+//! A declarative file goes [`Document::read`] → tree ([`node`]) → entities → rules across them ([`check`]) → [`Document`], or
+//! every [`ConfigError`] in it, each with its position. The Admin API and the stores read one entity at a time
+//! ([`entity::Entity::read`]) and keep them in [`Entities`], which holds the rules across entities at each [`Change`] and gives
+//! the [`Document`] that the data plane compiles.
 
 // The derived code names this crate as others do.
 extern crate self as weir_model;

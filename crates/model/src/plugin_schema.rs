@@ -147,7 +147,7 @@ impl PluginSchema {
     pub fn problems(&self, config: &Node<'_>) -> Vec<ConfigError> {
         let mut reader = Reader::new(&());
         (self.read)(config, &mut reader);
-        reader.into_problems()
+        reader.into_errors()
     }
 
     /// Reads the `config` of a plugin entity, or the defaults when there is none.

@@ -1,4 +1,4 @@
-//! What is wrong with a regular expression: where in it, and how to mend that.
+//! What is wrong with a regular expression: where in it, and how to fix that.
 use regex_syntax::ast::{self, Span};
 use regex_syntax::{Error, hir};
 
@@ -15,27 +15,27 @@ pub fn marked_regex(mark: &str, text: &str) -> Result<(), String> {
     let Err(error) = regex_syntax::parse(text) else { return Ok(()) };
     Err(match &error {
         Error::Parse(error) => {
-            let mend = mend(error.kind());
-            describe(mark, text, error.span(), &error.kind().to_string(), mend)
+            let fix = fix(error.kind());
+            describe(mark, text, error.span(), &error.kind().to_string(), fix)
         }
         Error::Translate(error) => {
-            describe(mark, text, error.span(), &error.kind().to_string(), mend_meaning(error.kind()))
+            describe(mark, text, error.span(), &error.kind().to_string(), fix_of_meaning(error.kind()))
         }
         _ => format!("the regex does not compile; {OTHERWISE}"),
     })
 }
 
-fn describe(mark: &str, text: &str, span: &Span, what: &str, mend: &str) -> String {
+fn describe(mark: &str, text: &str, span: &Span, what: &str, fix: &str) -> String {
     let (before, from) = text.split_at(text.floor_char_boundary(span.start.offset));
     let place = mark.chars().count() + before.chars().count() + 1;
     let shown: String = from.chars().take(SHOWN).collect();
     let shown = if shown.is_empty() { String::new() } else { format!(" `{shown}`") };
-    format!("the regex does not compile: {what}, at character {place}{shown}; {mend}")
+    format!("the regex does not compile: {what}, at character {place}{shown}; {fix}")
 }
 
 const OTHERWISE: &str = "write \\ before a character that stands for itself";
 
-fn mend(kind: &ast::ErrorKind) -> &'static str {
+fn fix(kind: &ast::ErrorKind) -> &'static str {
     use ast::ErrorKind::*;
     match kind {
         GroupUnclosed => "close it with `)`, or write `\\(` for the character itself",
@@ -56,7 +56,7 @@ fn mend(kind: &ast::ErrorKind) -> &'static str {
     }
 }
 
-fn mend_meaning(kind: &hir::ErrorKind) -> &'static str {
+fn fix_of_meaning(kind: &hir::ErrorKind) -> &'static str {
     match kind {
         hir::ErrorKind::UnicodePropertyNotFound | hir::ErrorKind::UnicodePropertyValueNotFound => {
             "name a class such as \\p{L}"
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_told_in_characters() {
-        for (mark, text, told) in [
+    fn the_position_is_counted_in_characters() {
+        for (mark, text, expected) in [
             ("", "a(b", "unclosed group, at character 2 `(b`; close it with `)`"),
             ("~", "/ä/[a-z", "unclosed character class, at character 5 `[a-z`; close it with `]`"),
             ("", "*.example.com", "at character 1 `*.example.co`; write what is repeated before it"),
@@ -84,8 +84,8 @@ mod tests {
             ("", "[z-a]", "at character 2 `z-a]`; begin with the lesser"),
             ("", r"\p{Nonesuch}", "Unicode property not found, at character 1"),
         ] {
-            let said = marked_regex(mark, text).unwrap_err();
-            assert!(said.contains(told) && said.lines().count() == 1, "{text}: {said}");
+            let message = marked_regex(mark, text).unwrap_err();
+            assert!(message.contains(expected) && message.lines().count() == 1, "{text}: {message}");
         }
     }
 }

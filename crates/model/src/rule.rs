@@ -1,4 +1,4 @@
-//! Rules for strings that several fields share; an error says how to mend the value.
+//! Rules for strings that several fields share; an error says how to fix the value.
 
 use uuid::Uuid;
 
@@ -51,16 +51,16 @@ pub fn host_or_socket(text: &str) -> Result<(), String> {
 
 /// The path of a Unix socket.
 pub fn socket_path(path: &str) -> Result<(), String> {
-    if path.starts_with('/') && path.len() <= LONGEST_SOCKET_PATH && !path.contains(['\0', ':']) {
+    if path.starts_with('/') && path.len() <= MAX_SOCKET_PATH_LEN && !path.contains(['\0', ':']) {
         return Ok(());
     }
     Err(format!(
-        "expected unix:/path of at most {LONGEST_SOCKET_PATH} bytes without a colon, got \"unix:{path}\""
+        "expected unix:/path of at most {MAX_SOCKET_PATH_LEN} bytes without a colon, got \"unix:{path}\""
     ))
 }
 
 /// What fits in the address of a socket on Linux.
-const LONGEST_SOCKET_PATH: usize = 107;
+const MAX_SOCKET_PATH_LEN: usize = 107;
 
 /// A host name: labels of letters, digits, `-` and `_`.
 pub fn hostname(text: &str) -> Result<(), String> {

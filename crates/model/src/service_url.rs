@@ -26,20 +26,20 @@ pub(crate) fn split_url(service: &mut Node<'_>) -> Result<Vec<ConfigError>, Conf
             return Err(ConfigError { at, path: "url".to_owned(), message });
         }
     };
-    let is_unheeded = |entry: &mut Entry<'_>| OF_URL.contains(&entry.key.as_ref());
-    let unheeded = entries.extract_if(.., is_unheeded).filter(|entry| entry.node.value != Value::Null);
+    let is_ignored = |entry: &mut Entry<'_>| OF_URL.contains(&entry.key.as_ref());
+    let ignored = entries.extract_if(.., is_ignored).filter(|entry| entry.node.value != Value::Null);
     // A protocol such as `ws` stands beside the URLs of widely used files, and says nothing else than they do.
-    let unheeded = unheeded.filter(|entry| entry.key != "protocol").map(|entry| ConfigError {
+    let ignored = ignored.filter(|entry| entry.key != "protocol").map(|entry| ConfigError {
         at: entry.at,
         path: entry.key.to_string(),
         message: "without effect beside `url`, which wins; leave one of them out".to_owned(),
     });
-    let unheeded = unheeded.collect();
+    let ignored = ignored.collect();
     entries.push(text_entry("protocol", parts.scheme, at, origin));
     entries.push(text_entry("host", parts.host, at, origin));
     entries.push(Entry { key: "port".into(), at, node: Node::new(Value::Int(parts.port), at) });
     entries.extend(parts.path.map(|path| text_entry("path", path, at, origin)));
-    Ok(unheeded)
+    Ok(ignored)
 }
 
 fn text_entry(key: &'static str, text: &str, at: Position, origin: Origin) -> Entry<'static> {
@@ -55,7 +55,7 @@ struct Url<'u> {
 }
 
 impl<'u> Url<'u> {
-    /// The parts, or what is wrong and how to mend it; a password is not repeated, nor what comes from the environment.
+    /// The parts, or what is wrong and how to fix it; a password is not repeated, nor what comes from the environment.
     fn parse(text: &'u str, origin: Origin) -> Result<Self, String> {
         if text.contains('@') {
             return Err(

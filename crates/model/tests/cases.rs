@@ -1,7 +1,7 @@
 //! Conformance: each case of `tests/cases/*.cases` is a configuration and what is said of it.
 //!
 //! A case is `=== name`, the configuration (YAML, or JSON when it starts with `{`), `---- expect`, and lines:
-//! the problems, or `ok` with the number of entities, warnings, what is not in force, and any values asked
+//! the problems, or `ok` with the number of entities, warnings, fields without effect, and any values asked
 //! for as `/json/pointer = value`. `UPDATE_CASES=1 cargo test -p weir-model` rewrites the expectations.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

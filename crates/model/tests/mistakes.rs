@@ -1,4 +1,4 @@
-//! Many or long mistakes take no time, and are told briefly.
+//! Many or long mistakes take little time, and their messages are short.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use serde_json::{Value, json};
@@ -49,12 +49,12 @@ fn a_file_with_long_names_is_not_repeated_whole() {
     for text in [twice, keys] {
         let problems = Document::read(&text, Format::Json, crate::sample::PLUGINS, &|_| None).unwrap_err();
         assert!(problems.iter().all(|problem| problem.message.len() < 2100));
-        assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not told");
+        assert!(problems.iter().any(|problem| problem.message.contains("is here twice")), "not reported");
     }
 }
 
 #[test]
-fn how_to_mend_it_is_told_of_the_first_mistakes() {
+fn the_first_mistakes_come_with_a_hint() {
     let misspelt = json!({ "host": "a", "retrys": 1, "protocol": "htps" });
     let many = json!({ "_format_version": "3.0", "services": vec![misspelt; 10_000] }).to_string();
     let problems = Document::read(&many, Format::Json, crate::sample::PLUGINS, &|_| None).unwrap_err();

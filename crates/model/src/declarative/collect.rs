@@ -122,7 +122,7 @@ impl<'n, 'a> Items<'n, 'a> {
     }
 }
 
-/// What is said of an element that names nobody.
+/// The message for an element without a name.
 fn not_named(field: &str, node: &Node<'_>) -> String {
     let got = node.kind();
     match field {

@@ -4,7 +4,7 @@ use crate::node::{Entry, Node, Origin, Position, Value};
 use crate::schema::ConfigError;
 use std::borrow::Cow;
 
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Parses a text that is one JSON value.
 pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<ConfigError>> {
@@ -85,9 +85,9 @@ impl<'a> Parser<'a> {
         &mut self,
         read: fn(&mut Self) -> Result<Value<'a>, ConfigError>,
     ) -> Result<Value<'a>, ConfigError> {
-        if self.depth >= MOST_DEPTH {
+        if self.depth >= MAX_DEPTH {
             let at = self.position();
-            return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep")));
+            return Err(syntax(at, format!("nested more than {MAX_DEPTH} levels deep")));
         }
         self.depth += 1;
         self.at += 1;

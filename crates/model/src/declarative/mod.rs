@@ -109,7 +109,7 @@ fn read(
     shorthand::rewrite(&mut root, version != FormatVersion::V3_0, &mut shorthands);
     let shorthand::Found { mut problems, warnings } = shorthands;
     let items = Items::collect(&root, &kinds, &mut reader);
-    problems.extend(reader.into_problems());
+    problems.extend(reader.into_errors());
     let transform = header.is_none_or(|header| header._transform);
     let mut outcome = DocumentReader::new(&items, &kinds, plugins, transform).read();
     // A value that could not be made out has been reported; what else is wrong with it follows from that.

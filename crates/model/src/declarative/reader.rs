@@ -5,7 +5,7 @@ use crate::check;
 use crate::document::Document;
 use crate::entity::*;
 use crate::entity_error::EntityError;
-use crate::entity_reader::{EntityReader, REMARKS, Written};
+use crate::entity_reader::{COMMENT_FIELDS, EntityReader, RawEntity};
 use crate::node::{Node, Position, Value};
 use crate::other_plugins::IGNORED_PLUGIN;
 use crate::plugin_schema::{EntityKinds, PluginSchema, custom_hint, find_plugin};
@@ -39,7 +39,7 @@ pub(super) fn read_header(
     reader: &mut Reader<'_>,
 ) -> Option<Header> {
     let remarks = ["_info", "_workspace", "_konnect"];
-    let others: Vec<_> = kinds.iter().map(EntityKind::as_str).chain(REMARKS).chain(remarks).collect();
+    let others: Vec<_> = kinds.iter().map(EntityKind::as_str).chain(COMMENT_FIELDS).chain(remarks).collect();
     let hint = |written: &str| custom_hint(plugins, None, written);
     let context = RecordContext { others: &others, hint: Some(&hint), ..RecordContext::NONE };
     read_record(root, &context, reader)
@@ -105,7 +105,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
         let DocumentReader { items, kinds, entities, document, mut warnings, places } = self;
         let places = ItemsByKind { kinds, items: places };
         let locate = |findings: Vec<EntityError>| findings.into_iter().map(|f| locate(f, items, &places));
-        let mut problems = entities.reader.into_problems();
+        let mut problems = entities.reader.into_errors();
         let findings = check::check(&document, entities.plugins)
             .into_iter()
             .filter(|finding| !follows(finding, &places));
@@ -127,7 +127,7 @@ impl<'i, 'n, 'a> DocumentReader<'i, 'n, 'a> {
             return None;
         }
         let given = self.items.given(item);
-        let written = Written { kind: item.kind, node: item.node, given: &given };
+        let written = RawEntity { kind: item.kind, node: item.node, given: &given };
         self.document.push(self.entities.entity(written)?);
         Some(())
     }

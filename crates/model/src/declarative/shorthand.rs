@@ -75,7 +75,7 @@ fn rewrite_service(
         ..problem
     };
     match split_url(service) {
-        Ok(unheeded) => found.warnings.extend(unheeded.into_iter().map(placed)),
+        Ok(ignored) => found.warnings.extend(ignored.into_iter().map(placed)),
         // One that a variable is missing from has been reported.
         Err(problem) if found.problems.iter().any(|earlier| earlier.at == problem.at) => {}
         Err(problem) => found.problems.push(placed(problem)),

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Far more than any real configuration has: what aliases of aliases may expand to.
-const MOST_NODES: usize = 5_000_000;
-const MOST_DEPTH: usize = 64;
+const MAX_NODES: usize = 5_000_000;
+const MAX_DEPTH: usize = 64;
 
 /// Parses the one document of a text.
 pub(super) fn parse(text: &str) -> Result<Node<'_>, Vec<ConfigError>> {
@@ -113,8 +113,8 @@ impl<'a> Builder<'a> {
     }
 
     fn begin(&mut self, collection: Collection<'a>, anchor: usize, at: Position) -> Result<(), ConfigError> {
-        if self.open.len() >= MOST_DEPTH {
-            return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep")));
+        if self.open.len() >= MAX_DEPTH {
+            return Err(syntax(at, format!("nested more than {MAX_DEPTH} levels deep")));
         }
         if matches!(self.open.last(), Some(Open { collection: Collection::Map(_, None), .. })) {
             return Err(syntax(
@@ -159,8 +159,8 @@ impl<'a> Builder<'a> {
         let Some(node) = self.anchors.get(&anchor) else {
             return Err(syntax(at, "this alias names an anchor that is not complete yet"));
         };
-        if self.open.len() + depth(node) > MOST_DEPTH {
-            return Err(syntax(at, format!("nested more than {MOST_DEPTH} levels deep, aliases expanded")));
+        if self.open.len() + depth(node) > MAX_DEPTH {
+            return Err(syntax(at, format!("nested more than {MAX_DEPTH} levels deep, aliases expanded")));
         }
         let node = node.clone();
         self.nodes += size(&node);
@@ -170,8 +170,8 @@ impl<'a> Builder<'a> {
     /// Puts a complete node where it belongs.
     fn add(&mut self, node: Node<'a>, anchor: usize) -> Result<(), ConfigError> {
         self.nodes += 1;
-        if self.nodes > MOST_NODES {
-            return Err(syntax(node.at, format!("more than {MOST_NODES} values, aliases expanded")));
+        if self.nodes > MAX_NODES {
+            return Err(syntax(node.at, format!("more than {MAX_NODES} values, aliases expanded")));
         }
         if anchor > 0 {
             self.nodes += size(&node);

@@ -84,7 +84,7 @@ pub(crate) use entity_kinds;
 
 entity_kinds!(any_kind);
 
-/// What becomes of an entity when one that it names is deleted.
+/// What happens to an entity when one that it references is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OnDelete {
     /// It is deleted as well.

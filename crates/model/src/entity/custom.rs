@@ -358,7 +358,7 @@ impl CustomRecord {
         *written.get_mut(field)? = value;
         let mut reader = Reader::new(&());
         let entity = self.0.schema().read(&Node::from(&written), &RecordContext::NONE, false, &mut reader)?;
-        reader.into_problems().is_empty().then_some(entity)
+        reader.into_errors().is_empty().then_some(entity)
     }
 
     /// Whether it is the very same entity, not one that is equal.

@@ -73,7 +73,7 @@ pub struct Service {
     /// The authorities that the host's certificate is verified by.
     #[field(foreign = "ca_certificates")]
     pub ca_certificates: Option<Vec<Uuid>>,
-    /// The PROXY protocol that tells the host who the client is, with protocol tcp or tls.
+    /// The PROXY protocol that carries the client's address to the host, with protocol tcp or tls.
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Whether requests are let through.
     #[field(default = true)]

@@ -67,7 +67,7 @@ fn value_of(described: &mut Json) -> &mut Json {
 pub(crate) fn kind(kind: &Kind) -> Json {
     match kind {
         Kind::Boolean => json!({ "type": "boolean" }),
-        // A type without a sign is narrower than Kong's integers, which need no bounds to be told.
+        // A type without a sign is narrower than Kong's integers, for which bounds are not shown.
         Kind::Integer(0, most) => json!({ "type": "integer", "between": [0, most] }),
         Kind::Integer(..) => json!({ "type": "integer" }),
         Kind::Number => json!({ "type": "number" }),

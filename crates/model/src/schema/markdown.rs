@@ -25,7 +25,7 @@ fn rows(table: &mut String, record: &RecordSchema, prefix: &str) {
 
 fn default(field: &FieldSchema) -> String {
     match (&field.default, field.required) {
-        // A list of records is too long for a table; what is said of the field tells what it holds.
+        // A list of records is too long for a table; the description of the field says what it holds.
         (Some(Literal::List([Literal::Map(_), ..])), _) => "`[…]`".to_owned(),
         (Some(default), _) => format!("`{}`", shown(default)),
         (None, _) if field.auto => "filled in".to_owned(),

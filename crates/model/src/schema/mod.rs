@@ -240,7 +240,7 @@ impl FieldError {
 /// A field that is accepted and probably a mistake, or without effect. It has the form of an error.
 pub type FieldWarning = FieldError;
 
-/// A struct whose fields are declared for configuration. Derived.
+/// A struct with fields that are declared for configuration. Derived.
 pub trait Record: FieldType {
     /// The declaration, as data.
     const SCHEMA: &'static RecordSchema;
@@ -270,7 +270,7 @@ pub trait Record: FieldType {
     }
 }
 
-/// An enum whose variants are written as names. Derived.
+/// An enum with variants that are written as names. Derived.
 pub trait Choice: Sized + Copy + 'static {
     /// The names.
     const NAMES: &'static [&'static str];

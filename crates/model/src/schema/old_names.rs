@@ -3,7 +3,7 @@ use super::{Json, JsonMap, RecordSchema, json};
 use crate::node::{Entry, Node, Value};
 
 /// The same record with each old name replaced by the path it has now; `None` when there is no old name. Null says
-/// nothing, under either. Old names whose value is another than that under the new path are told of, and have no effect.
+/// nothing, under either. An old name with another value than the new path is reported to `differs` and has no effect.
 pub(super) fn replaced<'a>(
     schema: &RecordSchema,
     node: &Node<'a>,
@@ -38,7 +38,7 @@ fn place<'a>(path: &'static str, entry: Entry<'a>, members: &mut Vec<Entry<'a>>)
         (None, Some(found)) => (!is_same(&members[found].node.value, &entry.node.value)).then_some(entry),
         (Some(below), Some(found)) => match &mut members[found].node.value {
             Value::Map(inner) => place(below, entry, inner),
-            // What is no record is told of when it is read.
+            // A value that is not a record is reported when it is read.
             _ => None,
         },
         (Some(below), None) => {

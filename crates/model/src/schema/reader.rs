@@ -69,8 +69,8 @@ pub struct Reader<'r> {
     around: Vec<(&'static RecordSchema, usize)>,
 }
 
-/// More problems of one entity are not looked for: they have one cause, and nobody reads on.
-const MOST_PROBLEMS: usize = 100;
+/// More errors of one entity are not looked for, because so many have one cause.
+const MAX_ERRORS_PER_ENTITY: usize = 100;
 
 impl<'r> Reader<'r> {
     /// A reader at the root of a configuration.
@@ -93,7 +93,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Everything reported.
-    pub fn into_problems(self) -> Vec<ConfigError> {
+    pub fn into_errors(self) -> Vec<ConfigError> {
         self.problems
     }
 
@@ -113,14 +113,14 @@ impl<'r> Reader<'r> {
         self.references
     }
 
-    /// Whether few problems have been found so far, so that it may take time to say how to mend the next.
+    /// Whether few problems have been found so far, so that it may take time to say how to fix the next.
     pub(crate) fn is_early(&self) -> bool {
         self.problems.len() < 20
     }
 
     /// Whether so much is wrong with the entity being read that the rest need not be read.
     pub(super) fn is_full(&self) -> bool {
-        self.problems.len() - self.before >= MOST_PROBLEMS
+        self.problems.len() - self.before >= MAX_ERRORS_PER_ENTITY
     }
 
     /// Reads what is one step further down.

@@ -43,17 +43,17 @@ const OTHER_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Text longer than this stands for no name, and would take long to compare.
-const LONGEST_COMPARED: usize = 64;
+const MAX_COMPARED_LEN: usize = 64;
 
 /// How many bytes of what is written a message repeats.
-const LONGEST_QUOTED: usize = 100;
+const MAX_QUOTED_LEN: usize = 100;
 
 /// No message is longer: rules that are not declared here may quote what they please.
-const LONGEST_MESSAGE: usize = 2000;
+const MAX_MESSAGE_LEN: usize = 2000;
 
 /// What is written, as far as a message repeats it.
 pub fn quoted(written: &str) -> Cow<'_, str> {
-    shortened(written, LONGEST_QUOTED)
+    shortened(written, MAX_QUOTED_LEN)
 }
 
 /// A text for terminals and logs: what moves a cursor, begins a line or turns the direction of the text is escaped.
@@ -74,7 +74,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// A message, unless it is too long to be read.
 pub(crate) fn readable(message: String) -> String {
-    if message.len() <= LONGEST_MESSAGE { message } else { shortened(&message, LONGEST_MESSAGE).into_owned() }
+    if message.len() <= MAX_MESSAGE_LEN { message } else { shortened(&message, MAX_MESSAGE_LEN).into_owned() }
 }
 
 fn shortened(text: &str, most: usize) -> Cow<'_, str> {
@@ -87,7 +87,7 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 
 /// The candidate that was probably meant.
 pub fn closest<'c>(written: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    if written.len() > LONGEST_COMPARED {
+    if written.len() > MAX_COMPARED_LEN {
         return None;
     }
     let lower = written.to_ascii_lowercase();

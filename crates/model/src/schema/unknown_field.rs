@@ -19,7 +19,7 @@ const NOT_SUPPORTED: &[&str] = &[
 ];
 
 /// More places than this are no help.
-const MOST_PLACES: usize = 6;
+const MAX_SUGGESTED_PATHS: usize = 6;
 
 /// The message for a field that a record has not.
 pub(super) fn unknown_field(
@@ -64,7 +64,7 @@ fn below(schema: &'static RecordSchema, around: &RecordContext<'_>, written: &st
     match places.as_slice() {
         [] => None,
         [one] => Some(format!("; write it below {one}")),
-        [most @ .., last] if places.len() <= MOST_PLACES => {
+        [most @ .., last] if places.len() <= MAX_SUGGESTED_PATHS => {
             Some(format!("; write it below {} or {last}", most.join(", ")))
         }
         _ => None,

@@ -54,7 +54,7 @@ pub(crate) fn named_by(value: &Json) -> impl Iterator<Item = Key> + '_ {
 pub(super) fn fields<T: Record>(node: &Node<'_>) -> Vec<ConfigError> {
     let mut reader = Reader::new(&());
     read_record::<T>(node, &RecordContext::NONE, &mut reader);
-    reader.into_problems()
+    reader.into_errors()
 }
 
 /// The same problems, with a path before theirs.
