@@ -1,4 +1,5 @@
-//! Retry policy: decides whether a request that got no response may be sent again. No other module decides that.
+//! Retry policy: decides whether a request may be sent again once a connection to its target was made. A target that could
+//! not be connected to is retried always, by the caller, which also counts attempts against `retries` and the budget.
 
 use super::retry_budget::RetryReason;
 use super::{Progress, UpstreamError};

@@ -30,7 +30,7 @@ use weir_proxy::CompileError;
 use write::{Job, QueuedWrite};
 use writer::Writer;
 
-/// How many writes may be queued; and_more writers wait until there is room in the queue.
+/// How many writes may be queued; further writers wait until there is room in the queue.
 const MAX_QUEUED_WRITES: usize = 1024;
 
 /// A change of one entity.

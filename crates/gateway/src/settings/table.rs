@@ -1,5 +1,5 @@
 //! The table of settings. A setting is declared here, once: its doc comment, name, type, default, and the other
-//! names it goes by. ReadOptions, checking and `docs/configuration.md` derive from this.
+//! names it goes by. Reading, checking and `docs/configuration.md` derive from this.
 use super::admin_auth::AdminAuth;
 use super::apisix_key::AdminKey;
 use super::ciphers::Ciphers;
