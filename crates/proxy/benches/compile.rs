@@ -1,4 +1,4 @@
-//! What it takes to put one change in force among many entities: milliseconds to gather the document, to compile it and
+//! Benchmarks applying one change among many entities: milliseconds to gather the document, to compile it and
 //! to free the snapshot before it. `cargo bench -p weir-proxy --bench compile [shape]`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 

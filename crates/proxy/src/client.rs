@@ -1,4 +1,4 @@
-//! The client's half of an exchange, whatever HTTP version it speaks: what the pipeline asks of it.
+//! The interface between the pipeline and a client, for every version of HTTP.
 
 use crate::error::RequestError;
 use std::future::{Future, poll_fn};
@@ -30,7 +30,7 @@ pub(crate) trait Client {
     fn acknowledge(&mut self, _: usize) {}
     /// Waits for more of the body. Invites the client to send it where it waits to be asked.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestError>>;
-    /// Takes what is here already while nobody takes the body, where it would otherwise be held in pieces.
+    /// Receives what has arrived while no task reads the body, if it would otherwise be buffered in pieces.
     fn read_ahead(&mut self, _: &mut Context<'_>) {}
     /// Trailer fields behind the request's body.
     fn trailers(&self) -> Option<&Headers>;
@@ -104,7 +104,7 @@ pub(crate) struct Timeouts {
 const CLOCKS_DIFFER: Duration = Duration::from_millis(10);
 
 impl Timeouts {
-    /// Whether all has to be over now, as an upstream may find that was told the same.
+    /// Whether the deadline has passed, allowing for the clock of an upstream that received the same deadline.
     pub(crate) fn are_over(&self) -> bool {
         self.ends.is_some_and(|ends| ends <= Instant::now() + CLOCKS_DIFFER)
     }

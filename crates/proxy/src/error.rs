@@ -1,5 +1,5 @@
-//! What can go wrong with a request: one enum, which says of what kind it is, whose side it came from, and what the client
-//! is told.
+//! The errors of a request, in one enum: the kind of each, the side that caused it, and the response that the client
+//! gets.
 
 use h2::Reason;
 use std::{fmt, io};
@@ -70,7 +70,7 @@ impl RequestError {
         }
     }
 
-    /// The response that tells the client of it.
+    /// The response that reports the error to the client.
     pub(crate) fn answer(&self) -> LocalResponse {
         let (status, message) = match self {
             RequestError::Refused(answer) => return LocalResponse::clone(answer),
@@ -97,7 +97,7 @@ impl RequestError {
                 answer.grpc_status = Some(code_of_reset(*reason));
                 answer
             }
-            // Whoever has had the upstream asked is not invited to have it asked again.
+            // Only this error gets `Retry-After`, because the upstream may have processed the other requests.
             RequestError::NoRoomForRequest => answer.header("Retry-After", "5"),
             _ => answer,
         }

@@ -1,4 +1,4 @@
-//! What the contract promises, by plugins that use it, between a real client and a real upstream.
+//! Tests of the plugin contract: plugins that use it, between a real client and a real upstream.
 
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::snapshot::CompiledRoute;
@@ -14,16 +14,16 @@ use std::thread;
 use std::time::Duration;
 use weir_plugin::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A plugin whose hooks a test writes.
 struct Scripted {
     access: fn(&mut Exchange) -> Flow,
     response: fn(&mut Exchange),
     body: fn(&mut Exchange, Vec<u8>) -> Vec<u8>,
-    /// What it is told of each finished exchange.
+    /// The text that it logs of each finished exchange.
     log: fn(&Exchange) -> String,
-    told: Mutex<Option<Sender<String>>>,
+    reports: Mutex<Option<Sender<String>>>,
 }
 
 /// One that does nothing.
@@ -33,7 +33,7 @@ fn idle() -> Scripted {
         response: |_| {},
         body: |_, body| body,
         log: |_| String::new(),
-        told: Mutex::new(None),
+        reports: Mutex::new(None),
     }
 }
 
@@ -48,8 +48,8 @@ impl Hooks for Scripted {
         (self.body)(exchange, body)
     }
     fn log(&self, exchange: &Exchange) {
-        if let Some(told) = &*self.told.lock().unwrap() {
-            let _ = told.send((self.log)(exchange));
+        if let Some(reports) = &*self.reports.lock().unwrap() {
+            let _ = reports.send((self.log)(exchange));
         }
     }
 }
@@ -64,12 +64,12 @@ struct Bench {
 impl Bench {
     /// The upstream answers everything with these bytes and closes.
     fn new(plugin: Scripted, answer: &'static str) -> Self {
-        let (told, asked) = mpsc::channel();
+        let (reports, asked) = mpsc::channel();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
-                if told.send(request(&mut stream)).is_err() {
+                if reports.send(request(&mut stream)).is_err() {
                     return;
                 }
                 let _ = stream.write_all(answer.as_bytes());
@@ -79,8 +79,8 @@ impl Bench {
     }
 
     fn before(plugin: Scripted, upstream: SocketAddr) -> Self {
-        let (told, logged) = mpsc::channel();
-        *plugin.told.lock().unwrap() = Some(told);
+        let (reports, logged) = mpsc::channel();
+        *plugin.reports.lock().unwrap() = Some(reports);
         let mut gateway = Gateway::new();
         let service = json!({ "id": id(0x51), "host": "127.0.0.1", "port": upstream.port(), "retries": 1 });
         gateway.document.services = vec![entity(service)];
@@ -112,7 +112,7 @@ impl Bench {
     /// The response to a request on a connection of its own.
     fn send(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.proxy.listening()[0].address.ip().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let (line, rest) = request.split_once("\r\n").unwrap();
         stream.write_all(format!("{line}\r\nHost: a\r\nConnection: close\r\n{rest}").as_bytes()).unwrap();
         let mut response = Vec::new();
@@ -121,17 +121,17 @@ impl Bench {
     }
 
     fn asked(&self) -> String {
-        self.asked.recv_timeout(PATIENCE).unwrap()
+        self.asked.recv_timeout(TEST_TIMEOUT).unwrap()
     }
 
     fn logged(&self) -> String {
-        self.logged.recv_timeout(PATIENCE).unwrap()
+        self.logged.recv_timeout(TEST_TIMEOUT).unwrap()
     }
 }
 
 /// A request, to the end of its body or of the connection.
 fn request(stream: &mut TcpStream) -> String {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     loop {
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -262,7 +262,7 @@ fn a_request_body_is_refused_on_its_way() {
     }
 }
 
-/// Tells whether it saw the end, and what it saw.
+/// Reports whether it saw the end, and what it saw.
 struct Capture(Vec<u8>, bool, Sender<String>);
 
 impl Observer for Capture {
@@ -287,17 +287,17 @@ fn a_response_is_seen_as_it_passes_and_its_end_if_it_is_whole() {
     let (sender, captured) = mpsc::channel();
     *CAPTURED.lock().unwrap() = Some(sender);
     let response = |exchange: &mut Exchange| {
-        let told = CAPTURED.lock().unwrap().clone().unwrap();
-        exchange.observe_response(Capture(Vec::new(), false, told));
+        let reports = CAPTURED.lock().unwrap().clone().unwrap();
+        exchange.observe_response(Capture(Vec::new(), false, reports));
     };
     let cut = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhi";
     for (answer, expected) in [(HI, "true hi"), (cut, "false hi")] {
         Bench::new(Scripted { response, ..idle() }, answer).send("GET / HTTP/1.1\r\n\r\n");
-        assert_eq!(captured.recv_timeout(PATIENCE).unwrap(), expected);
+        assert_eq!(captured.recv_timeout(TEST_TIMEOUT).unwrap(), expected);
     }
 }
 
-/// Tells the status that it saw, and what it saw, whole or not.
+/// Reports the status and the bytes that it saw, whole or not.
 struct Witness(u16, Capture);
 
 impl Observer for Witness {
@@ -321,8 +321,8 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
     let (sender, witnessed) = mpsc::channel();
     *WITNESSED.lock().unwrap() = Some(sender);
     let access = |exchange: &mut Exchange| {
-        let told = WITNESSED.lock().unwrap().clone().unwrap();
-        exchange.observe_upstream(Witness(0, Capture(Vec::new(), false, told)));
+        let reports = WITNESSED.lock().unwrap().clone().unwrap();
+        exchange.observe_upstream(Witness(0, Capture(Vec::new(), false, reports)));
         if exchange.path() == "/own" {
             Flow::Respond(LocalResponse::message(403, "no"))
         } else {
@@ -348,12 +348,12 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
         (Scripted { access, ..idle() }, "/own", HI, "false "),
     ] {
         Bench::new(plugin, answer).send(&format!("GET {path} HTTP/1.1\r\n\r\n"));
-        assert_eq!(witnessed.recv_timeout(PATIENCE).unwrap(), expected, "{path} {answer}");
+        assert_eq!(witnessed.recv_timeout(TEST_TIMEOUT).unwrap(), expected, "{path} {answer}");
     }
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000));
     let dropped = Scripted { access, response: |exchange| exchange.drop_response_body(), ..idle() };
     Bench::new(dropped, Box::leak(long.into())).send("GET / HTTP/1.1\r\n\r\n");
-    let seen = witnessed.recv_timeout(PATIENCE).unwrap();
+    let seen = witnessed.recv_timeout(TEST_TIMEOUT).unwrap();
     assert!(seen.starts_with("false "), "{} bytes are not all of it", seen.len());
 }
 
@@ -399,13 +399,13 @@ fn the_log_hook_is_told_where_time_went_and_which_tries_failed() {
     let bench = Bench::new(Scripted { log, ..idle() }, HI);
     bench.send("GET / HTTP/1.1\r\n\r\n");
     assert_eq!(bench.logged(), "[] Some(200) true");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let bench = Bench::before(Scripted { log, ..idle() }, nobody);
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let bench = Bench::before(Scripted { log, ..idle() }, unused);
     assert!(bench.send("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 502"));
     assert_eq!(bench.logged(), "[true, true] None false", "one try and one more");
 }
 
-/// Panics, wherever it is told to.
+/// Panics in the hook that calls it.
 fn fails() -> Flow {
     panic!("as it was asked to")
 }

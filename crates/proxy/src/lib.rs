@@ -5,10 +5,10 @@
 //!    ├─────► downstream ─► pipeline ─► tunnel
 //!    └─────► stream ─► listen                      all of them ─► worker ─► observe, exchange ─► snapshot
 //! ```
-//! [`Proxy`] starts the threads and puts snapshots in force. A connection arrives in `listen`; `downstream` reads its
+//! [`Proxy`] starts the threads and publishes snapshots. A connection arrives in `listen`; `downstream` reads its
 //! requests, over each version of HTTP; `pipeline` serves one request from its head to its end, and hands what changes its
 //! protocol to `tunnel`; `stream` passes connections on as they are. `worker` is what all of them find on their thread.
-//! `observe` tells what happened, [`explain`] what would happen. No module uses one to its left.
+//! `observe` reports what happened, [`explain`] what would happen. No module uses one to its left.
 
 pub mod explain;
 pub mod listen;

@@ -62,7 +62,7 @@ impl Background {
             },
         );
         let counts = text.lines().filter(|line| line.starts_with("weir_plugin_dropped_total{"));
-        // Where nobody listens at /dev/log, nothing gets there, at the same price.
+        // Without a listener at /dev/log, syslog drops everything, at the same cost.
         let counts = counts.filter(|line| !line.ends_with(" 0") && !line.contains("\"syslog\""));
         counts.map(str::to_owned).collect()
     }

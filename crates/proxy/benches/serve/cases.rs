@@ -67,7 +67,7 @@ pub(crate) fn all(sinks: &Sinks) -> Vec<Case> {
 fn routes() -> Vec<Case> {
     let limited = |auth: &str| vec![plugin("rate-limiting", LIMITS), plugin(auth, "{}")];
     vec![
-        // Both sides are the same: what is told of it is error.
+        // Both sides are the same, so the reported difference is measurement error.
         many("nothing", 1, 1, Traffic::Plain, Vec::new()),
         many("100-routes", 100, 100, Traffic::Plain, Vec::new()),
         many("10000-routes", 10_000, 1, Traffic::Plain, Vec::new()),

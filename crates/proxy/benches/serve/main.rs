@@ -67,7 +67,7 @@ fn counted(prepared: &Prepared) {
     prepared.serve(COUNTED);
 }
 
-/// A case under way, and what was found out of it.
+/// A running case, and its measurements so far.
 struct Measured<'a> {
     case: &'a Case,
     base: Prepared,

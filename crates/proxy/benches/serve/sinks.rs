@@ -17,7 +17,7 @@ impl Sinks {
     pub(crate) fn start() -> Self {
         let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let udp = datagrams.local_addr().expect("an address").port();
-        // Nobody reads them: what is too much is lost after it was sent.
+        // No thread reads the datagrams; the kernel drops them once the buffer is full.
         std::mem::forget(datagrams);
         Self { http: listen(answer), tcp: listen(drain), udp }
     }

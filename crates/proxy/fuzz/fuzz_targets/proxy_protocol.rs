@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_proxy::proxy_protocol::{Form, LONGEST, parse, write};
+use weir_proxy::proxy_protocol::{Form, MAX_HEADER_LEN, parse, write};
 
 fuzz_target!(|input: &[u8]| {
     let whole = parse(input);
@@ -10,7 +10,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(pieces.unwrap_or(Ok(None)), whole);
 
     if let Ok(Some(header)) = whole {
-        assert!(header.length <= input.len() && header.length <= LONGEST);
+        assert!(header.length <= input.len() && header.length <= MAX_HEADER_LEN);
         if let Some(addresses) = header.addresses {
             for form in [Form::V1, Form::V2] {
                 let mut written = Vec::new();

@@ -1,4 +1,4 @@
-//! One client's connection: accepted, TLS, then one exchange after the other.
+//! A client's connection: PROXY header, TLS handshake, then its exchanges.
 
 use crate::downstream::http1::{Http1, Preface, next};
 use crate::downstream::http2;
@@ -107,7 +107,7 @@ async fn accept(worker: &Worker, socket: Socket, http2: bool) -> io::Result<Spok
     Ok(Spoken::Tls(Box::new(stream), asked))
 }
 
-/// Answers whoever speaks plainly where TLS is spoken.
+/// Rejects a plaintext request on a TLS listener.
 async fn refuse(mut socket: Socket, timeout: Duration) {
     if let Ok(Ok(())) = tokio::time::timeout(timeout, socket.write_all(PLAIN_TO_TLS.as_bytes())).await {
         linger(&mut Http1::new(Wire::new(Io::Plain(socket)))).await;

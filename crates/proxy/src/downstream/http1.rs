@@ -1,4 +1,4 @@
-//! A client that speaks HTTP/1.1: reading its requests, and its half of an exchange.
+//! HTTP/1.1 clients: reads requests and writes responses.
 
 use super::http2::PREFACE;
 use crate::client::Client;
@@ -168,9 +168,9 @@ impl Client for Http1 {
         let out = self.wire.outbox.writable();
         let before = out.len();
         encode::status_line(out, exchange.response.status);
-        // A bodiless response may still tell the length that its body would have.
-        let told = bodiless && exchange.response.status != 204;
-        encode::headers_except(out, &exchange.response.headers, if told { CODING } else { FRAMING });
+        // A bodiless response may still announce the length that its body would have.
+        let announces = bodiless && exchange.response.status != 204;
+        encode::headers_except(out, &exchange.response.headers, if announces { CODING } else { FRAMING });
         match framing {
             Framing::Length(n) => encode::content_length(out, n),
             Framing::Chunked => encode::header(out, b"Transfer-Encoding", b"chunked"),

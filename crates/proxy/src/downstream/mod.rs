@@ -1,4 +1,4 @@
-//! The client's side: connections, and requests over each version of HTTP.
+//! The downstream side: clients' connections, and their requests over each version of HTTP.
 
 pub(crate) mod connection;
 pub(crate) mod http1;

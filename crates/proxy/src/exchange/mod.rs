@@ -4,7 +4,7 @@ mod worker_snapshot;
 
 pub(crate) use worker_snapshot::WorkerSnapshot;
 
-use crate::observe::costs::{Call, Watch};
+use crate::observe::costs::{Call, Sampler};
 use crate::observe::request_debug::Times;
 use crate::snapshot::CompiledRoute;
 use std::ops::{Deref, DerefMut};
@@ -22,10 +22,10 @@ pub(crate) use weir_plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
 pub(crate) struct Exchange {
     /// What plugins see.
     pub(crate) public: plugin::Exchange,
-    /// The configuration that was in force when it began.
+    /// The configuration that was active when it began.
     pub(crate) snapshot: Rc<WorkerSnapshot>,
     /// Whether its hooks are measured.
-    pub(crate) watch: Watch,
+    pub(crate) watch: Sampler,
     measured: Option<Box<Measured>>,
 }
 
@@ -38,7 +38,7 @@ struct Measured {
     waiting: Option<Call>,
 }
 
-/// What a plugin's hooks have taken, for a client that is told.
+/// The time that a plugin's hooks have taken, for `Server-Timing`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
     pub(crate) plugin: &'static str,
@@ -55,7 +55,7 @@ impl Exchange {
         heads: (RequestHead, ResponseHead),
     ) -> Exchange {
         let public = engine::begin(connection, snapshot.configuration.clone(), origin, heads);
-        Exchange { public, snapshot, watch: Watch::default(), measured: None }
+        Exchange { public, snapshot, watch: Sampler::default(), measured: None }
     }
 
     /// The route that the request matched.

@@ -1,6 +1,6 @@
-//! A worker's hold on the configuration.
+//! A snapshot as one worker holds it.
 
-use crate::observe::costs::{Costs, Ledger};
+use crate::observe::costs::{CostShard, Costs};
 use crate::snapshot::Snapshot;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -12,21 +12,21 @@ use weir_plugin::engine::{BodyMemory, Configuration, Share};
 pub(crate) struct WorkerSnapshot {
     snapshot: Arc<Snapshot>,
     /// Where the worker writes down what its plugins cost.
-    pub(crate) ledger: Rc<Ledger>,
+    pub(crate) ledger: Rc<CostShard>,
     /// What plugins see of the snapshot.
     pub(crate) configuration: Rc<Configuration>,
 }
 
 impl WorkerSnapshot {
     /// `bodies` is where the worker takes memory for bodies that plugins read.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<Ledger>, bodies: Rc<Share>) -> Self {
+    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<CostShard>, bodies: Rc<Share>) -> Self {
         let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
         Self { snapshot, ledger, configuration: Rc::new(configuration) }
     }
 
-    /// Held by nobody who serves: nothing is written down.
+    /// A snapshot outside the workers, which records no costs.
     pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
-        let ledger = Ledger::new(Arc::new(Costs::new(1, 0)), 0);
+        let ledger = CostShard::new(Arc::new(Costs::new(1, 0)), 0);
         Self::new(snapshot, Rc::new(ledger), Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0)))
     }
 }

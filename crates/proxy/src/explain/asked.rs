@@ -1,4 +1,4 @@
-//! What is asked about: a request that nobody sent.
+//! The question: a hypothetical request, which was never sent.
 use super::BadQuestion;
 use crate::exchange::WorkerSnapshot;
 use crate::exchange::{Connection, Exchange, Tls};

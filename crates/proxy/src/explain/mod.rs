@@ -12,7 +12,7 @@ mod upstream;
 
 pub use asked::Asked;
 pub use plugins::{Configured, PluginStep};
-pub use routes::{Lost, Priority, Rival, Share, Winner};
+pub use routes::{LossReason, Priority, Rival, Share, Winner};
 pub use upstream::{Candidate, Upstream};
 
 use crate::Retained;
@@ -62,7 +62,7 @@ pub struct Explained {
     pub plugins: Vec<PluginStep>,
     /// Where the request goes, unless the gateway answers it.
     pub upstream: Option<Upstream>,
-    /// What the gateway answers itself, as far as that can be told beforehand.
+    /// The gateway's own response, as far as it can be predicted.
     pub answer: Option<Answered>,
 }
 
@@ -115,7 +115,7 @@ impl Answered {
     }
 }
 
-/// Explains a request by the snapshot in force and the document that it was compiled of.
+/// Explains a request with the active snapshot and the document that it was compiled from.
 ///
 /// # Errors
 /// When there can be no such request.
@@ -138,8 +138,8 @@ pub fn explain(
     let mut explained = Explained {
         request: Seen::of(&exchange),
         route: winner,
-        more_others: others.len().saturating_sub(routes::MOST),
-        others: others.into_iter().take(routes::MOST).collect(),
+        more_others: others.len().saturating_sub(routes::MAX_OTHERS),
+        others: others.into_iter().take(routes::MAX_OTHERS).collect(),
         consumer: None,
         consumer_groups: Vec::new(),
         plugins: Vec::new(),

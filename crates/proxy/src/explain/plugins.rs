@@ -1,4 +1,4 @@
-//! Which plugins run, with which of their configurations.
+//! Explains which plugins run, with which of their configurations.
 use super::{Answered, Named};
 use crate::exchange::Exchange;
 use crate::snapshot::CompiledRoute;

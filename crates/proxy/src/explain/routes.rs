@@ -1,4 +1,4 @@
-//! Which route is found, and why the others are not.
+//! Explains which route matches, and why the others do not.
 use super::Named;
 use crate::exchange::Exchange;
 use crate::pipeline::serve::with_query;
@@ -9,10 +9,10 @@ use weir_model::Document;
 use weir_model::entity::Route;
 use weir_router::{self as route, Criterion, Decided, Judged, Part, Router};
 
-/// So many of the other routes are told.
-pub(super) const MOST: usize = 20;
+/// How many of the other routes are reported.
+pub(super) const MAX_OTHERS: usize = 20;
 
-/// So many values of a criterion are told.
+/// How many values of a criterion are reported.
 const FEW: usize = 4;
 
 /// The route that is found.
@@ -55,8 +55,8 @@ pub struct Rival {
     /// The route.
     #[serde(flatten)]
     pub route: Named,
-    /// What kind of reason there is.
-    pub lost: Lost,
+    /// The kind of the reason.
+    pub lost: LossReason,
     /// The criteria that are not met, or the part of the priority that decides.
     pub by: Vec<String>,
     /// The reason in words.
@@ -66,7 +66,7 @@ pub struct Rival {
 /// Why a route is not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lost {
+pub enum LossReason {
     /// The request does not meet all criteria.
     Criterion,
     /// Another that matches has a higher priority.
@@ -136,19 +136,19 @@ fn rival(judged: &Judged, route: &Route, exchange: &Exchange, winner: Option<&Ju
     match decided {
         None => Rival {
             route: named,
-            lost: Lost::Criterion,
+            lost: LossReason::Criterion,
             by: judged.failed.iter().map(criterion_name).collect(),
             reason: reasons(&judged.failed, route, exchange),
         },
         Some(Decided::Priority(part, better, own)) => Rival {
             route: named,
-            lost: Lost::Priority,
+            lost: LossReason::Priority,
             by: vec![part_name(part).to_owned()],
             reason: format!("matches, but {}", comparison(part, better, own)),
         },
         Some(Decided::Id) => Rival {
             route: named,
-            lost: Lost::Id,
+            lost: LossReason::Id,
             by: vec!["id".to_owned()],
             reason: "matches with the same priority, but its id is smaller".to_owned(),
         },
@@ -170,7 +170,8 @@ fn unserved(exchange: &Exchange, document: &Document, served: &[&Route]) -> Vec<
             reason = format!("{reason}; {}", reasons(&judged.failed, route, exchange));
         }
         let by = ["service".to_owned()].into_iter().chain(judged.failed.iter().map(criterion_name)).collect();
-        let rival = Rival { route: Named::new(route.id, &route.name), lost: Lost::Criterion, by, reason };
+        let rival =
+            Rival { route: Named::new(route.id, &route.name), lost: LossReason::Criterion, by, reason };
         (judged.failed.len() + 1, rival)
     };
     judged.into_iter().map(rival).collect()

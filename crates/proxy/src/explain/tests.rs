@@ -19,13 +19,13 @@ struct Cases {
 struct Case {
     name: String,
     config: String,
-    ask: Vec<Ask>,
+    ask: Vec<QuestionCase>,
 }
 
 /// A question, and members of the answer, or a part of the refusal.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ask {
+struct QuestionCase {
     question: Json,
     expects: Option<Json>,
     refused: Option<String>,
@@ -55,7 +55,7 @@ fn difference(expected: &Json, got: &Json, path: &str) -> Option<String> {
     }
 }
 
-impl Ask {
+impl QuestionCase {
     /// What is wrong with the answer.
     fn fault(&self, gateway: &Gateway, snapshot: &Arc<Snapshot>) -> Option<String> {
         let asked = Asked::read(&self.question);

@@ -1,4 +1,4 @@
-//! Where a request would go.
+//! Explains which upstream a request would go to.
 use super::Named;
 use crate::Retained;
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! Opening listeners.
+//! Opens listeners.
 
 use super::{Address, Listen, UnixFile};
 use rustix::net::sockopt;
@@ -65,7 +65,7 @@ pub fn bind(listen: &Listen) -> io::Result<Bound> {
     }
 }
 
-/// What is asked of the system to hold of datagrams that nobody has received yet.
+/// The requested size of the socket's receive buffer for datagrams.
 const QUIC_BUFFER: usize = 2 * 1024 * 1024;
 
 /// The one socket for datagrams of QUIC at an address.

@@ -1,4 +1,4 @@
-//! Telling that connections cannot be accepted.
+//! Warns that connections cannot be accepted.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Ranges of addresses.
+//! CIDR ranges of addresses.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,4 @@
-//! The file of a Unix socket: put in place at once with its mode, never over anything in use, and removed by its owner
-//! alone.
+//! The file of a Unix socket: created atomically with its mode, never over one in use, and removed by its owner alone.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,8 +21,8 @@ impl UnixFile {
         &self.path
     }
 
-    /// Has a socket bound beside the path, and moves it there once it has its mode and is listened on: nobody finds it
-    /// missing, or open to more than it should be.
+    /// Binds a socket beside the path, and renames it once it has its mode and is listened on, so that a client never
+    /// finds the path missing, and the socket never has wider permissions.
     pub(super) fn create(
         path: &Path,
         mode: u32,
@@ -58,7 +57,7 @@ impl Drop for UnixFile {
     }
 }
 
-/// A socket that nobody listens on was left by a process that was killed; anything else is not ours to replace.
+/// Removes a socket without a listener, because a killed process has left it; anything else is not ours to replace.
 fn refuse_unless_free(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

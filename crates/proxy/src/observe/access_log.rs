@@ -116,7 +116,7 @@ impl AccessLog {
         if self.format != Format::Off {
             let (done, written) = mpsc::sync_channel(1);
             self.queue.control(Message::Flush(done));
-            // Nobody is told of a timeout: there is nothing better to do than to go on.
+            // Ignores a timeout, because the node can only go on.
             let _ = written.recv_timeout(FLUSH_TIMEOUT);
         }
     }

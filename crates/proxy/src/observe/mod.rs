@@ -1,4 +1,4 @@
-//! What the node tells of what it does: access logs, warnings, what plugins cost, times of single requests.
+//! Observability: access logs, warnings, the costs of plugins, and the timings of single requests.
 
 pub mod access_log;
 pub mod costs;

@@ -1,4 +1,4 @@
-//! Who the client is: its address behind trusted proxies, and no identity that it gave itself.
+//! Determines the client's address behind trusted proxies, and removes identity headers that the client sent itself.
 
 use crate::pipeline::head::REWRITTEN;
 use crate::worker::{Options, RealIp};

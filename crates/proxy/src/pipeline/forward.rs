@@ -1,5 +1,5 @@
-//! Asking the upstream: picks an endpoint, gets a connection to it, sends the request and waits for the response's
-//! head; tries again where that is safe.
+//! Forwards the request to the upstream: picks an endpoint, gets a connection to it, sends the request and waits for
+//! the response's head; retries if that is safe.
 
 mod over_http2;
 

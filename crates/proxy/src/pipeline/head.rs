@@ -1,4 +1,4 @@
-//! The request's head as the upstream gets it.
+//! Builds the request's head for the upstream.
 
 use crate::exchange::{Connection, Exchange};
 use crate::pipeline::forward::UpstreamCall;
@@ -62,7 +62,7 @@ pub(crate) fn authority<'a>(exchange: &'a Exchange, call: &UpstreamCall<'_>, end
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
 }
 
-/// Fields that `write_forwarded` writes itself, or that end at this hop, whoever has added them.
+/// Fields that `write_forwarded` writes itself, or that are hop-by-hop, whether the client or a plugin has added them.
 pub(crate) const REWRITTEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,

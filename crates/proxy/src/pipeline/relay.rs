@@ -1,5 +1,5 @@
-//! Two message bodies on their way at once: the request's to the upstream and the response's to the client, each no
-//! faster than its receiver, neither held whole.
+//! Relays the request's body to the upstream and the response's body to the client at the same time, with backpressure
+//! and without buffering either as a whole.
 
 use crate::client::{Client, Timeouts};
 use crate::error::{RelayError, RequestError};
@@ -391,7 +391,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
                 let awaited = if flushed.is_pending() { Awaited::Send } else { Awaited::Response };
                 self.await_now(awaited, false);
-                // To an upstream that says nothing for long, nothing else would tell that nobody listens.
+                // Checks for a closed client, which would otherwise go unnoticed while the upstream is silent.
                 if self.upload.done && self.client.poll_gone(cx).is_ready() {
                     return Poll::Ready(Err(RelayError::Client(io::ErrorKind::ConnectionReset.into())));
                 }
@@ -420,7 +420,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     fn read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
         self.await_now(Awaited::Send, false);
         if self.upstream.read_ahead(cx, self.read_ahead).is_err() {
-            // Told once only: a later read would take a reset for a proper end.
+            // Remembers the error, because a later read would mistake a reset for a proper end.
             self.lost = true;
         }
         Poll::Pending

@@ -1,4 +1,4 @@
-//! A request's body before the upstream is asked: held for plugins that read it, and for `request_buffering`.
+//! Buffers a request's body before it is forwarded, for plugins that read it and for `request_buffering`.
 
 use crate::client::Client;
 use crate::error::RequestError;

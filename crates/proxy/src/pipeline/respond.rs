@@ -1,4 +1,4 @@
-//! What the gateway adds to responses, and the answers that need no plugin.
+//! The headers that the gateway adds to responses, and the responses that need no plugin.
 
 use crate::exchange::Exchange;
 use crate::observe::costs;
@@ -24,8 +24,8 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         return None;
     }
     // A trusted peer that has taken the TLS off says so.
-    let told = |known| exchange.header(known).filter(|_| exchange.engine.connection.trusted);
-    let scheme = told(Known::XForwardedProto).unwrap_or(exchange.scheme().as_bytes());
+    let forwarded = |known| exchange.header(known).filter(|_| exchange.engine.connection.trusted);
+    let scheme = forwarded(Known::XForwardedProto).unwrap_or(exchange.scheme().as_bytes());
     if scheme == b"https" {
         return None;
     }
@@ -35,7 +35,8 @@ pub(crate) fn require_protocol(route: &CompiledRoute, exchange: &Exchange) -> Op
         return Some(answer.header("Connection", "Upgrade").header("Upgrade", "TLS/1.2, HTTP/1.1"));
     }
     let own = weir_plugin::without_port(exchange.request.host().unwrap_or_default());
-    let host = told(Known::XForwardedHost).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(own);
+    let host =
+        forwarded(Known::XForwardedHost).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(own);
     let mut location = format!("https://{host}{}", exchange.request.path());
     if let Some(query) = exchange.request.query() {
         location.push('?');

@@ -1,4 +1,4 @@
-//! A response's body that plugins replace: held until it is whole, then sent with its new length.
+//! Buffers a response's body that plugins replace, then sends it with its new length.
 
 use crate::client::Client;
 use crate::error::RelayError;

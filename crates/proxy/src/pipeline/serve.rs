@@ -7,7 +7,7 @@ mod proxy;
 use crate::client::{Client, unless_gone};
 use crate::error::RequestError;
 use crate::exchange::{Connection, Exchange, NormalPath};
-use crate::observe::costs::{self, Waiter, Watch};
+use crate::observe::costs::{self, Sampler, Waiter};
 use crate::observe::request_debug::{self, RequestDebug};
 use crate::observe::telemetry;
 use crate::pipeline::client_ip;
@@ -39,7 +39,7 @@ pub(crate) fn begin(
 ) -> Exchange {
     let mut exchange =
         Exchange::new(connection, worker.snapshot(), (worker.index, worker.request_id()), heads);
-    exchange.watch = Watch::new(worker.ledger.next(|| worker.random()));
+    exchange.watch = Sampler::new(worker.ledger.next(|| worker.random()));
     exchange
 }
 
@@ -51,7 +51,7 @@ enum Outcome<'s> {
     Upstream(UpstreamResponse<'s>),
     /// The head that is in the exchange, whose hooks have run, and nothing else.
     Head,
-    /// The client was told that the protocol changes.
+    /// The client got the response that switches protocols.
     Tunnel(Tunnel),
     /// Nothing more can be sent.
     Over,
@@ -78,7 +78,7 @@ pub(crate) async fn one<C: Client>(
     }
 }
 
-/// Serves a request such that a panic is this request's failure and nobody else's.
+/// Serves a request, and catches panics, so that a panic fails this request alone.
 async fn guarded<C: Client>(worker: &Rc<Worker>, client: &mut C, exchange: &mut Exchange) {
     let served = {
         let mut serving = pin!(serve(worker, client, exchange));
@@ -145,8 +145,8 @@ async fn decide<'s, C: Client>(
     (Some(&route.chain), outcome)
 }
 
-/// The one way out of a request: response hooks, head and body, then the log. What a request comes to ends here, whoever
-/// has made the response.
+/// The end of every request: response hooks, head and body, then the log. Every response passes here, whether it comes
+/// from the upstream, a plugin or the gateway.
 async fn leave<C: Client>(
     worker: &Worker,
     client: &mut C,
@@ -169,7 +169,7 @@ async fn leave<C: Client>(
     finish(worker, exchange, chain);
 }
 
-/// Passes a tunnel's bytes on until it ends. Whatever was in force when it began, the configuration of its end counts.
+/// Relays a tunnel until it ends. Its log hooks use the configuration that is active at the end.
 async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exchange: &mut Exchange) {
     let ended = tunnel.run(worker, client, exchange).await;
     let snapshot = exchange.snapshot.clone();

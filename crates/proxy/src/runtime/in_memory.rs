@@ -1,5 +1,5 @@
 //! The engine over connections in memory, for benchmarks: no socket, no system call, no waiting, so that what a route
-//! or a plugin adds can be told from what the machine does.
+//! or a plugin adds can be measured without the noise of the machine.
 
 use crate::downstream::connection;
 use crate::downstream::http1::Http1;

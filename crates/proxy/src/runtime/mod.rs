@@ -1,4 +1,4 @@
-//! The threads: accepting connections, running workers, putting snapshots in force.
+//! The threads: accepting connections, running workers, publishing snapshots.
 
 pub mod in_memory;
 pub(crate) mod proxy;

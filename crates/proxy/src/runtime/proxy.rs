@@ -76,7 +76,7 @@ pub struct Listening {
     pub tls: bool,
 }
 
-/// Where finished requests and sessions are told of.
+/// The access logs of requests and sessions.
 pub struct AccessLogs {
     /// A line for each request.
     pub requests: AccessLog,
@@ -84,8 +84,8 @@ pub struct AccessLogs {
     pub sessions: AccessLog,
 }
 
-/// The snapshot in force, and those before it that requests still use. The last owner of a snapshot pays for freeing it:
-/// that is to be no worker.
+/// The active snapshot, and earlier ones that requests still use. They are kept here because the last owner of a
+/// snapshot pays for freeing it, which must not be a worker.
 struct Snapshots {
     in_force: Arc<Snapshot>,
     earlier: Vec<Arc<Snapshot>>,
@@ -209,16 +209,16 @@ impl Proxy {
         &self.listening
     }
 
-    /// Puts a snapshot in force; returns once every worker has it.
+    /// Publishes a snapshot; returns once every worker has it.
     pub async fn publish(&self, snapshot: Snapshot) {
         self.node.tls.replace(snapshot.certificates.clone());
         let snapshot = Arc::new(snapshot);
-        let told = self.workers.iter().filter_map(|worker| {
+        let waiting = self.workers.iter().filter_map(|worker| {
             let (done, has_it) = oneshot::channel();
             worker.send(Command::Publish(snapshot.clone(), done)).ok()?;
             Some(has_it)
         });
-        for has_it in told.collect::<Vec<_>>() {
+        for has_it in waiting.collect::<Vec<_>>() {
             let _ = has_it.await;
         }
         self.watched.send_replace(snapshot.watched.clone());
@@ -227,12 +227,12 @@ impl Proxy {
         snapshots.earlier.push(replaced);
         let in_use = |old: &mut Arc<Snapshot>| Arc::strong_count(old) > 1;
         let unused: Vec<_> = snapshots.earlier.extract_if(.., |old| !in_use(old)).collect();
-        // Freeing takes a while, and others ask for the snapshot in force.
+        // Releases the lock first, because freeing takes a while and other threads read the active snapshot.
         drop(snapshots);
         drop(unused);
     }
 
-    /// The snapshot in force.
+    /// The active snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).in_force.clone()
     }
@@ -275,7 +275,7 @@ impl Proxy {
         &self.node.session_log
     }
 
-    /// Stops accepting, lets the exchanges under way end, and closes the rest after the timeout. True when none was
+    /// Stops accepting, lets the exchanges in flight end, and closes the rest after the timeout. True when none was
     /// cut short.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let _ = self.closing.send(true);
@@ -298,12 +298,12 @@ impl Proxy {
 
     /// Writes what was logged so far, on all workers.
     async fn flush_access_log(&self) {
-        let told = self.workers.iter().filter_map(|worker| {
+        let waiting = self.workers.iter().filter_map(|worker| {
             let (done, flushed) = oneshot::channel();
             worker.send(Command::Flush(done)).ok()?;
             Some(flushed)
         });
-        for flushed in told.collect::<Vec<_>>() {
+        for flushed in waiting.collect::<Vec<_>>() {
             let _ = tokio::time::timeout(Duration::from_secs(1), flushed).await;
         }
         self.node.access_log.flush();
@@ -321,7 +321,7 @@ fn quic(tls: &ServerTls, options: &Options) -> Result<Arc<Quic>, StartError> {
 
 /// `Alt-Svc` for the ports that are listened on for TLS and for QUIC alike.
 fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)> {
-    let AltSvc { max_age, port: told } = options.http3.alt_svc;
+    let AltSvc { max_age, port: announced } = options.http3.alt_svc;
     if max_age.is_zero() {
         return Vec::new();
     }
@@ -330,7 +330,7 @@ fn alternatives(listening: &[Listening], options: &Options) -> Vec<(u16, String)
         with_tls.filter_map(|it| it.address.ip()).map(|address| address.port())
     };
     let both = ports(Traffic::Quic).filter(|port| ports(Traffic::Http).any(|other| other == *port));
-    let text = |port| format!("h3=\":{}\"; ma={}", told.unwrap_or(port), max_age.as_secs());
+    let text = |port| format!("h3=\":{}\"; ma={}", announced.unwrap_or(port), max_age.as_secs());
     both.map(|port| (port, text(port))).collect()
 }
 

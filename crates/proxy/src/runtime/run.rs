@@ -1,4 +1,4 @@
-//! A worker's loop: follows commands, each of which begins a task.
+//! A worker's loop: receives commands and spawns a task for each.
 
 use crate::downstream::connection;
 use crate::downstream::http3::{self, Arriving};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 
-/// What a worker is told from outside.
+/// A command to a worker from another thread.
 pub(super) enum Command {
     /// Serve this connection.
     Serve(Accepted),
     /// Serve this connection, once it is one.
     ServeQuic(Box<Arriving>),
-    /// Put the snapshot in force, then say so.
+    /// Use this snapshot from now on, then acknowledge.
     Publish(Arc<Snapshot>, oneshot::Sender<()>),
     /// Close idle connections now, and the others after their exchange.
     Drain,
@@ -26,7 +26,7 @@ pub(super) enum Command {
     Flush(oneshot::Sender<()>),
 }
 
-/// Follows commands until there is nobody left to give any.
+/// Executes commands until all senders are dropped.
 pub(super) async fn run(
     worker: Rc<Worker>,
     mut commands: mpsc::UnboundedReceiver<Command>,

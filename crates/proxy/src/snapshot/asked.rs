@@ -1,10 +1,10 @@
-//! Which clients are asked for a certificate, by the server name that they ask for.
+//! Which clients are asked for a certificate, by SNI.
 
 use foldhash::HashSet;
 use weir_model::entity::Route;
 use weir_plugin::without_port;
 
-/// The names whose clients are asked. Empty where no route wants certificates, and then nobody looks.
+/// The SNIs whose clients are asked for a certificate. Empty if no route needs certificates; then there is no lookup.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     everybody: bool,
@@ -41,7 +41,7 @@ impl Asked {
         }
     }
 
-    /// Whether nobody is asked.
+    /// Whether no client is asked.
     pub(crate) fn is_empty(&self) -> bool {
         !self.everybody && self.exact.is_empty() && self.suffixes.is_empty() && self.prefixes.is_empty()
     }

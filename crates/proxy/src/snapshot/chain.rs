@@ -1,4 +1,4 @@
-//! The plugins that a route's requests meet, in order, compiled with the snapshot.
+//! The plugin chain of a route, in execution order, compiled with the snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Step {
         !self.own_here.is_empty() || !self.own_anywhere.is_empty()
     }
 
-    /// The configuration that applies to nobody in particular.
+    /// The configuration that applies to requests without a consumer.
     pub(crate) fn for_nobody(&self) -> Option<&Instance> {
         self.here.as_ref().or(self.base.as_ref())
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Counts what it is asked, and admits nobody or everybody.
+    /// Counts its calls, and admits all callers or none.
     struct Doorman(Admission, AtomicUsize);
 
     impl Hooks for Doorman {
@@ -148,6 +148,6 @@ mod tests {
         let of_streams = chain(vec![step(&kind, true), step(&stern, true), step(&last, true)]);
         assert_eq!(of_streams.preread(&session), Admission::Refuse);
         let asked = [&kind, &stern, &last].map(|doorman| doorman.1.load(Ordering::Relaxed));
-        assert_eq!(asked, [2, 1, 1], "nobody is asked after the one who refuses");
+        assert_eq!(asked, [2, 1, 1], "no plugin runs after the one that rejects");
     }
 }

@@ -1,4 +1,4 @@
-//! Document to snapshot. Everything that can fail fails here, off the workers' threads, before anything changes.
+//! Compiles a document into a snapshot, off the workers' threads. All errors occur here, before anything changes.
 
 use super::asked::Asked;
 use super::chain::Instance;
@@ -20,7 +20,7 @@ use weir_router::{Calculation, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
 
-/// What cannot be put in force, and how to mend it.
+/// Why a document cannot be compiled, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
     /// The entity: `route orders`, `certificate 5f…`.

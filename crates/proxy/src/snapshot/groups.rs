@@ -1,4 +1,4 @@
-//! Consumer groups, and who is in them.
+//! Consumer groups and their members.
 
 use super::last::same;
 use std::collections::HashMap;

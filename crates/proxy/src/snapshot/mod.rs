@@ -1,4 +1,4 @@
-//! The configuration in force, compiled: immutable, taken once by each request and kept to its end.
+//! The compiled configuration: immutable; each request takes it once and keeps it to its end.
 
 mod asked;
 pub(crate) mod chain;
@@ -35,7 +35,7 @@ pub use compile::{CompileError, Compiler};
 pub(crate) use stream_route::{StreamRoute, Streams};
 pub(crate) use stream_router::{Query, StreamRouter, Transport};
 
-/// The configuration in force, compiled.
+/// The compiled configuration.
 pub struct Snapshot {
     pub(crate) router: Arc<Router>,
     pub(crate) routes: Arc<[Arc<CompiledRoute>]>,

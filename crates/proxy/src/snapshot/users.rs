@@ -1,4 +1,4 @@
-//! Consumers, and the entities of plugins, such as credentials, which plugins may look up while they are built.
+//! Consumers, and the entities of plugins such as credentials, for plugins to look up while they are built.
 
 use super::groups::Groups;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The upstreams whose targets' health is watched.
+//! The upstreams whose targets' health is monitored.
 
 use super::compile::Compilation;
 use std::collections::HashMap;

@@ -1,15 +1,15 @@
-//! The server name that a client asks for, read from its hello without taking it: what is not decrypted here passes on
-//! as it came.
+//! Reads the SNI from a ClientHello without consuming it, because TLS that is not terminated here passes through
+//! unchanged.
 
 use rustls::server::Acceptor;
 use std::io;
 use tokio::io::AsyncWriteExt;
 use weir_net::socket::Socket;
 
-/// The longest hello that is looked at: a record of TLS.
-const LONGEST: usize = 16 * 1024 + 5;
+/// The maximum length of a ClientHello: one TLS record.
+const MAX_HELLO_LEN: usize = 16 * 1024 + 5;
 
-/// Why there is no hello.
+/// Why no ClientHello was read.
 #[derive(Debug)]
 pub(super) enum NoHello {
     /// The connection ended before.
@@ -35,7 +35,7 @@ impl std::fmt::Display for NoHello {
 
 /// Waits for the hello and returns the name in it, in lower case.
 pub(super) async fn server_name(socket: &mut Socket) -> Result<Option<String>, NoHello> {
-    let mut bytes = vec![0; LONGEST];
+    let mut bytes = vec![0; MAX_HELLO_LEN];
     let mut known = 0;
     loop {
         let seen = socket.peek_beyond(known, &mut bytes).await.map_err(NoHello::Io)?;
@@ -43,14 +43,15 @@ pub(super) async fn server_name(socket: &mut Socket) -> Result<Option<String>, N
             return Ok(name);
         }
         match seen {
-            LONGEST => return Err(NoHello::TooLong),
+            MAX_HELLO_LEN => return Err(NoHello::TooLong),
             _ if seen == known => return Err(NoHello::Ended),
             _ => known = seen,
         }
     }
 }
 
-/// The name, if there is one; nothing while the hello is not complete. Who does not speak TLS is told so.
+/// The SNI, if there is one; `None` while the ClientHello is incomplete. Sends an alert to a client that does not speak
+/// TLS.
 async fn read(bytes: &[u8], socket: &mut Socket) -> Result<Option<Option<String>>, NoHello> {
     let refused = match parse(bytes) {
         Ok(read) => return Ok(read),
@@ -60,7 +61,7 @@ async fn read(bytes: &[u8], socket: &mut Socket) -> Result<Option<Option<String>
     Err(NoHello::NotTls(refused.error))
 }
 
-/// Why bytes are no hello, and what their sender is told.
+/// Why bytes are not a ClientHello, and the alert for their sender.
 #[derive(Debug)]
 struct Refused {
     error: rustls::Error,

@@ -1,4 +1,4 @@
-//! Layer 4: connections and datagrams that are passed on as they are.
+//! The layer 4 proxy: relays TCP connections, TLS and UDP datagrams without parsing their content.
 //!
 //! ```text
 //! connection ─► PROXY header ─► TLS: its name, or all of it ─► route ─► connect ─► relay ─► log
@@ -124,7 +124,7 @@ impl Drop for Counted<'_> {
 fn refuse(worker: &Worker, session: &mut Session, refusal: &Refusal) {
     session.status = refusal.status();
     let is_said_elsewhere = matches!(refusal, Refusal::Header | Refusal::NotAdmitted);
-    if !is_said_elsewhere && (session.is_told_of.get() || worker.may_warn()) {
+    if !is_said_elsewhere && (session.has_warned.get() || worker.may_warn()) {
         tracing::warn!(client = %session.client, local = %session.local, "the session is closed: {refusal}");
     }
 }
@@ -203,7 +203,7 @@ async fn accept_tls(worker: &Worker, mut socket: Socket, session: &mut Session) 
     Ok(Io::TlsServer(Box::new(stream)))
 }
 
-/// Finds the session's route by the configuration that is in force now.
+/// Finds the session's route in the active configuration.
 fn take_route(worker: &Worker, session: &mut Session) -> Result<Arc<StreamRoute>, Refusal> {
     let query = Query {
         transport: session.transport,

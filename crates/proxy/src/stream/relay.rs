@@ -1,5 +1,5 @@
-//! Bytes on their way between two connections: what one side sends, the other gets, and so with the end of it. Nothing
-//! more is read than the other side takes.
+//! Relays bytes between two connections, including the end of each direction, with backpressure: reads no more than the
+//! other side accepts.
 
 use crate::worker::{Pipe, Pipes};
 use std::future::poll_fn;
@@ -99,7 +99,7 @@ pub(super) struct Half {
 enum Stage {
     #[default]
     Moving,
-    /// The one side has ended, which the other is to be told.
+    /// One side has ended; the end is yet to be passed to the other.
     Ending,
     Done,
 }
@@ -116,7 +116,7 @@ impl Half {
             match self.stage {
                 Stage::Done => return Poll::Ready(Ok(())),
                 Stage::Ending => {
-                    // Who has closed in the meantime needs not be told.
+                    // Ignores the error of a peer that has closed in the meantime.
                     let _ = ready!(to.poll_shutdown(cx));
                     self.stage = Stage::Done;
                 }

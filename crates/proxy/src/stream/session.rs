@@ -1,4 +1,4 @@
-//! One session, as the engine sees it.
+//! One layer 4 session: what plugins see of it, and the engine's own state.
 
 use super::{StreamRoute, Transport};
 use crate::observe::access_log::SessionRecord;
@@ -15,14 +15,14 @@ pub(crate) struct Session {
     public: plugin::Session,
     pub(super) transport: Transport,
     pub(super) route: Option<Arc<StreamRoute>>,
-    /// Whether a target that was passed over was warned of: then its end is told as well.
-    pub(super) is_told_of: Cell<bool>,
+    /// Whether a failed target was logged as a warning; then the end of the session is logged as well.
+    pub(super) has_warned: Cell<bool>,
 }
 
 impl Session {
     pub(super) fn new(client: SocketAddr, local: SocketAddr, transport: Transport) -> Self {
         let public = plugin::Session::new(client, local);
-        Self { public, transport, route: None, is_told_of: Cell::new(false) }
+        Self { public, transport, route: None, has_warned: Cell::new(false) }
     }
 
     /// The client that a trusted peer speaks for.

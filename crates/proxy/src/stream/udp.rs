@@ -1,4 +1,4 @@
-//! Datagrams: what one client sends to a listener is a session, with a socket of its own towards the upstream.
+//! UDP sessions: the datagrams of one client to a listener, with their own socket towards the upstream.
 
 use super::session::Session;
 use super::{Counted, Refusal, StreamRoute, Transport, admit, finish, refuse, take_route, upstream};
@@ -22,21 +22,21 @@ use weir_upstream::UpstreamError;
 use weir_upstream::balance::{Lease, Pick};
 use weir_upstream::endpoint::Endpoint;
 
-/// The longest datagram there is.
-const LONGEST: usize = 65_535;
-/// Datagrams of one client that wait for the upstream; more are lost, as datagrams may be.
+/// The maximum length of a UDP datagram.
+const MAX_DATAGRAM_LEN: usize = 65_535;
+/// At most this many datagrams of one client are queued for the upstream; more are dropped.
 const WAITING: usize = 64;
-/// How many bytes they have at most, but for a single one that is longer.
+/// The maximum size of that queue in bytes, except for a single longer datagram.
 const WAITING_BYTES: usize = 64 * 1024;
-/// How long nothing is received after an error that may last.
-const REST: Duration = Duration::from_millis(50);
+/// How long receiving pauses after an error that may persist.
+const RECEIVE_BACKOFF: Duration = Duration::from_millis(50);
 
 /// One socket that clients send to, and the sessions of those who did.
 struct Listener {
     socket: UdpSocket,
     local: SocketAddr,
     sessions: RefCell<HashMap<SocketAddr, Inbound>>,
-    /// Lent to whoever receives.
+    /// The receive buffer.
     room: RefCell<Vec<u8>>,
 }
 
@@ -80,7 +80,7 @@ fn inbound() -> (Inbound, Outbound) {
 /// Receives until a drain. Sessions that wait for answers then still get them.
 pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
     let Ok(socket) = UdpSocket::from_std(datagrams.socket) else { return };
-    let (sessions, room) = (RefCell::default(), RefCell::new(vec![0; LONGEST]));
+    let (sessions, room) = (RefCell::default(), RefCell::new(vec![0; MAX_DATAGRAM_LEN]));
     let listener = Rc::new(Listener { socket, local: datagrams.local, sessions, room });
     let place = poll_fn(|cx| Poll::Ready(worker.register_waker(cx.waker().clone()))).await;
     loop {
@@ -91,7 +91,7 @@ pub(crate) async fn receive(worker: Rc<Worker>, datagrams: Datagrams) {
         match received.await {
             None => break,
             Some(Ok((client, datagram))) => listener.take(&worker, client, datagram),
-            Some(Err(_)) => tokio::time::sleep(REST).await,
+            Some(Err(_)) => tokio::time::sleep(RECEIVE_BACKOFF).await,
         }
     }
     worker.unregister_waker(place);
@@ -279,9 +279,9 @@ mod tests {
         };
         (0..9).for_each(|_| inbound.push(vec![0; 30_000]));
         assert_eq!(taken(), [30_000, 30_000]);
-        inbound.push(vec![0; LONGEST]);
+        inbound.push(vec![0; MAX_DATAGRAM_LEN]);
         inbound.push(vec![0; 5000]);
-        assert_eq!(taken(), [LONGEST]);
+        assert_eq!(taken(), [MAX_DATAGRAM_LEN]);
         (0..90).for_each(|_| inbound.push(Vec::new()));
         assert_eq!(taken().len(), WAITING);
     }

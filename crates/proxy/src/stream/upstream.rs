@@ -1,4 +1,4 @@
-//! Reaching the upstream of a session.
+//! Connects a session to its upstream.
 
 use super::session::Session;
 use super::{Refusal, StreamRoute};
@@ -54,7 +54,7 @@ pub(super) async fn connect(
             }
             Err(error) if retries > 0 => {
                 if worker.may_warn() {
-                    session.is_told_of.set(true);
+                    session.has_warned.set(true);
                     passed_over(service, endpoint, &error);
                 }
                 retries -= 1;
@@ -110,7 +110,7 @@ async fn open(
     }
 }
 
-/// How a service is told who the client is: by its field, or by a tag, which Kong's tools know how to carry.
+/// The version of the PROXY header that a service gets, from its field or from a tag, because Kong's tools carry tags.
 fn announced(service: &Service) -> Option<Form> {
     let tagged = |tag: &String| match tag.as_str() {
         "weir-proxy-protocol-v1" => Some(Form::V1),
@@ -124,7 +124,7 @@ fn announced(service: &Service) -> Option<Form> {
     }
 }
 
-/// Tells the upstream who the client is.
+/// Sends the PROXY header to the upstream.
 async fn announce(socket: &mut Socket, form: Form, session: &Session) -> std::io::Result<()> {
     let mut header = Vec::new();
     let addresses = Addresses { source: session.client, destination: session.local };

@@ -1,5 +1,5 @@
-//! What follows a change of protocol: bytes both ways, each no faster than its receiver, until both sides have ended or
-//! nothing moved for too long.
+//! Tunnels, after a protocol switch: relays bytes both ways with backpressure, until both sides have ended or an idle
+//! timeout expires.
 
 use crate::client::Client;
 use crate::client::Timeouts;
@@ -56,14 +56,14 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// A tunnel to this upstream, whose client was told of it.
+    /// A tunnel to this upstream, whose client has received the switch of protocols.
     pub(crate) fn new(mut upstream: Box<UpstreamConnection>, timeouts: Timeouts) -> Self {
         upstream.wire.begin_tunnel();
         Self { upstream, timeouts }
     }
 
     /// Passes bytes on until the end. Holds no configuration meanwhile, so that tunnels that stay open for days do not
-    /// keep everything that was in force in those days.
+    /// keep old configurations in memory.
     pub(crate) async fn run<C: Client>(
         mut self,
         worker: &Worker,
@@ -106,7 +106,7 @@ impl Released {
         Self { route, consumers }
     }
 
-    /// The log hooks of the configuration that is in force by now run, if the route is still there.
+    /// Restores the route from the active configuration, whose log hooks run if the route still exists.
     fn restore(self, worker: &Worker, exchange: &mut Exchange) {
         let snapshot: Rc<WorkerSnapshot> = worker.snapshot();
         exchange.engine.route =
@@ -140,7 +140,7 @@ pub(crate) enum Broken {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     Open,
-    /// Its sender has ended; its receiver has not been told, or not all.
+    /// Its sender has ended; the end or some bytes were not yet passed to the receiver.
     Ending,
     Ended,
 }

@@ -1,4 +1,4 @@
-//! Requests that the node answers itself, on paths of its own, before any route is looked for.
+//! Internal endpoints: requests to paths of the node itself, which it answers before it looks for a route.
 
 use crate::exchange::is_forwarded;
 use std::fmt;
@@ -31,7 +31,7 @@ pub trait InternalHandler: Send + Sync + 'static {
     fn admits(&self, from: &RequestOrigin<'_>) -> bool;
     /// Answers it. Runs on a worker: what takes long is to be done elsewhere.
     fn answer(&self, request: InternalRequest) -> Pin<Box<dyn Future<Output = LocalResponse> + Send>>;
-    /// Is told of a request whose body is too long, which is refused.
+    /// Reports a request that was rejected because its body is too long.
     fn too_long(&self, peer: SocketAddr, method: &str, path: &str);
 }
 
@@ -70,7 +70,7 @@ impl InternalEndpoints {
         (self.has_path(exchange) && own.admits(&RequestOrigin::of(exchange))).then_some(own)
     }
 
-    /// Whether the path is one of the node's own, whoever asks.
+    /// Whether the path is one of the node's own, for any client.
     pub(crate) fn has_path(&self, exchange: &Exchange) -> bool {
         self.0.as_deref().is_some_and(|own| own.has(exchange.local(), exchange.request.path()))
     }

@@ -1,5 +1,5 @@
-//! One worker's context: its connections to upstreams, the snapshot in force, counters, and whatever else its requests
-//! need without a lock. The loop that runs it is above, in `runtime`.
+//! One worker's context: its connections to upstreams, the active snapshot, counters, and the other state that its
+//! requests need without a lock. The loop that runs it is in `runtime`.
 
 mod internal_endpoints;
 mod options;
@@ -12,7 +12,7 @@ pub(crate) use pipes::{Pipe, Pipes};
 
 use crate::exchange::WorkerSnapshot;
 use crate::observe::access_log::{AccessLog, WorkerLog};
-use crate::observe::costs::{Costs, Ledger};
+use crate::observe::costs::{CostShard, Costs};
 use crate::snapshot::Snapshot;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -96,7 +96,7 @@ pub(crate) struct Worker {
     pub(crate) session_log: WorkerLog,
     pub(crate) pipes: Pipes,
     pub(crate) draining: Cell<bool>,
-    pub(crate) ledger: Rc<Ledger>,
+    pub(crate) ledger: Rc<CostShard>,
     bodies: Rc<Share>,
     snapshot: RefCell<Rc<WorkerSnapshot>>,
     no_routes: OnceCell<Rc<WorkerSnapshot>>,
@@ -121,7 +121,7 @@ impl Worker {
         memory_upstream: Option<fn() -> Box<dyn Duplex>>,
     ) -> Rc<Self> {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
-        let ledger = Rc::new(Ledger::new(node.costs.clone(), index));
+        let ledger = Rc::new(CostShard::new(node.costs.clone(), index));
         let bodies = Rc::new(Share::new(node.bodies.clone(), index));
         let (keep_alive, sharing) =
             (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
@@ -146,7 +146,7 @@ impl Worker {
         })
     }
 
-    /// The configuration in force.
+    /// The active configuration.
     pub(crate) fn snapshot(&self) -> Rc<WorkerSnapshot> {
         self.snapshot.borrow().clone()
     }
@@ -161,13 +161,13 @@ impl Worker {
         Rc::new(WorkerSnapshot::new(snapshot, self.ledger.clone(), self.bodies.clone()))
     }
 
-    /// Puts a snapshot in force for the requests to come.
+    /// Sets the snapshot for later requests.
     pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
         let held = self.hold(snapshot);
         *self.snapshot.borrow_mut() = held;
     }
 
-    /// From now on connections end with the exchange under way; those that are idle end now.
+    /// Closes idle connections now, and the others after their current exchange.
     pub(crate) fn drain(&self) {
         self.draining.set(true);
         self.idle.borrow_mut().wakers.iter().flatten().for_each(Waker::wake_by_ref);

@@ -1,4 +1,4 @@
-//! What a data plane is started with. Plain data: where it comes from is not this crate's business.
+//! The options of a data plane, as plain data: this crate does not know where they come from.
 
 use super::InternalEndpoints;
 use crate::listen::{Accepted, Listen, Network};
@@ -139,7 +139,7 @@ pub struct Http2Options {
     pub connection_window_size: u32,
     /// How many requests a client may give up, at once and in each second.
     pub max_resets: u32,
-    /// How often a client with requests under way is asked whether it is still there.
+    /// How often a connection with requests in flight is pinged.
     pub ping_interval: Duration,
 }
 
@@ -174,7 +174,7 @@ pub struct Http3Options {
     pub max_resets: u32,
     /// How long a client may be silent. It is asked whether it is still there three times as often.
     pub idle_timeout: Duration,
-    /// How many handshakes may be under way with clients whose address is not proven; further ones must prove it.
+    /// How many handshakes with unvalidated client addresses may be in progress; further ones get a Retry.
     pub max_unproven_handshakes: u32,
     /// What responses over TLS say of HTTP/3 on the same port.
     pub alt_svc: AltSvc,

@@ -1,4 +1,4 @@
-//! Heads as the `h2` crate has them alone: tunnels.
+//! Converts the heads of tunnels over HTTP/2, which the `h3` crate does not have.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,8 +26,8 @@ pub(super) fn read_request(
     Ok(())
 }
 
-/// A CONNECT that names a protocol (RFC 8441) asks for what a GET with Upgrade asks for in HTTP/1.1, where a key has to
-/// be answered: here the answer is looked at by nobody.
+/// Converts an extended CONNECT (RFC 8441) to the GET with Upgrade of HTTP/1.1. The response to the key that HTTP/1.1
+/// requires is ignored.
 fn ask_for(head: &mut RequestHead, protocol: &str) {
     head.upgrade = true;
     head.headers.append_known(Known::Upgrade, "Upgrade", protocol.as_bytes());

@@ -1,4 +1,4 @@
-//! HTTP/2, by the `h2` crate: each stream is one exchange, served as every other is.
+//! HTTP/2 clients, with the `h2` crate: each stream is one exchange, served like every other.
 
 mod fields;
 mod server;

@@ -1,4 +1,4 @@
-//! A client's HTTP/2 connection: accepts streams, and decides when it has to end.
+//! A client's HTTP/2 connection: accepts streams, and decides when the connection ends.
 
 use super::fields::read_request;
 use super::stream::Http2;
@@ -90,7 +90,7 @@ struct Served {
     sender: Sender,
     keep_alive: KeepAlivePing,
     stats: Rc<StreamStats>,
-    /// Of a client without a request under way.
+    /// The idle timeout of a client without requests in flight.
     deadline: Deadline,
     idle: bool,
     stage: Stage,
@@ -135,7 +135,7 @@ impl Served {
         true
     }
 
-    /// Takes no further request of a client that gave up too many. Those under way have their responses.
+    /// Refuses further requests of a client that cancelled too many. Those in flight get their responses.
     fn calm(&mut self) -> bool {
         if self.stage >= Stage::Calming {
             return false;
@@ -174,7 +174,7 @@ impl Served {
         }
     }
 
-    /// Says that no further request is taken, and lets those under way end.
+    /// Sends GOAWAY, and lets the requests in flight end.
     fn close(&mut self) {
         if self.stage == Stage::Open {
             self.stage = Stage::Closing;
@@ -227,7 +227,7 @@ async fn exchange(
     let connection = &in_flight.stats.connection;
     let mut exchange = serve::begin(&worker, connection, (head, response));
     let read = match read {
-        // What was given up before it was looked at costs nobody else anything.
+        // Drops a request that was cancelled before it was read, so that it costs other requests nothing.
         _ if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await => {
             Err(RequestError::ClientGone)
         }

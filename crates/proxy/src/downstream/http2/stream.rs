@@ -1,4 +1,4 @@
-//! The client of one HTTP/2 stream.
+//! One HTTP/2 stream as a client of the pipeline.
 
 use crate::client::Client;
 use crate::downstream::multiplex::{LINGER, SendTurns};
@@ -137,7 +137,7 @@ impl Client for Http2 {
     }
 
     fn read_ahead(&mut self, cx: &mut Context<'_>) {
-        // Whoever reads on finds the error again.
+        // Ignores the error, because the next read returns it again.
         let _ = self.request.read_ahead(cx);
     }
 

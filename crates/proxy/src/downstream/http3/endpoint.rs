@@ -1,5 +1,5 @@
-//! Where datagrams of QUIC arrive: one socket an address, received from by one thread, which hands each new connection
-//! to a worker and each datagram of an old one to its connection, wherever that came from.
+//! The QUIC endpoint: one thread receives from the socket of each address, and passes each new connection to a worker
+//! and each later datagram to its connection, even after the client's address has changed.
 
 use crate::listen::Complaint;
 use crate::worker::Node;
@@ -119,7 +119,7 @@ pub(crate) async fn receive(
                 _ = closed.wait_for(|closed| *closed) => {}
             }
             drop(closed);
-            // Whoever comes now need not wait to learn it.
+            // Refuses new connections at once, so that their clients need not wait for a timeout.
             while let Some(incoming) = endpoint.accept().await {
                 incoming.refuse();
             }
@@ -156,7 +156,7 @@ impl<D: Fn(usize, Box<Arriving>)> Taker<D> {
         }
     }
 
-    /// Where many handshakes are under way with clients that may not be where they say, one more is asked to prove it,
+    /// If many handshakes with unvalidated addresses are in progress, a new client must prove its address with a Retry,
     /// which costs it a round trip and nothing here.
     fn arrive(&self, incoming: Incoming) -> Option<Arriving> {
         let mut unproven = None;

@@ -14,7 +14,7 @@ const HEADERS: u64 = 0x1;
 const OTHERS: [u64; 9] = [0x2, 0x3, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xd];
 
 /// The longest HEADERS behind a body: of trailers the engine takes less.
-const LONGEST_TRAILERS: u64 = 32 * 1024;
+const MAX_TRAILERS_LEN: u64 = 32 * 1024;
 
 /// Frames on their way to the `h3` crate.
 pub(super) struct Frames {
@@ -159,7 +159,7 @@ impl Frames {
             self.of.frame(kind, b"")?;
         }
         if kind == HEADERS {
-            self.longest = self.longest.min(LONGEST_TRAILERS);
+            self.longest = self.longest.min(MAX_TRAILERS_LEN);
         }
         let next = match length {
             0 => At::Begin(Prefix::default()),

@@ -1,4 +1,4 @@
-//! HTTP/3, by the crates `quinn` and `h3`: each stream is one exchange, served as every other is.
+//! HTTP/3 clients, with the crates `quinn` and `h3`: each stream is one exchange, served like every other.
 
 mod body;
 mod control;

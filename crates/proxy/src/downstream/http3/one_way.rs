@@ -13,8 +13,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-/// How many a client may open in all: three are needed.
-const MOST: u32 = 100;
+/// How many a client may open in all; it needs three.
+const MAX_STREAMS: u32 = 100;
 /// The most that is read of one at a time.
 const CHUNK: usize = 4 * 1024;
 
@@ -61,7 +61,13 @@ enum Outcome {
 
 impl OneWay {
     pub(super) fn new(quic: quinn::Connection) -> Self {
-        Self { accepting: accept(quic.clone()), quic, left: MOST, streams: Vec::new(), opened: [false; 4] }
+        Self {
+            accepting: accept(quic.clone()),
+            quic,
+            left: MAX_STREAMS,
+            streams: Vec::new(),
+            opened: [false; 4],
+        }
     }
 
     /// Reads what is here of all. Ready with the control stream.

@@ -57,7 +57,7 @@ pub(super) fn encoder(instructions: &[u8]) -> Result<(), Code> {
     }
 }
 
-/// What a client says of the gateway's table, of which it has been told nothing: it may cancel streams.
+/// The client's decoder stream. The gateway's table is empty, so only stream cancellations are valid.
 #[derive(Default)]
 pub(super) struct Decoder {
     /// In the number of a stream.

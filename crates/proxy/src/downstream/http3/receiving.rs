@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 /// The most that is read of a stream at a time.
 const CHUNK: usize = 64 * 1024;
 /// The longest frame of a client's control stream.
-const LONGEST_CONTROL: u64 = 16 * 1024;
+const MAX_CONTROL_LEN: u64 = 16 * 1024;
 /// The type of that stream.
 const CONTROL: u8 = 0;
 
@@ -55,7 +55,7 @@ impl Receiving {
         begun: Bytes,
         control: Control,
     ) -> Self {
-        let mut frames = Frames::new(Of::Control(control), LONGEST_CONTROL);
+        let mut frames = Frames::new(Of::Control(control), MAX_CONTROL_LEN);
         frames.receive(begun);
         let first = Some(Bytes::from_static(&[CONTROL]));
         Self { stream, id, quic, first, carries: Carries::Control(frames) }

@@ -23,7 +23,7 @@ pub(super) type Resolver = RequestResolver<Connection, Bytes>;
 /// A request and what follows its head.
 pub(super) type Resolved = (Request<()>, RequestStream<Stream, Bytes>);
 
-/// Waits for the head. None where there is none: the client was told why.
+/// Waits for the head. Returns `None` if it is invalid; then the client has got the error.
 pub(super) async fn resolve(
     worker: &Worker,
     in_flight: &mut InFlightGuard,

@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// The sending side of a stream. What the `h3` crate writes is taken at once, so that its futures never wait; whoever
-/// has it write sees first that what it wrote before is on its way.
+/// The sending side of a stream. It queues what the `h3` crate writes, so that the crate's futures never wait; the
+/// caller must flush the queue before it lets the crate write more.
 pub(super) struct SendStream {
     stream: RefCell<quinn::SendStream>,
     queue: RefCell<VecDeque<WriteBuf<Bytes>>>,
@@ -28,7 +28,7 @@ pub(super) struct SendStream {
     pub(super) heads: Cell<usize>,
     /// Its path has a `#`.
     pub(super) has_fragment: Cell<bool>,
-    /// What the client was told of a request that breaks the rules.
+    /// The error code that the client got for an invalid request.
     pub(super) refused: Cell<Option<Code>>,
 }
 

@@ -1,4 +1,4 @@
-//! A client's connection over HTTP/3: accepts requests, and decides when it has to end.
+//! A client's HTTP/3 connection: accepts requests, and decides when the connection ends.
 
 use super::endpoint::Arriving;
 use super::quic::{self, close};
@@ -51,7 +51,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     exchanges(&worker, quic, Rc::new(connection)).await;
 }
 
-/// The crates tell neither the cipher suite nor anything of a client's certificate: nobody is asked for one.
+/// The TLS parameters. The crates report no cipher suite; client certificates are not requested over QUIC.
 fn agreed(quic: &quinn::Connection) -> Tls {
     let data = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
     let sni = data.and_then(|data| data.server_name);
@@ -90,7 +90,7 @@ struct Served {
     /// The stream that was accepted last.
     last: Rc<RefCell<Option<Rc<SendStream>>>>,
     stats: Rc<StreamStats>,
-    /// Of a client without a request under way.
+    /// The idle timeout of a client without requests in flight.
     deadline: Deadline,
     idle: bool,
     /// No further request is taken.
@@ -150,7 +150,7 @@ impl Served {
             if self.stats.resets.standing() > Standing::Good {
                 self.stats.resets.broken(1);
             }
-            // The client was told that nothing from here on is looked at, so that it may ask elsewhere.
+            // GOAWAY has announced that later requests are not processed, so the client may retry them elsewhere.
             return send_stream.reset(quic::number(Code::H3_REQUEST_REJECTED));
         }
         let (in_flight, requests) = self.stats.enter(0);
@@ -161,7 +161,7 @@ impl Served {
         }
     }
 
-    /// Says that no further request is taken, and lets those under way end.
+    /// Sends GOAWAY, and lets the requests in flight end.
     fn close(&mut self) {
         if std::mem::replace(&mut self.closing, true) {
             return;
@@ -176,7 +176,7 @@ impl Served {
 
     /// Ready when the client was silent for too long, or has had its last response.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // The crate tells of requests alone, and not of streams that never were one.
+        // Registers for the counters, because the crate does not report streams that never became a request.
         self.stats.wait(cx);
         self.stats.resets.watch(cx);
         let idle = self.stats.live() == 0;

@@ -1,4 +1,4 @@
-//! The client of one request over HTTP/3.
+//! One HTTP/3 request stream as a client of the pipeline.
 
 use super::body::Incoming;
 use super::quic::{Stream, number};
@@ -73,8 +73,8 @@ impl Http3 {
         }
     }
 
-    /// Receives what is here of a body. Where the method is one that mostly has none, and nothing says how long it is, that
-    /// is waited for: otherwise an upstream would be told that there is one.
+    /// Receives the part of a body that has arrived. If the method usually has none and the length is unknown, waits
+    /// for the first bytes or the end, because the upstream would otherwise get a chunked body.
     pub(super) async fn look(&mut self, waits: bool) -> Result<(), RequestError> {
         poll_fn(|cx| match self.request.poll_more(cx) {
             Poll::Ready(more) => {

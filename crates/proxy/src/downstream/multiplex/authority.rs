@@ -1,5 +1,5 @@
-//! No request past the name that its connection was made for (RFC 9113, 9.1.1). A client may reuse a connection for
-//! every host that the certificate it was shown is good for; routes and certificates may tell those hosts apart.
+//! Rejects misdirected requests (RFC 9113, 9.1.1). A client may reuse a connection for every host of the certificate
+//! that it got, but routes and certificates may treat those hosts differently.
 
 use crate::exchange::Exchange;
 use crate::pipeline::serve;

@@ -1,4 +1,4 @@
-//! What HTTP/2 and HTTP/3 have in common: requests side by side on one connection, and fields without lines.
+//! What HTTP/2 and HTTP/3 have in common: concurrent requests on one connection, and their limits.
 
 mod authority;
 mod resets;

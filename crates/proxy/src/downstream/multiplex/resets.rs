@@ -1,5 +1,5 @@
-//! How many requests a client gives up. Rapid Reset (CVE-2023-44487) and MadeYouReset (CVE-2025-8671) cost it a few bytes
-//! each, and the gateway and its upstreams a request.
+//! Limits how many requests a client cancels, because Rapid Reset (CVE-2023-44487) and MadeYouReset (CVE-2025-8671)
+//! cost it a few bytes for each, but the gateway and its upstreams a request.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 /// A request that lived no longer counts whole, one of ten times this age a tenth.
 const SHORT: Duration = Duration::from_millis(10);
-/// A request that lived so long counts nothing.
+/// A request that lived this long does not count.
 const LONG: Duration = Duration::from_secs(1);
 
 /// What a client may still do after the resets so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     Good,
-    /// It may have the responses to the requests under way, and ask no more.
+    /// It gets the responses to its requests in flight, but may send no more requests.
     Excessive,
     /// It went on after it was refused further requests.
     Abusive,

@@ -1,4 +1,4 @@
-//! What an aborted response leaves behind: a reset takes back what the connection's task has not sent yet.
+//! Delays the reset of an aborted response, because a reset discards what the connection's task has not sent yet.
 
 use std::task::{Context, Poll};
 

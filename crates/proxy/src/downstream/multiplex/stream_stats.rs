@@ -1,4 +1,4 @@
-//! What the requests of one connection count together.
+//! The shared counters of the requests of one connection.
 
 use super::resets::Resets;
 use crate::exchange::Connection;
@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 /// What the streams of one connection count.
 pub(crate) struct StreamStats {
     pub(crate) connection: Rc<Connection>,
-    /// Exchanges under way.
+    /// Exchanges in flight.
     live: Cell<u32>,
     /// How large their heads are together: one byte of a compressed head may stand for thousands.
     heads: Cell<usize>,
@@ -31,7 +31,7 @@ impl StreamStats {
         })
     }
 
-    /// How many exchanges are under way.
+    /// How many exchanges are in flight.
     pub(crate) fn live(&self) -> u32 {
         self.live.get()
     }

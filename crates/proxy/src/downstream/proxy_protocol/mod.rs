@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: how a proxy in front says for whom it connects, before anything else.
+//! The PROXY protocol, versions 1 and 2: a proxy in front sends the client's address before any other bytes.
 
 mod receive;
 #[cfg(test)]
@@ -8,11 +8,11 @@ pub(crate) use receive::open;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The longest header that is taken; nginx's limit.
-pub const LONGEST: usize = 4096;
+/// The maximum length of a header, as in nginx.
+pub const MAX_HEADER_LEN: usize = 4096;
 
-/// The longest header of version 1, its line's end included.
-const LONGEST_LINE: usize = 107;
+/// The maximum length of a version 1 header, line break included.
+const MAX_LINE_LEN: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 const LINE: &[u8; 6] = b"PROXY ";
@@ -77,9 +77,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
 }
 
 fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
-    let window = &bytes[..bytes.len().min(LONGEST_LINE)];
+    let window = &bytes[..bytes.len().min(MAX_LINE_LEN)];
     let Some(end) = memchr::memchr(b'\n', window) else {
-        return if bytes.len() < LONGEST_LINE { Ok(None) } else { Err(Malformed::TooLong) };
+        return if bytes.len() < MAX_LINE_LEN { Ok(None) } else { Err(Malformed::TooLong) };
     };
     let text = window[..end].strip_suffix(b"\r").ok_or(Malformed::Line)?;
     let text = std::str::from_utf8(&text[LINE.len()..]).map_err(|_| Malformed::Line)?;
@@ -123,7 +123,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         _ => return Err(Malformed::Version),
     };
     let length = SIGNATURE.len() + 4 + usize::from(u16::from_be_bytes([high, low]));
-    if length > LONGEST {
+    if length > MAX_HEADER_LEN {
         return Err(Malformed::TooLong);
     }
     let Some(body) = rest.get(..length - SIGNATURE.len() - 4) else { return Ok(None) };

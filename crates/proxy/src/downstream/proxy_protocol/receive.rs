@@ -1,6 +1,6 @@
-//! The header at the beginning of a connection.
+//! Receives the PROXY header at the start of a connection.
 
-use super::{Addresses, LONGEST, Malformed, parse};
+use super::{Addresses, MAX_HEADER_LEN, Malformed, parse};
 use crate::listen::Accepted;
 use crate::worker::Worker;
 use std::io;
@@ -41,7 +41,7 @@ async fn receive(socket: &mut Socket, timeout: Duration) -> Result<Option<Addres
 }
 
 async fn take(socket: &mut Socket) -> Result<Option<Addresses>, Refused> {
-    let mut bytes = [0; LONGEST];
+    let mut bytes = [0; MAX_HEADER_LEN];
     let mut known = 0;
     let header = loop {
         let seen = socket.peek_beyond(known, &mut bytes).await.map_err(Refused::Io)?;

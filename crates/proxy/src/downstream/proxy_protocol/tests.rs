@@ -74,7 +74,7 @@ fn what_is_no_header_is_refused() {
     assert_eq!(parse(&v2(0x21, 0x21, &[0; 35])), Err(Addresses));
     assert_eq!(parse(&v2(0x21, 0x31, &[0; 215])), Err(Addresses));
     assert_eq!(parse(&v2(0x21, 0x41, &[0; 12])), Err(Addresses));
-    assert_eq!(parse(&v2(0x21, 0x11, &[0; LONGEST])), Err(TooLong));
+    assert_eq!(parse(&v2(0x21, 0x11, &[0; MAX_HEADER_LEN])), Err(TooLong));
 }
 
 fn any_address() -> impl Strategy<Value = SocketAddr> {
@@ -130,7 +130,7 @@ proptest! {
         let first = (0..=bytes.len()).map(|end| parse(&bytes[..end])).find(|it| *it != Ok(None));
         prop_assert_eq!(first.unwrap_or(Ok(None)), whole);
         let Ok(Some(header)) = whole else { return Ok(()) };
-        prop_assert!(header.length <= bytes.len() && header.length <= LONGEST);
+        prop_assert!(header.length <= bytes.len() && header.length <= MAX_HEADER_LEN);
         for form in [Form::V1, Form::V2] {
             let Some(addresses) = header.addresses else { continue };
             let mut written = Vec::new();

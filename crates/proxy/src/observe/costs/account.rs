@@ -1,4 +1,4 @@
-//! What one worker has written down of one plugin on one route.
+//! The costs that one worker has recorded for one plugin on one route.
 
 use super::Phase;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use weir_model::Uuid;
 use weir_plugin::Count;
 use weir_plugin::engine::Durations;
 
-/// What is counted together.
+/// The key of a cost: plugin and route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The plugin's entity; none for what is no plugin's.
@@ -17,9 +17,9 @@ pub(super) struct Key {
     pub(super) route: Option<Uuid>,
 }
 
-/// What was written down under one key.
+/// The costs recorded under one key.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct PluginCost {
     pub(super) key: Key,
     pub(super) since: SystemTime,
     /// The CPU time that all workers had used by then.
@@ -31,11 +31,11 @@ pub(super) struct Account {
     pub(super) waited: Count,
     pub(super) answers: Count,
     pub(super) errors: Count,
-    /// Given up by who adds up; the worker is to open another.
+    /// Retired by the reader; the worker must open another.
     pub(super) retired: AtomicBool,
 }
 
-impl Account {
+impl PluginCost {
     pub(super) fn new(key: Key, cpu_before: Duration) -> Self {
         Self {
             key,

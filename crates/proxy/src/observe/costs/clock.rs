@@ -10,7 +10,7 @@ use std::time::Duration;
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct ThreadClock {
-    /// Where the kernel tells it.
+    /// The path of the kernel's scheduling statistics of the thread.
     file: OnceLock<Option<PathBuf>>,
     /// Nanoseconds, when the thread last looked.
     said: AtomicU64,
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn others_read_what_a_thread_has_used() {
         let clock = ThreadClock::default();
-        assert_eq!(clock.read(), Duration::ZERO, "nobody runs by it yet");
+        assert_eq!(clock.read(), Duration::ZERO, "no thread runs by it yet");
         clock.tick();
         let before = clock.said();
         let mut number = 0u64;

@@ -1,7 +1,7 @@
-//! A worker's own accounts, and which of its requests are measured.
+//! The costs that one worker records, and the sampling of its requests.
 
 use super::Costs;
-use super::account::{Account, Key};
+use super::account::{Key, PluginCost};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How many pairs of plugin and route have an account of their own, and how many plugins have another for all other routes.
-const MOST: usize = 1024;
+const MAX_ROUTE_COSTS: usize = 1024;
 
-/// A worker's own accounts.
-pub(crate) struct Ledger {
+/// The costs that one worker records.
+pub(crate) struct CostShard {
     costs: Arc<Costs>,
     worker: usize,
-    accounts: RefCell<HashMap<Key, Arc<Account>, foldhash::fast::RandomState>>,
-    /// Requests until the next one that is measured, itself included.
+    accounts: RefCell<HashMap<Key, Arc<PluginCost>, foldhash::fast::RandomState>>,
+    /// Requests until the next sample, itself included.
     due: Cell<u32>,
-    /// How many requests that one stands for: those since the one before it.
+    /// How many requests that sample stands for: those since the previous one.
     stands_for: Cell<u32>,
     measured: Cell<u32>,
     /// How many accounts had been given up when it last looked for its own among them.
     given_up: Cell<usize>,
 }
 
-impl Ledger {
+impl CostShard {
     pub(crate) fn new(costs: Arc<Costs>, worker: usize) -> Self {
         let first = if costs.every == 0 { u32::MAX } else { 1 };
         Self {
@@ -83,8 +83,8 @@ impl Ledger {
     }
 
     /// Writes something down: in the plugin's account of all other routes where there is no room for another.
-    pub(super) fn with(&self, key: Key, write: impl FnOnce(&Account)) {
-        let is_kept = |account: &&Arc<Account>| !account.retired.load(Relaxed);
+    pub(super) fn with(&self, key: Key, write: impl FnOnce(&PluginCost)) {
+        let is_kept = |account: &&Arc<PluginCost>| !account.retired.load(Relaxed);
         if let Some(account) = self.accounts.borrow().get(&key).filter(is_kept) {
             return write(account);
         }
@@ -103,12 +103,12 @@ impl Ledger {
         if self.given_up.replace(given_up) != given_up {
             accounts.retain(|_, account| !account.retired.load(Relaxed));
         }
-        let most = if key.route.is_some() { MOST } else { 2 * MOST };
+        let most = if key.route.is_some() { MAX_ROUTE_COSTS } else { 2 * MAX_ROUTE_COSTS };
         let has_room = accounts.len() < most;
         if has_room {
             self.tick();
             let cpu_before = self.costs.clocks.iter().map(|clock| clock.said()).sum();
-            let account = Arc::new(Account::new(key, cpu_before));
+            let account = Arc::new(PluginCost::new(key, cpu_before));
             // The other end of the channel is held by the same owner: it cannot be gone.
             let _ = self.costs.announce.send(account.clone());
             accounts.insert(key, account);
@@ -122,11 +122,11 @@ mod tests {
     use super::*;
     use weir_model::Uuid;
 
-    fn ledger(every: u32) -> Ledger {
-        Ledger::new(Arc::new(Costs::new(1, every)), 0)
+    fn ledger(every: u32) -> CostShard {
+        CostShard::new(Arc::new(Costs::new(1, every)), 0)
     }
 
-    fn weights(ledger: &Ledger, requests: usize) -> Vec<u32> {
+    fn weights(ledger: &CostShard, requests: usize) -> Vec<u32> {
         let mut random = fastrand::Rng::with_seed(7);
         (0..requests).map(|_| ledger.next(|| random.u64(..))).collect()
     }
@@ -166,20 +166,20 @@ mod tests {
         let write = |route: Option<u128>| {
             ledger.with(Key { plugin, route: route.map(Uuid::from_u128) }, |account| account.answers.add(1));
         };
-        (0..MOST as u128 + 10).for_each(|route| write(Some(route)));
+        (0..MAX_ROUTE_COSTS as u128 + 10).for_each(|route| write(Some(route)));
         let accounts = ledger.accounts.borrow();
-        assert_eq!(accounts.len(), MOST + 1);
+        assert_eq!(accounts.len(), MAX_ROUTE_COSTS + 1);
         assert_eq!(accounts[&Key { plugin, route: None }].answers.get(), 10);
     }
 
     #[test]
     fn there_is_no_end_of_plugins() {
         let ledger = ledger(1);
-        (0..3 * MOST as u128).for_each(|plugin| {
+        (0..3 * MAX_ROUTE_COSTS as u128).for_each(|plugin| {
             ledger.with(Key { plugin: Some(Uuid::from_u128(plugin)), route: None }, |account| {
                 account.answers.add(1)
             });
         });
-        assert_eq!(ledger.accounts.borrow().len(), 2 * MOST);
+        assert_eq!(ledger.accounts.borrow().len(), 2 * MAX_ROUTE_COSTS);
     }
 }

@@ -1,7 +1,7 @@
-//! What plugins cost, measured all the time: of one request in some, the time that each hook takes.
+//! The costs of plugins, sampled continuously: for one request in N, the time that each hook takes.
 //!
-//! A request that is not measured pays a count and, before each hook, a branch. What is measured is written down by the
-//! worker alone, in accounts of its own; who asks adds up those of all workers.
+//! A request that is not sampled pays a count and, before each hook, a branch. Each worker records samples in its own
+//! [`CostShard`]; a reader sums up the shards of all workers.
 
 mod account;
 mod clock;
@@ -13,11 +13,11 @@ mod watch;
 pub use server_timing::{ServerTiming, WhoIsTold};
 pub use weir_plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 
-pub(crate) use ledger::Ledger;
+pub(crate) use ledger::CostShard;
 pub(crate) use server_timing::append;
-pub(crate) use watch::{Call, Waiter, Watch, access, answered, finished, hook, resume};
+pub(crate) use watch::{Call, Sampler, Waiter, access, answered, finished, hook, resume};
 
-use account::Account;
+use account::PluginCost;
 use clock::ThreadClock;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -34,19 +34,19 @@ pub struct Costs {
     overhead: Duration,
     /// The CPU time of each worker.
     clocks: Box<[ThreadClock]>,
-    announce: Sender<Arc<Account>>,
+    announce: Sender<Arc<PluginCost>>,
     /// How many accounts were given up.
     given_up: AtomicUsize,
     collector: Mutex<Collector>,
 }
 
 struct Collector {
-    announced: Receiver<Arc<Account>>,
+    announced: Receiver<Arc<PluginCost>>,
     known: Vec<Known>,
 }
 
 struct Known {
-    account: Arc<Account>,
+    account: Arc<PluginCost>,
     /// Its plugin or its route was gone when somebody last asked.
     was_missing: bool,
 }
@@ -75,10 +75,10 @@ impl Costs {
     }
 
     /// The accounts of what there still is. Those of what was gone the last time too are given up.
-    fn collect(&self, document: &Document) -> Vec<Arc<Account>> {
+    fn collect(&self, document: &Document) -> Vec<Arc<PluginCost>> {
         let plugins: HashSet<Uuid> = document.plugins.iter().map(|plugin| plugin.id).collect();
         let routes: HashSet<Uuid> = document.routes.iter().map(|route| route.id).collect();
-        let is_live = |account: &Account| {
+        let is_live = |account: &PluginCost| {
             let key = account.key;
             key.plugin.is_none_or(|plugin| plugins.contains(&plugin))
                 && key.route.is_none_or(|route| routes.contains(&route))

@@ -1,4 +1,4 @@
-//! `Server-Timing` (W3C): a client that may ask is told where its request's time went.
+//! `Server-Timing` (W3C): reports to permitted clients where the time of their request went.
 
 use crate::exchange::Exchange;
 use crate::exchange::is_forwarded;
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 /// The header of a request by which a client asks.
 const ASKED: &str = "Weir-Server-Timing";
 
-/// Which responses tell of their time.
+/// The settings of `Server-Timing`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTiming {
-    /// Which requests are told of it.
+    /// Which requests get the header.
     pub who: WhoIsTold,
     /// The clients that may ask.
     pub networks: Vec<Network>,
 }
 
-/// Which requests are told of their time.
+/// Which requests get `Server-Timing`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhoIsTold {
     /// None.
@@ -31,7 +31,7 @@ pub enum WhoIsTold {
 }
 
 impl ServerTiming {
-    /// Has the exchange's hooks measured, if its client is to be told.
+    /// Measures the exchange's hooks, if its client gets the header.
     #[inline]
     pub(crate) fn watch(&self, exchange: &mut Exchange) {
         if self.who != WhoIsTold::Nobody && (self.who == WhoIsTold::Everybody || self.is_asked(exchange)) {
@@ -39,7 +39,7 @@ impl ServerTiming {
         }
     }
 
-    /// A client that somebody else speaks for without being trusted is not the one that the address is of.
+    /// Ignores requests that an untrusted proxy forwarded, because the address is then the proxy's.
     #[cold]
     fn is_asked(&self, exchange: &Exchange) -> bool {
         exchange.request.headers.get(ASKED) == Some(b"1")
@@ -48,10 +48,10 @@ impl ServerTiming {
     }
 }
 
-/// Adds the header, if the client is to be told.
+/// Adds the header, if the client gets it.
 #[inline]
 pub(crate) fn append(exchange: &mut Exchange) {
-    if exchange.watch.told {
+    if exchange.watch.for_client {
         let text = text(exchange);
         exchange.response.headers.append("Server-Timing", text.as_bytes());
     }

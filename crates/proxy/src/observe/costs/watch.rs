@@ -1,7 +1,7 @@
-//! Around each hook: who is to blame if it panics and, for a request that is measured, how long it takes.
+//! Wraps each hook: attributes panics to its plugin and, for a sampled request, measures how long it takes.
 
 use super::Phase;
-use super::account::{Account, Key};
+use super::account::{Key, PluginCost};
 use crate::exchange::Exchange;
 use crate::exchange::WorkerSnapshot;
 use crate::snapshot::chain::Instance;
@@ -16,18 +16,18 @@ use weir_plugin::{self as plugin, Flow, Hooks, LocalResponse, Resume};
 
 /// Whether the hooks of an exchange are measured, and for whom.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Watch {
-    /// They are.
+pub(crate) struct Sampler {
+    /// Hooks are measured.
     on: bool,
-    /// The client is told.
-    pub(super) told: bool,
-    /// For how many requests it stands in the accounts; 0 if it is not there.
+    /// The client gets the timings.
+    pub(super) for_client: bool,
+    /// How many requests the sample stands for; 0 if it is not recorded.
     stands_for: u32,
-    /// What hooks have taken, and waited.
+    /// The time that hooks have taken, waits included.
     hooks: Duration,
 }
 
-impl Watch {
+impl Sampler {
     pub(crate) fn new(stands_for: u32) -> Self {
         Self { on: stands_for > 0, stands_for, ..Self::default() }
     }
@@ -39,7 +39,7 @@ impl Watch {
 
     /// From here on, for the client too.
     pub(super) fn tell(&mut self) {
-        (self.on, self.told) = (true, true);
+        (self.on, self.for_client) = (true, true);
     }
 }
 
@@ -138,7 +138,8 @@ pub(crate) fn answered(exchange: &Exchange, plugin: Option<Uuid>, answer: &Local
     });
 }
 
-/// The last byte is sent, and the log hooks are to come. How long a tunnel is open tells nothing.
+/// Records that the last byte is sent, before the log hooks. Skips tunnels, because how long they stay open is not a
+/// cost.
 #[inline]
 pub(crate) fn finished(exchange: &Exchange) {
     if exchange.watch.stands_for > 0 && exchange.response.status != 101 {
@@ -163,7 +164,7 @@ fn requests(exchange: &Exchange) {
     });
 }
 
-fn write(exchange: &Exchange, plugin: Option<Uuid>, write: impl FnOnce(&Account)) {
+fn write(exchange: &Exchange, plugin: Option<Uuid>, write: impl FnOnce(&PluginCost)) {
     let ledger = &exchange.snapshot.ledger;
     if ledger.is_kept() {
         ledger.with(key(exchange, plugin), write);
@@ -244,13 +245,13 @@ impl Call {
         if let Some(times) = exchange.times() {
             times.hook(self.phase, (self.name, self.plugin), spent + self.waited.unwrap_or_default());
         }
-        if watch.told {
+        if watch.for_client {
             exchange.took(self.name, spent, self.waited);
         }
     }
 }
 
-/// What a hook waits for: what it does itself, told from what passes meanwhile.
+/// The future of a suspended hook. Separates the time that it runs from the time that it waits.
 struct Waiting {
     future: Pin<Box<dyn Future<Output = Resume>>>,
     since: Instant,

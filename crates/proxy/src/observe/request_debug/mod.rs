@@ -1,4 +1,4 @@
-//! What a request that asks for it is told of its own time: Kong's `X-Kong-Request-Debug`.
+//! Reports the timings of a request that asks for them: Kong's `X-Kong-Request-Debug`.
 
 mod tree;
 
@@ -15,10 +15,10 @@ use weir_plugin::json_text::Object;
 use weir_upstream::connect::Resolved;
 
 /// An output from so many bytes on stays out of the response: servers in front may not take it.
-const LONGEST_HEADER: usize = 2 * 1024;
+const MAX_HEADER_LEN: usize = 2 * 1024;
 
 /// How many bytes of an output a line of the log holds.
-const LONGEST_LINE: usize = 3 * 1024;
+const MAX_LINE_LEN: usize = 3 * 1024;
 
 const LOG: &str = "X-Kong-Request-Debug-Log";
 
@@ -44,8 +44,8 @@ impl RequestDebug {
             || headers.contains_known(Known::XKongRequestDebugToken)
     }
 
-    /// Finds the route of a request, and begins to write down its times if it asks for that and may. What it says of this
-    /// is for nobody else.
+    /// Finds the route of a request, and starts to record its timings if it may ask for them. Removes the headers that
+    /// ask for them, so that the upstream does not get them.
     #[cold]
     pub(crate) fn time<T>(&self, exchange: &mut Exchange, find: impl FnOnce(&mut Exchange) -> T) -> T {
         if let Some(times) = self.begin(exchange) {
@@ -160,7 +160,7 @@ impl Times {
     }
 }
 
-/// Tells the client, if it is to be told.
+/// Adds the timings to the response, if the request asked for them.
 #[inline]
 pub(crate) fn append(exchange: &mut Exchange) {
     if exchange.times().is_some() {
@@ -172,7 +172,7 @@ pub(crate) fn append(exchange: &mut Exchange) {
 fn append_output(exchange: &mut Exchange) {
     let Some(times) = exchange.take_times() else { return };
     let mut output = output(exchange, &times.at_head(exchange));
-    let is_cut = output.len() >= LONGEST_HEADER && !times.loopback;
+    let is_cut = output.len() >= MAX_HEADER_LEN && !times.loopback;
     if is_cut {
         output = truncated(exchange);
     }
@@ -180,7 +180,7 @@ fn append_output(exchange: &mut Exchange) {
     exchange.set_times(Times { log: times.log || is_cut, ..times });
 }
 
-/// Tells the log, if it is to be told.
+/// Writes the timings to the log, if the request asked for that.
 #[inline]
 pub(crate) fn log(exchange: &mut Exchange) {
     if exchange.times().is_some_and(|times| times.log) {
@@ -203,8 +203,8 @@ fn log_output(exchange: &mut Exchange) {
 
 fn pieces(mut text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
-    while text.len() >= LONGEST_LINE {
-        let (piece, rest) = text.split_at(text.floor_char_boundary(LONGEST_LINE));
+    while text.len() >= MAX_LINE_LEN {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_LINE_LEN));
         pieces.push(piece);
         text = rest;
     }
@@ -252,7 +252,7 @@ mod tests {
         exchange
     }
 
-    fn told(exchange: &mut Exchange) -> Option<Value> {
+    fn reported(exchange: &mut Exchange) -> Option<Value> {
         append(exchange);
         let output = exchange.response.headers.get("X-Kong-Request-Debug-Output")?;
         Some(serde_json::from_slice(output).unwrap())
@@ -273,7 +273,7 @@ mod tests {
             ("127.0.0.1", "X-Other: 1".to_owned(), false),
         ] {
             let mut exchange = asked(from, &headers);
-            assert_eq!(told(&mut exchange).is_some(), is_told, "{from}: {headers}");
+            assert_eq!(reported(&mut exchange).is_some(), is_told, "{from}: {headers}");
             assert!(!RequestDebug::concerns(&exchange), "the upstream must not see it: {headers}");
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         exchange.times().unwrap().opened("orders.test", (address, Some(resolved)), took);
         (exchange.timing.upstream_start, exchange.timing.upstream_head) = (Some(after(1)), Some(after(21)));
         exchange.timing.end = Some(after(101));
-        let output = told(&mut exchange).unwrap();
+        let output = reported(&mut exchange).unwrap();
         assert_eq!(
             (&output["request_id"], &output["workspace_id"]),
             (&json!(exchange.id()), &json!(WORKSPACE))
@@ -329,7 +329,7 @@ mod tests {
             });
             let many = |n: u16| (Some(SocketAddr::from(([192, 0, 2, 1], n))), None);
             (1..50).for_each(|n| exchange.times().unwrap().opened("h", many(n), Duration::ZERO));
-            let output = told(&mut exchange).unwrap();
+            let output = reported(&mut exchange).unwrap();
             assert_eq!(output["truncated"] == true, is_cut, "{from}");
             assert_eq!(output["request_id"], exchange.id());
             assert_eq!(exchange.times().unwrap().log, is_cut, "{from}");
@@ -338,9 +338,9 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_cut_between_characters() {
-        let text = "é".repeat(LONGEST_LINE);
+        let text = "é".repeat(MAX_LINE_LEN);
         let found = pieces(&text);
-        assert!(found.iter().all(|piece| piece.len() <= LONGEST_LINE));
+        assert!(found.iter().all(|piece| piece.len() <= MAX_LINE_LEN));
         assert_eq!((found.len(), found.concat()), (2, text.clone()));
         assert_eq!(pieces(&text[..6]), [&text[..6]]);
     }

@@ -1,4 +1,4 @@
-//! Asking an upstream over HTTP/2, where requests share connections.
+//! Forwards the request over HTTP/2, where requests share connections.
 
 use super::{AnyUpstream, AttemptError, UpstreamCall};
 use crate::client::Client;

@@ -1,4 +1,4 @@
-//! Responses that the gateway makes itself, on their way to the client.
+//! Sends responses that the gateway generates itself.
 
 use crate::client::Client;
 use crate::exchange::Exchange;
@@ -13,8 +13,8 @@ use weir_http1::Framing;
 use weir_plugin::LocalResponse;
 use weir_plugin::engine::grpc_status;
 
-/// Sends a response of the gateway itself. The body of a request that nobody read is read away if it is short; otherwise
-/// the connection ends, so that it can't be taken for the next request.
+/// Sends a response of the gateway itself. Discards an unread request body if it is short; otherwise closes the
+/// connection, so that the body can't be parsed as the next request.
 pub(super) async fn send<C: Client>(
     worker: &Worker,
     client: &mut C,
@@ -27,7 +27,7 @@ pub(super) async fn send<C: Client>(
         exchange.response.status = answer.status;
         return client.abort();
     }
-    // What was kept tells its own length, if it is known.
+    // A kept response carries its own length, if it is known.
     let is_kept = answer.kept_headers.is_some();
     let mut body = answer.write(exchange);
     let mut room = None;

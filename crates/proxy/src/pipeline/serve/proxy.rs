@@ -1,4 +1,4 @@
-//! The part of a request's story that an upstream has: it is asked, and its response passed on.
+//! Proxies a request: forwards it to the upstream and relays the response.
 
 use super::Outcome;
 use crate::client::Client;

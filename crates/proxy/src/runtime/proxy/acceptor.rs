@@ -1,4 +1,4 @@
-//! The thread that accepts connections and spreads them over the workers.
+//! The acceptor thread: accepts connections and distributes them over the workers.
 
 use crate::listen::{Accepted, Bound, Complaint, Incoming, Kind, LOCAL_PEER, Listener};
 use crate::runtime::run::Command;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
-/// How long the acceptor rests while it cannot take connections.
-const REST: Duration = Duration::from_millis(50);
+/// How long the acceptor pauses after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A listener and what is expected of its connections.
 pub(super) struct Accepting {
@@ -21,42 +21,42 @@ pub(super) struct Accepting {
 }
 
 /// A listener on the acceptor's runtime.
-enum Door {
+enum AsyncListener {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-/// A connection through it.
-enum Entered {
+/// A connection that it accepted.
+enum AcceptedStream {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
-impl Door {
+impl AsyncListener {
     fn new(listener: Listener) -> io::Result<Self> {
         match listener {
-            Listener::Tcp(tcp) => TcpListener::from_std(tcp).map(Door::Tcp),
-            Listener::Unix(unix) => UnixListener::from_std(unix).map(Door::Unix),
+            Listener::Tcp(tcp) => TcpListener::from_std(tcp).map(AsyncListener::Tcp),
+            Listener::Unix(unix) => UnixListener::from_std(unix).map(AsyncListener::Unix),
         }
     }
 
-    async fn accept(&self) -> io::Result<Entered> {
+    async fn accept(&self) -> io::Result<AcceptedStream> {
         match self {
-            Door::Tcp(tcp) => tcp.accept().await.map(|(tcp, peer)| Entered::Tcp(tcp, peer)),
-            Door::Unix(unix) => unix.accept().await.map(|(unix, _)| Entered::Unix(unix)),
+            AsyncListener::Tcp(tcp) => tcp.accept().await.map(|(tcp, peer)| AcceptedStream::Tcp(tcp, peer)),
+            AsyncListener::Unix(unix) => unix.accept().await.map(|(unix, _)| AcceptedStream::Unix(unix)),
         }
     }
 }
 
-impl Entered {
+impl AcceptedStream {
     fn prepared(self, listener: Kind) -> io::Result<Accepted> {
         match self {
-            Entered::Tcp(tcp, peer) => {
+            AcceptedStream::Tcp(tcp, peer) => {
                 tcp.set_nodelay(true)?;
                 let local = tcp.local_addr()?;
                 Ok(Accepted { incoming: Incoming::Tcp(tcp.into_std()?), peer, local, listener })
             }
-            Entered::Unix(unix) => {
+            AcceptedStream::Unix(unix) => {
                 let (peer, local) = (LOCAL_PEER, listener.unix_local());
                 Ok(Accepted { incoming: Incoming::Unix(unix.into_std()?), peer, local, listener })
             }
@@ -72,7 +72,7 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts until told to close; `closed` is kept until every listener is.
+    /// Accepts until `closed` changes; holds the receiver until every listener is closed.
     pub(super) async fn run(self, listeners: Vec<Accepting>, closed: watch::Receiver<bool>) {
         let accept = |accepting: Accepting| {
             let (acceptor, mut closed) = (self.clone(), closed.clone());
@@ -95,30 +95,30 @@ impl Acceptor {
     }
 
     async fn accept(&self, Accepting { bound: Bound { listener, file }, kind }: Accepting) -> io::Result<()> {
-        let door = Door::new(listener)?;
+        let listener = AsyncListener::new(listener)?;
         let mut complaint = Complaint::default();
         // Removed with the listener, when this is dropped.
         let _file = file;
         loop {
             if self.node.connections() >= self.node.options.max_connections {
                 complaint.log(format_args!("{} connections are open", self.node.options.max_connections));
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
                 continue;
             }
-            match door.accept().await {
-                Ok(entered) => self.hand_over(entered, kind),
+            match listener.accept().await {
+                Ok(stream) => self.hand_over(stream, kind),
                 Err(error) if is_momentary(&error) => {}
                 Err(error) => {
                     complaint.log(format_args!("{error}"));
-                    tokio::time::sleep(REST).await;
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
         }
     }
 
-    fn hand_over(&self, entered: Entered, kind: Kind) {
+    fn hand_over(&self, stream: AcceptedStream, kind: Kind) {
         let Some(index) = self.node.least_loaded() else { return };
-        if let Ok(accepted) = entered.prepared(kind) {
+        if let Ok(accepted) = stream.prepared(kind) {
             self.node.loads[index].connections.fetch_add(1, Ordering::Relaxed);
             let _ = self.workers[index].send(Command::Serve(accepted));
         }

@@ -1,4 +1,4 @@
-//! What the acceptor does at the edges: when it is full, and when it is told to close.
+//! Tests of the acceptor at its limits: when the node is full, and when it closes.
 
 use super::*;
 use crate::listen::Complaint;

@@ -108,7 +108,7 @@ fn every_combination_of_scopes_is_as_documented() {
         .zip(ORDER)
         .map(|(number, row)| plugin(number, &row.iter().map(|name| (*name, named(name))).collect::<Vec<_>>()))
         .collect();
-    // Alice, Bob, who is in her group, a guest, who is in none, and nobody.
+    // Alice, Bob, who is in her group, a guest, who is in no group, and an anonymous client.
     let callers = [(Some(0), vec![gold]), (Some(1), vec![gold]), (Some(2), Vec::new()), (None, Vec::new())];
     for subset in 0..1 << ORDER.len() {
         let taken = rows.iter().enumerate().filter(|(place, _)| subset & (1 << place) != 0);
