@@ -1,4 +1,4 @@
-//! The node's own messages, as `tracing-subscriber` writes them: one line each, in the form that [`line`] gives it.
+//! The node's own messages, as `tracing-subscriber` writes them: one line each, in the form that [`mod@line`] gives it.
 mod line;
 
 pub(crate) use line::timestamp;

@@ -51,8 +51,10 @@ fn uses(words: &[(Word, Regex)], path: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// The list, and every file that it could be held against.
-fn words_and_texts() -> (Vec<String>, Vec<(Word, Regex)>, Vec<(PathBuf, String)>) {
+/// What is clean, the list, and every file with its text that could be held against it.
+type WordsAndTexts = (Vec<String>, Vec<(Word, Regex)>, Vec<(PathBuf, String)>);
+
+fn words_and_texts() -> WordsAndTexts {
     let List { clean, word } = list();
     let words = word
         .into_iter()
