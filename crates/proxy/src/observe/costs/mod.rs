@@ -1,7 +1,7 @@
 //! The costs of plugins, sampled continuously: for one request in N, the time that each hook takes.
 //!
 //! A request that is not sampled pays a count and, before each hook, a branch. Each worker records samples in its own
-//! [`CostShard`]; a reader sums up the shards of all workers.
+//! `CostShard`; a reader sums up the shards of all workers.
 
 mod account;
 mod clock;
