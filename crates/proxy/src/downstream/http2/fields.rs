@@ -1,4 +1,4 @@
-//! Converts the heads of tunnels over HTTP/2, which the `h3` crate does not have.
+//! Converts the heads of tunnels over HTTP/2 (CONNECT, RFC 8441).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
