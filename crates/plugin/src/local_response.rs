@@ -18,7 +18,7 @@ pub struct LocalResponse {
     pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
     /// There is nobody to answer: the status is for the log alone.
-    pub unheard: bool,
+    pub client_gone: bool,
     /// Something failed, rather than a plugin having decided.
     pub failed: bool,
     /// What a gRPC call is answered with, where the status does not say it.
@@ -56,7 +56,7 @@ impl LocalResponse {
 
     fn new(status: u16, body: Body) -> Self {
         let (kept_headers, headers, grpc_status) = (None, Vec::new(), None);
-        Self { status, kept_headers, headers, body, unheard: false, failed: false, grpc_status }
+        Self { status, kept_headers, headers, body, client_gone: false, failed: false, grpc_status }
     }
 
     /// Adds a header.

@@ -89,9 +89,9 @@ impl RequestError {
             RequestError::NoRoomForRequest => (503, "The request's body cannot be held now"),
             RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
         };
-        let unheard = matches!(self, RequestError::ClientGone);
+        let client_gone = matches!(self, RequestError::ClientGone);
         let mut answer = LocalResponse::error(status, message);
-        (answer.unheard, answer.failed) = (unheard, true);
+        (answer.client_gone, answer.failed) = (client_gone, true);
         match self {
             RequestError::Upstream(UpstreamError::Reset(reason)) => {
                 answer.grpc_status = Some(code_of_reset(*reason));

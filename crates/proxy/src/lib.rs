@@ -42,5 +42,5 @@ pub use weir_upstream::http2::Http2UpstreamOptions;
 pub use weir_upstream::pool::KeepAlive;
 pub use worker::{
     AddedHeaders, AltSvc, Http2Options, Http3Options, InternalEndpoints, InternalHandler, InternalRequest,
-    MOST_PIPES, Options, RealIp, RequestOrigin,
+    MAX_PIPES, Options, RealIp, RequestOrigin,
 };

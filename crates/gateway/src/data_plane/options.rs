@@ -11,10 +11,10 @@ use std::time::Duration;
 use weir_net::resolve::{Lookup, ResolverOptions};
 use weir_net::tls::{CipherSuites, TlsOptions, Version};
 use weir_proxy::access_log::{AccessLog, Format, Target};
-use weir_proxy::costs::{ServerTiming, WhoIsTold};
+use weir_proxy::costs::{ServerTiming, ServerTimingMode};
 use weir_proxy::{
     AccessLogs, AddedHeaders, AltSvc, Http2Options, Http2UpstreamOptions, Http3Options, InternalEndpoints,
-    KeepAlive, Limits, MOST_PIPES, Options, RealIp, RequestDebug, Traffic,
+    KeepAlive, Limits, MAX_PIPES, Options, RealIp, RequestDebug, Traffic,
 };
 
 /// Settings that are read and checked, but have no effect in this version.
@@ -97,9 +97,9 @@ fn request_limits(buffers: Option<HeaderBuffers>) -> Limits {
 
 fn server_timing(settings: &Settings) -> ServerTiming {
     let who = match settings.server_timing {
-        TimedResponses::Off => WhoIsTold::Nobody,
-        TimedResponses::OnRequest => WhoIsTold::WhoAsks,
-        TimedResponses::Always => WhoIsTold::Everybody,
+        TimedResponses::Off => ServerTimingMode::Off,
+        TimedResponses::OnRequest => ServerTimingMode::OnRequest,
+        TimedResponses::Always => ServerTimingMode::Always,
     };
     ServerTiming { who, networks: settings.server_timing_ips.clone() }
 }
@@ -165,7 +165,7 @@ fn real_ip(header: &str) -> RealIp {
 
 /// The number of open files reserved for the node itself.
 fn files(settings: &Settings) -> usize {
-    let pipes = if settings.stream_listen.0.is_empty() { 0 } else { 2 * MOST_PIPES };
+    let pipes = if settings.stream_listen.0.is_empty() { 0 } else { 2 * MAX_PIPES };
     let control = control_listeners(settings) * control_connections();
     FILES + settings.workers.0 * (FILES_OF_WORKER + pipes) + control
 }

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use weir_net::socket::Socket;
 
 /// How many pipes a worker may have at a time. Who gets none copies.
-pub const MOST_PIPES: usize = 128;
+pub const MAX_PIPES: usize = 128;
 
 /// The most that is moved at once: what a pipe holds.
 const AT_ONCE: usize = 64 * 1024;
@@ -33,7 +33,7 @@ impl Pipes {
     pub(crate) fn take(&self) -> Option<Pipe> {
         let pipe = match self.free.borrow_mut().pop() {
             Some(pipe) => Some(pipe),
-            None if self.lent.get() < MOST_PIPES => Pipe::new().ok(),
+            None if self.lent.get() < MAX_PIPES => Pipe::new().ok(),
             None => None,
         };
         self.lent.set(self.lent.get() + usize::from(pipe.is_some()));

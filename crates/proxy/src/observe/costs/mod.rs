@@ -10,7 +10,7 @@ mod report;
 mod server_timing;
 mod watch;
 
-pub use server_timing::{ServerTiming, WhoIsTold};
+pub use server_timing::{ServerTiming, ServerTimingMode};
 pub use weir_plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 
 pub(crate) use ledger::CostShard;

@@ -13,28 +13,30 @@ const ASKED: &str = "Weir-Server-Timing";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerTiming {
     /// Which requests get the header.
-    pub who: WhoIsTold,
+    pub who: ServerTimingMode,
     /// The clients that may ask.
     pub networks: Vec<Network>,
 }
 
 /// Which requests get `Server-Timing`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WhoIsTold {
+pub enum ServerTimingMode {
     /// None.
     #[default]
-    Nobody,
+    Off,
     /// Those that ask, from clients that may.
-    WhoAsks,
+    OnRequest,
     /// All.
-    Everybody,
+    Always,
 }
 
 impl ServerTiming {
     /// Measures the exchange's hooks, if its client gets the header.
     #[inline]
     pub(crate) fn watch(&self, exchange: &mut Exchange) {
-        if self.who != WhoIsTold::Nobody && (self.who == WhoIsTold::Everybody || self.is_asked(exchange)) {
+        if self.who != ServerTimingMode::Off
+            && (self.who == ServerTimingMode::Always || self.is_asked(exchange))
+        {
             exchange.watch.tell();
         }
     }

@@ -23,7 +23,7 @@ pub(super) async fn send<C: Client>(
     answer: LocalResponse,
 ) {
     exchange.engine.failed = answer.failed;
-    if answer.unheard {
+    if answer.client_gone {
         exchange.response.status = answer.status;
         return client.abort();
     }
