@@ -84,6 +84,10 @@ fn grouped(waiting: &mut Vec<Ask>) -> Vec<Group> {
 
 /// Asks the store and tells those who wait. Who is told nothing goes on by what is known.
 async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
+    // After an outage the store must know what was counted here meanwhile, because its answer would leave that out.
+    if shared.breaker.answers() && shared.has_news() {
+        tell_news(shared).await;
+    }
     if !shared.breaker.answers() {
         return;
     }
@@ -151,6 +155,7 @@ pub(super) async fn tell(shared: Arc<Shared>) {
 }
 
 async fn tell_news(shared: &Arc<Shared>) {
+    let _turn = shared.telling.lock().await;
     let mut news = shared.take_news().into_iter();
     loop {
         let batch: Vec<_> = news.by_ref().take(BATCH).collect();

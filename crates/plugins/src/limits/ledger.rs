@@ -46,6 +46,8 @@ pub(super) struct Shared {
     pub(super) interval: Duration,
     pub(super) background: Arc<Background>,
     changed: Mutex<News>,
+    /// Held while the store is told, so that a question never overtakes counts that it depends on.
+    pub(super) telling: tokio::sync::Mutex<()>,
 }
 
 /// An entry that has changed, and whether its windows slide.
@@ -76,6 +78,11 @@ impl Shared {
                 self.background.begin();
             }
         }
+    }
+
+    /// Whether the store has yet to be told of something, or is being told.
+    pub(super) fn has_news(&self) -> bool {
+        !self.changed().entries.is_empty() || self.telling.try_lock().is_err()
     }
 
     /// What is to be told now.
@@ -109,6 +116,7 @@ impl Ledger {
             interval,
             background,
             changed: Mutex::default(),
+            telling: tokio::sync::Mutex::default(),
         };
         Self { table: Table::default(), shared: Arc::new(shared), asks: OnceLock::new() }
     }
