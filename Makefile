@@ -115,6 +115,7 @@ test-tools: $(H2SPEC) $(AIOQUIC)/installed $(VALKEY)/usr/bin/valkey-server ## Fe
 lint: tools-rust ## Check formatting, lints and documentation; part of make test
 	$(call step,Formatting)
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path examples/plugin/Cargo.toml --check
 	$(call step,Lints)
 	@$(heartbeat) $(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	$(call step,Documentation)
@@ -170,7 +171,7 @@ dist: build ## Pack the release build and its checksum into target/dist
 	@rm -rf "$(TARGET)/dist" && mkdir -p "$(TARGET)/dist"
 	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1); name="weir-$$version-$$(uname -m)-linux"; \
 	folder="$(TARGET)/dist/$$name"; mkdir "$$folder"; \
-	cp "$(TARGET)/release/weir" "$(TARGET)/release/weirlab" README.md CHANGELOG.md LICENSE "$$folder"; cp -r examples grafana "$$folder"; \
+	cp "$(TARGET)/release/weir" "$(TARGET)/release/weirlab" README.md CHANGELOG.md LICENSE "$$folder"; cp -r examples grafana "$$folder"; rm -r "$$folder/examples/plugin"; \
 	tar -C "$(TARGET)/dist" -czf "$$folder.tar.gz" "$$name"; rm -r "$$folder"; \
 	cd "$(TARGET)/dist" && sha256sum "$$name.tar.gz" | tee "$$name.tar.gz.sha256"
 

@@ -23,6 +23,7 @@ mod delivery;
 mod demo;
 mod desync;
 mod durability;
+mod example_plugin;
 mod expiry;
 mod explain;
 mod failures;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -15,7 +15,11 @@ use tempfile::TempDir;
 
 /// The binary with an environment that only the test decides on.
 pub fn weir() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    program(Path::new(env!("CARGO_BIN_EXE_weir")))
+}
+
+fn program(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     command.env_clear().stdin(Stdio::null());
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
@@ -23,8 +27,7 @@ pub fn weir() -> Command {
     command
 }
 
-fn through_prlimit(open_files: usize) -> Command {
-    let weir = weir();
+fn through_prlimit(weir: &Command, open_files: usize) -> Command {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={open_files}:{open_files}")).arg(weir.get_program());
     command.env_clear().envs(weir.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -67,6 +70,7 @@ pub struct Builder {
     disk: Option<&'static str>,
     inline: bool,
     empty: bool,
+    binary: PathBuf,
 }
 
 /// A running gateway; killed when dropped.
@@ -107,6 +111,12 @@ impl Builder {
         self
     }
 
+    /// Runs another binary than `weir`: a gateway with plugins of its own.
+    pub fn binary(mut self, binary: PathBuf) -> Builder {
+        self.binary = binary;
+        self
+    }
+
     /// Starts, and waits until it serves.
     #[track_caller]
     pub fn start(self) -> Gateway {
@@ -137,10 +147,11 @@ impl Builder {
         let file = folder.path().join("kong.yml");
         fs::write(&file, &self.configuration).unwrap();
         let prefix = folder.path().join("prefix");
+        let binary = program(&self.binary);
         let mut command = match (self.open_files, self.disk) {
-            (Some(limit), _) => through_prlimit(limit),
-            (None, Some(size)) => Disk::command(&weir(), size, &prefix),
-            (None, None) => weir(),
+            (Some(limit), _) => through_prlimit(&binary, limit),
+            (None, Some(size)) => Disk::command(&binary, size, &prefix),
+            (None, None) => binary,
         };
         command.arg("run");
         if self.inline {
@@ -176,6 +187,7 @@ impl Gateway {
             disk: None,
             inline: false,
             empty: false,
+            binary: env!("CARGO_BIN_EXE_weir").into(),
         }
     }
 
