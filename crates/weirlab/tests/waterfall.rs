@@ -61,9 +61,15 @@ fn each_plugin_of_a_chain_is_shown_in_its_order_and_the_rest_is_the_engine() {
         ("upstream", "upstream"),
         ("response", "correlation-id"),
         ("log", "file-log"),
-        ("engine", "the gateway itself"),
     ];
-    assert_eq!(parts, expected);
+    // Hooks are timed by the wall clock: on a machine that is busy otherwise they may sum to more than the CPU time, and then
+    // nothing is left for the engine.
+    let hooks =
+        chain["parts"].as_array().unwrap().iter().filter(|it| !["upstream", "engine"].contains(&part(it).0));
+    let is_crowded =
+        hooks.map(|it| it["mean_us"].as_f64().unwrap()).sum::<f64>() > chain["cpu_us"].as_f64().unwrap();
+    let engine = (!is_crowded).then_some(("engine", "the gateway itself"));
+    assert_eq!(parts, expected.into_iter().chain(engine).collect::<Vec<_>>());
     assert!(printed.contains("request-transformer") && printed.contains("█"), "{printed}");
     let result = fs::read_to_string(run.join("result.txt")).unwrap();
     assert!(result.starts_with("### What each plugin costs\nweir, "), "{result}");
