@@ -191,7 +191,7 @@ impl SharedDict {
     pub fn expire(&self, key: impl AsRef<[u8]>, ttl: Option<Duration>) -> bool {
         let mut shard = self.shard(key.as_ref());
         let entry = shard.live(key.as_ref());
-        entry.map(|entry| entry.expires = ttl.map(|ttl| Instant::now() + ttl)).is_some()
+        entry.map(|entry| entry.expires = ttl.and_then(expiry)).is_some()
     }
 
     /// Removes a key; whether it was there.
@@ -264,7 +264,7 @@ impl Shard {
         self.remove(key);
         self.make_room(bytes);
         self.written += 1;
-        let expires = ttl.map(|ttl| Instant::now() + ttl);
+        let expires = ttl.and_then(expiry);
         self.bytes += bytes;
         self.order.push_back((key.into(), self.written));
         self.entries.insert(key.into(), Entry { value, expires, written: self.written });
@@ -303,6 +303,11 @@ impl Shard {
                 .retain(|(key, written)| entries.get(key).is_some_and(|entry| entry.written == *written));
         }
     }
+}
+
+/// When a value is gone; never, if the clock cannot count that far.
+fn expiry(ttl: Duration) -> Option<Instant> {
+    Instant::now().checked_add(ttl)
 }
 
 #[cfg(test)]
@@ -392,5 +397,12 @@ mod tests {
             }
         });
         assert_eq!(dict.get_number("n"), Some(4_000.0));
+    }
+
+    #[test]
+    fn a_ttl_beyond_the_clock_is_for_ever() {
+        let dict = SharedDict::new(1 << 20);
+        dict.set("a", b"one", Some(Duration::MAX)).unwrap();
+        assert!(dict.expire("a", Some(Duration::MAX)) && dict.get("a").is_some());
     }
 }
