@@ -17,7 +17,7 @@ pub struct LocalResponse {
     pub kept_headers: Option<Arc<Headers>>,
     pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
-    /// There is nobody to answer: the status is for the log alone.
+    /// The client has gone: the status is for the log alone.
     pub client_gone: bool,
     /// Something failed, rather than a plugin having decided.
     pub failed: bool,
