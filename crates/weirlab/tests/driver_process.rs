@@ -254,6 +254,20 @@ fn what_a_killed_laboratory_left_is_ended_later() {
     assert_eq!(leftover::end_below(folder.path()).unwrap(), Vec::<String>::new());
 }
 
+/// A laboratory may be killed before it has written down which process is the daemon.
+#[test]
+fn a_daemon_that_no_file_names_is_ended_too() {
+    let folder = TempDir::new().unwrap();
+    let run = folder.path().join("weir");
+    fs::create_dir(&run).unwrap();
+    std::mem::forget(start(&nginx(&run, "on", "one").0).unwrap());
+    fs::remove_file(run.join("started.json")).unwrap();
+    assert_eq!(leftover::end_below(folder.path()).unwrap(), Vec::<String>::new());
+    assert_eq!(at_work(&run).len(), 3);
+    leftover::end_unlisted(folder.path()).unwrap();
+    assert_eq!(at_work(&run), BTreeMap::new());
+}
+
 /// A program may change its command line, as nginx does.
 #[test]
 fn what_is_left_is_known_by_another_command_line() {

@@ -8,7 +8,7 @@ use crate::target::Launch;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The environment variable that marks what belongs to a launch: its folder.
@@ -65,7 +65,7 @@ impl Family {
     fn carries_mark(&self, stat: &Stat) -> bool {
         self.groups.contains(&stat.group)
             || procfs::folder(stat.pid).as_ref() == Some(&self.folder)
-            || procfs::has_variable(stat.pid, MARK, &self.folder.to_string_lossy())
+            || procfs::variable(stat.pid, MARK).is_some_and(|folder| self.folder == Path::new(&folder))
     }
 
     /// Waits for adopted members that have ended. The leader is left to its handle.

@@ -1,7 +1,7 @@
 //! What a laboratory that was killed left running. Each launch leaves a `started.json` in its folder for as long as it
 //! runs; a later run ends what the file names, if it is still the same.
 use super::DriverError;
-use super::family::send;
+use super::family::{MARK, send};
 use crate::observe::procfs::{self, Stat};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 const FILE: &str = "started.json";
+/// How long processes may take to end once they are killed.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One process: pid and start time name it for good while the machine runs. A program may change its command line, so that
 /// is compared only if the file does not name the boot of the machine that it is about.
@@ -64,6 +66,40 @@ pub fn end_below(folder: &Path) -> io::Result<Vec<String>> {
     Ok(ended)
 }
 
+/// Ends what was started below this folder and that no file names, such as a daemon whose laboratory was killed while it
+/// started.
+///
+/// # Errors
+/// When some of it does not end.
+pub fn end_unlisted(folder: &Path) -> io::Result<()> {
+    let folder = fs::canonicalize(folder)?;
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let processes = procfs::processes();
+        let left: Vec<u32> =
+            processes.values().filter(|stat| is_below(stat, &folder)).map(|stat| stat.pid).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!("processes {left:?} do not end")));
+        }
+        for pid in left {
+            send(pid, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process belongs to a launch below this folder: it carries the mark, or it works there. A shell with a
+/// terminal may do that too, and is left alone.
+fn is_below(stat: &Stat, folder: &Path) -> bool {
+    let works_there =
+        || stat.terminal == 0 && procfs::folder(stat.pid).is_some_and(|at| at.starts_with(folder));
+    let is_marked = || procfs::variable(stat.pid, MARK).is_some_and(|at| Path::new(&at).starts_with(folder));
+    !stat.ended() && stat.pid != std::process::id() && (is_marked() || works_there())
+}
+
 /// Ends what a launch in exactly this folder left running.
 pub(super) fn end_in(folder: &Path) -> Vec<String> {
     let processes = procfs::processes();
@@ -74,7 +110,7 @@ pub(super) fn end_in(folder: &Path) -> Vec<String> {
         send(*pid, Signal::KILL);
     }
     // Their ports are free only when they have ended.
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + TIMEOUT;
     let remains =
         |pid: &u32| Stat::of(*pid).is_some_and(|now| !now.ended() && now.started == processes[pid].started);
     while family.iter().any(remains) && Instant::now() < deadline {
@@ -106,4 +142,23 @@ fn listed(folder: &Path, processes: &BTreeMap<u32, Stat>) -> Vec<Started> {
     let boot = procfs::boot();
     listed.retain(|started| processes.get(&started.pid).is_some_and(|stat| started.is(stat, &boot)));
     listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_shell_in_the_folder_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sleep = Command::new("sleep").arg("600").current_dir(folder.path()).spawn().unwrap();
+        let below = fs::canonicalize(folder.path()).unwrap();
+        let stat = Stat::of(sleep.id()).unwrap();
+        assert!(is_below(&Stat { terminal: 0, ..stat.clone() }, &below));
+        assert!(!is_below(&Stat { terminal: 34_816, ..stat.clone() }, &below));
+        assert!(!is_below(&Stat { terminal: 0, ..stat }, &below.join("other")));
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
 }

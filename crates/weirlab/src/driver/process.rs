@@ -42,8 +42,9 @@ impl Driver for Process {
     }
 
     fn end_below(&self, folder: &Path) -> Result<(), DriverError> {
-        leftover::end_below(folder).map(drop).map_err(|error| {
-            DriverError::System(format!("cannot look for leftovers in {}", folder.display()), error)
+        let ended = leftover::end_below(folder).and_then(|_| leftover::end_unlisted(folder));
+        ended.map_err(|error| {
+            DriverError::System(format!("cannot end what was started in {}", folder.display()), error)
         })
     }
 }

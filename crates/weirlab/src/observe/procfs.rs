@@ -16,6 +16,8 @@ pub struct Stat {
     pub parent: u32,
     /// Its process group.
     pub group: u32,
+    /// The device of its controlling terminal; 0 where it has none, as daemons.
+    pub terminal: u32,
     /// In user mode, threads that have ended included.
     pub user: u64,
     /// In the kernel.
@@ -54,6 +56,7 @@ impl Stat {
             state: fields.first()?.chars().next()?,
             parent: id(1)?,
             group: id(2)?,
+            terminal: id(4)?,
             user: number(11)?,
             system: number(12)?,
             children_user: number(13)?,
@@ -105,12 +108,13 @@ pub fn folder(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
-/// Whether a process was started with this environment variable.
+/// The value of an environment variable that a process was started with. Some programs overwrite theirs.
 #[must_use]
-pub fn has_variable(pid: u32, name: &str, value: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let wanted = format!("{name}={value}");
-    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables =
+        environment.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+    variables.find_map(|entry| entry.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
 /// The state of a TCP socket in `/proc/net/tcp`.
