@@ -1,6 +1,7 @@
 //! Relays the request's body to the upstream and the response's body to the client at the same time, with backpressure
 //! and without buffering either as a whole.
 
+mod filtered;
 mod upload;
 
 use crate::client::{Client, Timeouts};
@@ -115,6 +116,16 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// Passes the response's body on. Its head stands in the client's outbox.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RelayError>> {
+        self.poll_download(cx, Self::download_step)
+    }
+
+    /// Passes the response's body on by steps, which are true at its end, and meanwhile the rest of the request's.
+    #[inline]
+    fn poll_download(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<bool, RelayError>>,
+    ) -> Poll<Result<(), RelayError>> {
         if !self.upload.done {
             match self.poll_upload(cx) {
                 // The response decides how long either may be silent: two that took turns at it would wait for ever.
@@ -126,7 +137,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
         }
         loop {
-            match self.download_step(cx)? {
+            match step(self, cx)? {
                 Poll::Ready(true) => return Poll::Ready(Ok(())),
                 Poll::Ready(false) => {}
                 Poll::Pending => break,
@@ -223,15 +234,17 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             self.exchange.bytes_out += sent as u64;
             return Poll::Ready(Ok(false));
         }
-        if self.upstream.body_is_done() {
-            self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
-            let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
-            if flushed.is_pending() {
-                self.await_now(Awaited::Send, false);
-            }
-            return flushed.map(|()| Ok(true));
+        if self.upstream.body_is_done() { self.finish_download(cx) } else { self.fill(cx) }
+    }
+
+    /// Ends the response as the upstream has; true once all of it was sent.
+    fn finish_download(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
+        self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
+        let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
+        if flushed.is_pending() {
+            self.await_now(Awaited::Send, false);
         }
-        self.fill(cx)
+        flushed.map(|()| Ok(true))
     }
 
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
