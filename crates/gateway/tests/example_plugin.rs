@@ -1,6 +1,8 @@
 //! `examples/plugin`, a gateway with a plugin from outside the workspace: it builds, and it serves its own declarative
 //! file.
-use crate::harness::{Gateway, Upstream};
+use crate::harness::{Builder, Gateway, Upstream};
+use crate::http3::client::Client;
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +24,23 @@ fn a_plugin_from_outside_authenticates_waits_and_changes_the_body() {
 }
 
 #[test]
+fn a_plugin_from_outside_filters_a_body_over_http3() {
+    const CHUNKS: &str =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n3\r\nlo\n\r\n0\r\n\r\n";
+    let token = json!({"add": [["x-api-token", "demo-token"]]});
+    for answer in ["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n", CHUNKS] {
+        let upstream = Upstream::answering(answer);
+        let gateway = builder(&upstream).set("proxy_listen", "127.0.0.1:0, 127.0.0.1:0 quic").start();
+        let mut client = Client::connect(gateway.proxy_quic());
+        let response = client.ask("get", ("GET", "/"), &token).response("get");
+        assert_eq!(response.text(), "hello\nserved by api-token\n");
+        assert_eq!(response.field("content-length"), None);
+        let response = client.ask("head", ("HEAD", "/"), &token).response("head");
+        assert_eq!((response.status(), response.text(), response.field("content-length")), (200, "", None));
+    }
+}
+
+#[test]
 fn a_plugin_from_outside_has_an_entity_in_the_admin_api() {
     let gateway = start(&Upstream::echoing());
     for path in ["/api-tokens", "/consumers/demo/api-tokens"] {
@@ -35,11 +54,15 @@ fn a_plugin_from_outside_has_an_entity_in_the_admin_api() {
 }
 
 fn start(upstream: &Upstream) -> Gateway {
+    builder(upstream).start()
+}
+
+fn builder(upstream: &Upstream) -> Builder {
     // Once for all tests of this process.
     static BINARY: LazyLock<PathBuf> = LazyLock::new(build);
     let configuration = fs::read_to_string(folder().join("kong.yml")).unwrap();
     let echo = format!("http://{}", upstream.address);
-    Gateway::builder(&configuration).binary(BINARY.clone()).env("ECHO_URL", &echo).start()
+    Gateway::builder(&configuration).binary(BINARY.clone()).env("ECHO_URL", &echo)
 }
 
 fn root() -> &'static Path {

@@ -4,6 +4,7 @@ mod connection;
 pub mod grpc_status;
 mod state;
 
+pub use super::body_filter::{BodyChanges, BodyFilters};
 pub use super::body_memory::{BodyMemory, Room, Share};
 pub use super::build::Shared;
 pub use super::durations::Durations;

@@ -13,6 +13,7 @@
 mod admin;
 mod authority;
 mod background;
+mod body_filter;
 mod body_memory;
 mod build;
 mod cost;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
+pub use body_filter::BodyFilter;
 pub use body_memory::{HeldBodies, HeldBody, NoRoom};
 pub use build::BuildContext;
 pub use bytes::Bytes;

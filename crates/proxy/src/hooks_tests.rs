@@ -1,5 +1,7 @@
 //! Tests of the plugin contract: plugins that use it, between a real client and a real upstream.
 
+mod body_filters;
+
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::snapshot::CompiledRoute;
 use crate::snapshot::chain::{Chain, Instance, Step};
@@ -79,29 +81,38 @@ impl Bench {
     }
 
     fn before(plugin: Scripted, upstream: SocketAddr) -> Self {
+        Self::of(vec![plugin], json!({ "port": upstream.port() }))
+    }
+
+    /// With these plugins, in this order, and a service on this machine.
+    fn of(plugins: Vec<Scripted>, mut service: Json) -> Self {
         let (reports, logged) = mpsc::channel();
-        *plugin.reports.lock().unwrap() = Some(reports);
         let mut gateway = Gateway::new();
-        let service = json!({ "id": id(0x51), "host": "127.0.0.1", "port": upstream.port(), "retries": 1 });
+        for (name, value) in [("id", json!(id(0x51))), ("host", json!("127.0.0.1")), ("retries", json!(1))] {
+            service[name] = value;
+        }
         gateway.document.services = vec![entity(service)];
         let mut snapshot = gateway.snapshot();
         let route = &snapshot.routes[0];
-        let instance = Instance {
-            id: id(1),
-            name: "probe",
-            authenticates: false,
-            hooks: Arc::new(plugin),
-            http: true,
-            https: true,
-            stream: false,
+        let step = |plugin: Scripted| {
+            *plugin.reports.lock().unwrap() = Some(reports.clone());
+            let instance = Instance {
+                id: id(1),
+                name: "probe",
+                authenticates: false,
+                hooks: Arc::new(plugin),
+                http: true,
+                https: true,
+                stream: false,
+            };
+            Step { base: Some(instance), ..Step::default() }
         };
-        let steps = vec![Step { base: Some(instance), ..Step::default() }];
-        let chain = Chain { steps, ..Chain::default() };
+        let chain = Chain { steps: plugins.into_iter().map(step).collect(), ..Chain::default() };
         let service = route.service.clone();
         let view = Route::new(route.entity.clone(), service.as_ref().map(|service| service.view.clone()));
         let route = CompiledRoute { view, service, chain, http: true, https: true, grpc: false };
         snapshot.routes = Arc::new([Arc::new(route)]);
-        let listen = vec![Listen::http(SocketAddr::from(([127, 0, 0, 1], 0)))];
+        let listen = vec![Listen { http2: true, ..Listen::http(SocketAddr::from(([127, 0, 0, 1], 0))) }];
         let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
         let logs = AccessLogs { requests: off(), sessions: off() };
         let proxy = Proxy::start(Options { listen, ..Options::default() }, logs, snapshot, &gateway.retained)
@@ -109,12 +120,22 @@ impl Bench {
         Self { proxy, asked: mpsc::channel().1, logged }
     }
 
-    /// The response to a request on a connection of its own.
-    fn send(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(self.proxy.listening()[0].address.ip().unwrap()).unwrap();
+    fn address(&self) -> SocketAddr {
+        self.proxy.listening()[0].address.ip().unwrap()
+    }
+
+    /// A connection that has sent a request.
+    fn connect(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address()).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let (line, rest) = request.split_once("\r\n").unwrap();
         stream.write_all(format!("{line}\r\nHost: a\r\nConnection: close\r\n{rest}").as_bytes()).unwrap();
+        stream
+    }
+
+    /// The response to a request on a connection of its own.
+    fn send(&self, request: &str) -> String {
+        let mut stream = self.connect(request);
         let mut response = Vec::new();
         let _ = stream.read_to_end(&mut response);
         String::from_utf8(response).unwrap()

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weir_plugin::{
-    AdminMethod, AdminRequest, AdminResponse, AdminRoute, BuildContext, ConsumerIndex, Credential,
-    CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
+    AdminMethod, AdminRequest, AdminResponse, AdminRoute, BodyFilter, BuildContext, ConsumerIndex,
+    Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
     LocalResponse, Plugin, Record, Resume, Uuid,
 };
 
@@ -92,17 +92,25 @@ impl Hooks for ApiToken {
 
     fn response(&self, exchange: &mut Exchange) {
         let is_encoded = exchange.response.headers.get_known(Known::ContentEncoding).is_some();
-        if self.config.footer.is_some() && exchange.consumer().is_some() && !is_encoded {
-            exchange.hold_response_body();
+        if let Some(footer) = &self.config.footer
+            && exchange.consumer().is_some()
+            && !is_encoded
+        {
+            exchange.filter_response_body(Footer(footer.clone()));
         }
     }
+}
 
-    fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
-        // Another plugin may have had the body held.
-        if let Some(footer) = self.config.footer.as_ref().filter(|_| exchange.consumer().is_some()) {
-            body.extend_from_slice(footer.as_bytes());
-        }
-        body
+/// Passes a response's body on as it comes, and sends a text after it.
+struct Footer(String);
+
+impl BodyFilter for Footer {
+    fn chunk(&mut self, _: &mut Exchange, chunk: Vec<u8>) -> Vec<u8> {
+        chunk
+    }
+
+    fn end(self: Box<Self>, _: &mut Exchange) -> Vec<u8> {
+        self.0.into_bytes()
     }
 }
 

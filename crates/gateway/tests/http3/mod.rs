@@ -1,7 +1,7 @@
 //! HTTP/3 towards clients, by aioquic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod bodies;
-mod client;
+pub(crate) mod client;
 mod hostile;
 mod life;
 mod malformed;

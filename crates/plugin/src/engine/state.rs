@@ -2,6 +2,7 @@
 
 use super::{Configuration, Connection, Room};
 use crate::LocalResponse;
+use crate::body_filter::BodyChanges;
 use crate::body_memory::HeldBody;
 use crate::exchange::rare::Rare;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
@@ -165,14 +166,10 @@ impl ExchangeState {
 
     // ---- bodies ----
 
-    /// Whether a plugin has asked for the response's body to be held, for the first time that this is asked.
-    pub fn take_hold_response(&mut self) -> bool {
-        self.rare.as_mut().is_some_and(|rare| std::mem::take(&mut rare.hold_response))
-    }
-
-    /// Whether the response's body is to be left out.
-    pub fn drop_response(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.drop_response)
+    /// Takes what response hooks have asked for the body of their response.
+    #[inline]
+    pub fn take_body_changes(&mut self) -> Option<BodyChanges> {
+        self.rare.as_mut()?.body_changes.take()
     }
 
     /// Some of the upstream's response has come.

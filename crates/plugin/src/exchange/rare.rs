@@ -2,6 +2,7 @@
 
 use super::{ConsumerIndex, Exchange};
 use crate::LocalResponse;
+use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::HeldBody;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -48,8 +49,7 @@ pub(crate) struct Rare {
     pub(crate) seen: usize,
     pub(crate) response: Vec<Box<dyn Observer>>,
     pub(crate) upstream: Vec<Box<dyn Observer>>,
-    pub(crate) hold_response: bool,
-    pub(crate) drop_response: bool,
+    pub(crate) body_changes: BodyChanges,
     caller: Vec<u8>,
     groups: Vec<String>,
     /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
@@ -139,7 +139,7 @@ impl Exchange {
 
     /// Leaves the body of the upstream's response out: the client gets none. For response hooks.
     pub fn drop_response_body(&mut self) {
-        self.engine.rare().drop_response = true;
+        self.engine.rare().body_changes.drops = true;
     }
 
     /// Says what the upstream is told of the caller, beyond the consumer: who answers several callers with one response
@@ -158,7 +158,15 @@ impl Exchange {
     /// Has the response's body held until it is whole, so that it can be replaced by
     /// [`Hooks::response_body`](crate::Hooks::response_body). For response hooks.
     pub fn hold_response_body(&mut self) {
-        self.engine.rare().hold_response = true;
+        self.engine.rare().body_changes.holds = true;
+    }
+
+    /// Has the response's body go through a filter, chunk by chunk as it comes, whoever made the response. Filters of
+    /// several plugins run in the order of these. A body that another plugin has held is filtered once it is replaced; one
+    /// that is left out is not, and neither is the response to a request for a head alone, or a tunnel. `Content-Length`
+    /// goes away; other headers that describe the body are the plugin's to change. For response hooks.
+    pub fn filter_response_body(&mut self, filter: impl BodyFilter) {
+        self.engine.rare().body_changes.filters.push(filter);
     }
 
     /// Groups that an authentication plugin has found the client to be in.

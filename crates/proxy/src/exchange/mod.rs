@@ -13,7 +13,7 @@ use std::time::Duration;
 use weir_http1::{Known, RequestHead, ResponseHead};
 use weir_plugin as plugin;
 use weir_plugin::engine;
-use weir_plugin::engine::grpc_status;
+use weir_plugin::engine::{BodyChanges, grpc_status};
 
 pub(crate) use weir_plugin::engine::{Connection, GroupIndex, NormalPath, Tls};
 pub(crate) use weir_plugin::{ConsumerIndex, FailedTry, Source, WORKSPACE};
@@ -74,15 +74,15 @@ impl Exchange {
         self.snapshot = snapshot;
     }
 
-    /// Whether the response's body is to be held, which those of calls are not: their messages are for their client one
-    /// by one.
-    pub(crate) fn holds_response(&mut self) -> bool {
-        self.engine.take_hold_response() && !grpc_status::is_call(self)
-    }
-
-    /// Whether the response's body is to be left out.
-    pub(crate) fn drops_response(&self) -> bool {
-        self.engine.drop_response() && !grpc_status::is_call(self)
+    /// Takes what the response hooks have asked for the body. Those of gRPC calls are neither held nor left out: their
+    /// messages are for the client one by one.
+    #[inline]
+    pub(crate) fn take_body_changes(&mut self) -> Option<BodyChanges> {
+        let mut changes = self.engine.take_body_changes()?;
+        if grpc_status::is_call(self) {
+            (changes.holds, changes.drops) = (false, false);
+        }
+        Some(changes)
     }
 
     // ---- what is measured of few ----

@@ -2,6 +2,7 @@
 //! the response's head; retries if that is safe.
 
 mod over_http2;
+mod target;
 
 use crate::client::Client;
 use crate::client::Timeouts;
@@ -11,21 +12,19 @@ use crate::exchange::{Exchange, FailedTry};
 use crate::observe::telemetry;
 use crate::pipeline::head::{self, Outgoing};
 use crate::pipeline::relay::{Awaited, Relay, Upload};
-use crate::snapshot::{CompiledRoute, CompiledService, Destination};
+use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use h2::Reason as Reset;
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use target::keep_to_target;
 use tokio::time::timeout;
-use weir_http1::{Framing, Headers};
-use weir_model::Uuid;
+use weir_http1::Framing;
 use weir_plugin::engine::grpc_status;
-use weir_plugin::{form, without_port};
-use weir_upstream::balance::{HashSource, Key, Lease, Pick, PickContext};
+use weir_plugin::without_port;
+use weir_upstream::balance::{Key, Lease, Pick};
 use weir_upstream::connect::ConnectAttempt;
 use weir_upstream::endpoint::{Endpoint, UpstreamProtocol};
 use weir_upstream::health::Outcome;
@@ -200,36 +199,6 @@ impl<'a> UpstreamCall<'a> {
         Ok((AnyUpstream::Http1(upstream), upload))
     }
 
-    /// Whom to ask, if anybody; once all were tried, they are tried again.
-    fn pick(&self, tried: &mut Vec<u32>, key: Option<&Key>) -> Option<Pick<'_>> {
-        let balancer = match &self.service.destination {
-            Destination::Host(endpoint) => return Some(Pick { endpoint, lease: None }),
-            Destination::Upstream(balancer) => balancer,
-        };
-        let pick = |tried: &[u32]| {
-            let random = &|| self.worker.random();
-            balancer.pick(&PickContext {
-                worker: self.worker.index,
-                tried,
-                hash: key.map(|key| key.hash),
-                random,
-            })
-        };
-        let picked = pick(tried);
-        if picked.is_some() || tried.is_empty() {
-            return picked;
-        }
-        tried.clear();
-        pick(tried)
-    }
-
-    fn key(&self, exchange: &Exchange) -> Option<Key> {
-        match &self.service.destination {
-            Destination::Host(_) => None,
-            Destination::Upstream(balancer) => balancer.key(&Hashed(exchange)),
-        }
-    }
-
     /// An idle connection to an address of the endpoint that may be asked.
     fn idle(&self, endpoint: &Endpoint, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
         let idle = self.worker.upstreams.http1.take(endpoint.id, server_name)?;
@@ -367,37 +336,6 @@ impl<'a> UpstreamCall<'a> {
     }
 }
 
-/// What of a request decides its target, where that is hashed.
-struct Hashed<'e>(&'e Exchange);
-
-impl HashSource for Hashed<'_> {
-    fn consumer(&self) -> Option<Uuid> {
-        self.0.consumer().map(|consumer| consumer.entity.id).or(self.0.credential())
-    }
-
-    fn client_ip(&self) -> IpAddr {
-        self.0.client_ip
-    }
-
-    fn path(&self) -> &str {
-        self.0.path()
-    }
-
-    fn headers(&self) -> &Headers {
-        &self.0.request.headers
-    }
-
-    fn query_values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
-        let pairs = form::pairs(self.0.query().unwrap_or_default());
-        let named = pairs.filter(|pair| *pair.name == *name.as_bytes());
-        named.map(|pair| pair.value.unwrap_or_default()).collect()
-    }
-
-    fn uri_capture(&self, name: &str) -> Option<&str> {
-        self.0.uri_captures()?.name(name)
-    }
-}
-
 /// The status that an attempt is logged with.
 fn code(failure: &RequestError) -> u16 {
     match failure {
@@ -430,12 +368,5 @@ fn answered<U: Upstream>(upstream: &mut U, endpoint: &Endpoint, status: u16) {
     }
     if let Some(lease) = upstream.lease() {
         lease.answered();
-    }
-}
-
-/// Has the client come with the cookie that leads to the same target, if it needs one.
-fn keep_to_target(key: Option<Key>, exchange: &mut Exchange) {
-    if let Some(cookie) = key.and_then(|key| key.cookie) {
-        exchange.response.headers.append("Set-Cookie", cookie.as_bytes());
     }
 }

@@ -2,7 +2,8 @@
 
 mod chain;
 pub(crate) mod client_ip;
-pub(crate) mod forward;
+pub(crate) mod filtered_body;
+mod forward;
 pub(crate) mod grpc;
 pub(crate) mod head;
 mod internal;

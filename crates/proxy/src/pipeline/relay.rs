@@ -1,6 +1,9 @@
 //! Relays the request's body to the upstream and the response's body to the client at the same time, with backpressure
 //! and without buffering either as a whole.
 
+mod filtered;
+mod upload;
+
 use crate::client::{Client, Timeouts};
 use crate::error::{RelayError, RequestError};
 use crate::exchange::Exchange;
@@ -12,6 +15,8 @@ use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
 use weir_plugin::{HeldBody, NoRoom};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
+
+pub(crate) use upload::Upload;
 
 /// One exchange between a client and a connection to an upstream.
 pub(crate) struct Relay<'a, C, U> {
@@ -40,46 +45,6 @@ pub(crate) enum Awaited {
     Write,
     /// Client, to take the response.
     Send,
-}
-
-/// Where the request's body stands.
-pub(crate) struct Upload {
-    /// Bytes of the collected body that were sent.
-    collected: usize,
-    /// Bytes that were sent and that the client still has, all of its body: as long as they may have to be sent again.
-    kept: usize,
-    /// Nothing more has to be sent again: the response has begun.
-    is_final: bool,
-    /// Bytes that were consumed as they were sent.
-    streamed: u64,
-    /// Bytes of the client's body that were counted and shown to plugins, in this attempt or one before.
-    pub(crate) seen: u64,
-    ended: bool,
-    /// Nothing more of it will be sent.
-    pub(crate) done: bool,
-    /// All of it was sent: only then can the connection carry another request.
-    pub(crate) whole: bool,
-    /// The upstream no longer takes the body, which may be fine: it can have answered already.
-    broken: Option<io::Error>,
-}
-
-impl Upload {
-    /// A body of which so much was seen in attempts before.
-    pub(crate) fn new(seen: u64) -> Self {
-        let (collected, kept, streamed) = (0, 0, 0);
-        let (is_final, ended, done, whole) = (false, false, false, false);
-        Self { collected, kept, is_final, streamed, seen, ended, done, whole, broken: None }
-    }
-
-    /// Whether all that was sent can be sent again.
-    pub(crate) fn can_be_repeated(&self) -> bool {
-        self.streamed == 0
-    }
-}
-
-enum Step {
-    Progress,
-    Waiting(Awaited),
 }
 
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
@@ -134,16 +99,6 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
     }
 
-    /// Nothing has to be sent again from here on.
-    fn release_body(&mut self) {
-        self.upload.is_final = true;
-        let kept = std::mem::take(&mut self.upload.kept);
-        if kept > 0 {
-            self.client.consume(kept);
-            self.upload.streamed += kept as u64;
-        }
-    }
-
     /// Where the upstream stopped taking the request before it closed, that is the reason. Where it ended a call because
     /// the client left or its time is over, that is.
     fn explain(&mut self, error: UpstreamError, cx: &mut Context<'_>) -> RequestError {
@@ -159,104 +114,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         }
     }
 
-    /// Moves the request's body on as far as both sides allow. Returns what is waited for next, and whether anything
-    /// moved meanwhile.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), RequestError> {
-        let mut moved = false;
-        while !self.upload.done {
-            match self.upload_step(cx) {
-                Ok(Step::Progress) => moved = true,
-                Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
-                // What the upstream said before it stopped listening decides.
-                Err(RequestError::Upstream(UpstreamError::Closed(error))) => {
-                    self.upload.broken = Some(error);
-                    self.upload.done = true;
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok((Awaited::Response, false))
-    }
-
-    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
-        let upstream = &mut *self.upstream;
-        if let Some(collected) = &self.exchange.engine.body
-            && self.upload.collected < collected.len()
-        {
-            let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
-            return Ok(match sent.map_err(UpstreamError::Closed)? {
-                Poll::Pending => Step::Waiting(Awaited::Write),
-                Poll::Ready(n) => {
-                    self.upload.collected += n;
-                    Step::Progress
-                }
-            });
-        }
-        let kept = self.upload.kept;
-        let data = &self.client.body().map_err(RequestError::Rejected)?[kept..];
-        if !data.is_empty() {
-            return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
-                Poll::Pending => {
-                    self.client.read_ahead(cx);
-                    Ok(Step::Waiting(Awaited::Write))
-                }
-                Poll::Ready(n) => {
-                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
-                    let new = &data[n.min(seen as usize)..n];
-                    self.exchange.engine.request_passes(new)?;
-                    self.upload.seen += new.len() as u64;
-                    self.exchange.bytes_in += new.len() as u64;
-                    self.passed(n)
-                }
-            };
-        }
-        if kept > 0 || self.client.body_is_done() {
-            return self.finish_upload(cx);
-        }
-        if let Poll::Ready(more) = self.client.poll_more(cx) {
-            return more.map(|()| Step::Progress);
-        }
-        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
-            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
-            Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
-        }
-    }
-
-    /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
-    fn passed(&mut self, n: usize) -> Result<Step, RequestError> {
-        let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
-        if is_kept {
-            self.client.acknowledge(n);
-            self.upload.kept += n;
-        } else {
-            self.client.consume(n);
-            self.upload.streamed += n as u64;
-        }
-        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
-        if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
-            return Err(RequestError::BodyTooLarge);
-        }
-        Ok(Step::Progress)
-    }
-
-    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
-        let upstream = &mut *self.upstream;
-        if !self.upload.ended {
-            self.upload.ended = true;
-            upstream.end_body(self.client.trailers()).map_err(UpstreamError::Closed)?;
-        }
-        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
-            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
-            Poll::Ready(()) => {
-                self.upload.done = true;
-                self.upload.whole = true;
-                Ok(Step::Progress)
-            }
-        }
-    }
-
     /// Passes the response's body on. Its head stands in the client's outbox.
     pub(crate) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RelayError>> {
+        self.poll_download(cx, Self::download_step)
+    }
+
+    /// Passes the response's body on by steps, which are true at its end, and meanwhile the rest of the request's.
+    #[inline]
+    fn poll_download(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<Result<bool, RelayError>>,
+    ) -> Poll<Result<(), RelayError>> {
         if !self.upload.done {
             match self.poll_upload(cx) {
                 // The response decides how long either may be silent: two that took turns at it would wait for ever.
@@ -268,7 +137,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             }
         }
         loop {
-            match self.download_step(cx)? {
+            match step(self, cx)? {
                 Poll::Ready(true) => return Poll::Ready(Ok(())),
                 Poll::Ready(false) => {}
                 Poll::Pending => break,
@@ -365,15 +234,17 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
             self.exchange.bytes_out += sent as u64;
             return Poll::Ready(Ok(false));
         }
-        if self.upstream.body_is_done() {
-            self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
-            let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
-            if flushed.is_pending() {
-                self.await_now(Awaited::Send, false);
-            }
-            return flushed.map(|()| Ok(true));
+        if self.upstream.body_is_done() { self.finish_download(cx) } else { self.fill(cx) }
+    }
+
+    /// Ends the response as the upstream has; true once all of it was sent.
+    fn finish_download(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {
+        self.client.end(self.upstream.trailers()).map_err(RelayError::Client)?;
+        let flushed = self.client.poll_flush(cx).map_err(RelayError::Client)?;
+        if flushed.is_pending() {
+            self.await_now(Awaited::Send, false);
         }
-        self.fill(cx)
+        flushed.map(|()| Ok(true))
     }
 
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, RelayError>> {

@@ -1,16 +1,19 @@
-//! Buffers a response's body that plugins replace, then sends it with its new length.
+//! Changes a response's body as plugins have asked: leaves it out, buffers it until they have replaced it, or has it go
+//! through their filters.
 
 use crate::client::Client;
 use crate::error::RelayError;
 use crate::error::RequestError;
 use crate::exchange::Exchange;
+use crate::pipeline::filtered_body::FilteredBody;
 use crate::pipeline::relay::Relay;
 use crate::snapshot::chain::Chain;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
-use weir_http1::Framing;
-use weir_plugin::{HeldBody, engine::Room};
+use weir_http1::{Framing, ResponseHead};
+use weir_plugin::HeldBody;
+use weir_plugin::engine::{BodyChanges, BodyFilters, Room};
 use weir_upstream::Upstream;
 
 /// The most that is held; a longer body passes as it is.
@@ -19,45 +22,117 @@ const HELD: usize = 8 * 1024 * 1024;
 /// The most that is read of a body that is left out, so that the connection can be used again.
 const LEFT_OUT: usize = 64 * 1024;
 
-/// What was held, and how the body goes on.
-pub(crate) struct Held {
-    body: HeldBody,
+/// How a response's body goes on that plugins change.
+pub(crate) struct ChangedBody {
+    /// What was held of it.
+    held: HeldBody,
+    filtered: Option<FilteredBody>,
     pub(crate) framing: Framing,
     /// Some of the body is left out with the upstream, whose connection is of no more use.
     pub(crate) is_cut: bool,
 }
 
-/// Takes the body into memory and has the plugins replace it.
-pub(crate) async fn hold<C: Client, U: Upstream>(
+/// What the response hooks have asked for the body, if it has one.
+pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChanges> {
+    let mut changes = exchange.take_body_changes()?;
+    let ResponseHead { status, framing, headers, .. } = &mut exchange.response;
+    if !changes.filters.is_empty() || (changes.holds && *framing == Framing::None) {
+        // How long the body of a GET would be is known only once it is changed.
+        headers.remove("Content-Length");
+    }
+    if is_head || matches!(status, 204 | 304) {
+        changes.filters = BodyFilters::default();
+    }
+    (*framing != Framing::None).then_some(changes)
+}
+
+/// Takes the body into memory and has the plugins replace it, if they have asked for that, and says how it goes on.
+pub(crate) async fn change<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
-) -> Result<Held, RelayError> {
+    changes: BodyChanges,
+) -> Result<Box<ChangedBody>, RelayError> {
     let framing = relay.exchange.response.framing;
-    if relay.exchange.drops_response() {
-        let mut body = HeldBody::default();
-        let is_whole = poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
-        if !is_whole {
-            relay.exchange.engine.upstream_is_cut();
+    let (held, is_cut, filtered) = (HeldBody::default(), false, None);
+    let mut changed = Box::new(ChangedBody { held, filtered, framing, is_cut });
+    if changes.drops {
+        leave_out(relay, &mut changed).await?;
+        return Ok(changed);
+    }
+    if changes.holds {
+        hold(relay, chain, &mut changed).await?;
+    }
+    if !changes.filters.is_empty() {
+        changed.framing = Framing::Chunked;
+        changed.filtered = Some(FilteredBody::new(changes.filters));
+    }
+    Ok(changed)
+}
+
+async fn leave_out<C: Client, U: Upstream>(
+    relay: &mut Relay<'_, C, U>,
+    changed: &mut ChangedBody,
+) -> Result<(), RelayError> {
+    let mut body = HeldBody::default();
+    changed.framing = Framing::Length(0);
+    changed.is_cut = !poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
+    if changed.is_cut {
+        relay.exchange.engine.upstream_is_cut();
+    }
+    Ok(())
+}
+
+async fn hold<C: Client, U: Upstream>(
+    relay: &mut Relay<'_, C, U>,
+    chain: &Chain,
+    changed: &mut ChangedBody,
+) -> Result<(), RelayError> {
+    if matches!(changed.framing, Framing::Length(n) if n > HELD as u64) {
+        return Ok(());
+    }
+    changed.held = HeldBody::within(relay.exchange.engine.room(false));
+    if poll_fn(|cx| relay.poll_hold(cx, &mut changed.held, HELD)).await? {
+        changed.held.replace(|body| chain.response_body(relay.exchange, body));
+        changed.framing = Framing::Length(changed.held.len() as u64);
+    }
+    Ok(())
+}
+
+/// A body of the gateway's own that plugins have changed.
+pub(crate) struct OwnBody {
+    pub(crate) bytes: Bytes,
+    /// What it takes of the node's memory.
+    pub(crate) room: Option<Room>,
+    pub(crate) filtered: Option<Box<FilteredBody>>,
+}
+
+impl OwnBody {
+    /// One that is sent as it is.
+    pub(crate) fn unchanged(bytes: Bytes) -> Self {
+        Self { bytes, room: None, filtered: None }
+    }
+}
+
+/// Has the plugins change the body of a response of the gateway's own, as they have asked. One that is to be left out is
+/// sent all the same: it is the answer.
+pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> OwnBody {
+    let mut own = OwnBody::unchanged(body);
+    let Some(changes) = exchange.take_body_changes() else { return own };
+    if changes.holds {
+        (own.bytes, own.room) = replace_own(exchange, chain, own.bytes, is_kept);
+        if own.room.is_none() {
+            return own;
         }
-        return Ok(Held { body: HeldBody::default(), framing: Framing::Length(0), is_cut: !is_whole });
     }
-    let mut body = HeldBody::within(relay.exchange.engine.room(false));
-    let is_too_long = matches!(framing, Framing::Length(n) if n > HELD as u64);
-    if is_too_long || !poll_fn(|cx| relay.poll_hold(cx, &mut body, HELD)).await? {
-        return Ok(Held { body, framing, is_cut: false });
+    if !changes.filters.is_empty() {
+        exchange.response.headers.remove("Content-Length");
+        own.filtered = Some(Box::new(FilteredBody::new(changes.filters)));
     }
-    body.replace(|body| chain.response_body(relay.exchange, body));
-    let framing = Framing::Length(body.len() as u64);
-    Ok(Held { body, framing, is_cut: false })
+    own
 }
 
 /// Has the plugins replace the body of a response of the gateway's own. They are given a copy of one that is kept.
-pub(crate) fn replace_own(
-    exchange: &mut Exchange,
-    chain: &Chain,
-    body: Bytes,
-    is_kept: bool,
-) -> (Bytes, Option<Room>) {
+fn replace_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> (Bytes, Option<Room>) {
     let mut room = exchange.engine.room(false);
     if is_kept && room.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
@@ -71,13 +146,19 @@ pub(crate) fn replace_own(
 /// Sends what was held, and passes on what was not.
 pub(crate) async fn send<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
-    held: Held,
+    changed: Box<ChangedBody>,
 ) -> Result<(), RelayError> {
-    if held.is_cut {
+    if changed.is_cut {
         return poll_fn(|cx| relay.poll_end(cx)).await;
     }
+    let ChangedBody { held, filtered, .. } = *changed;
     let (since, mut sent) = (Instant::now(), 0);
-    poll_fn(|cx| relay.poll_send_held(cx, &held.body, (since, &mut sent))).await?;
+    let Some(mut filtered) = filtered else {
+        poll_fn(|cx| relay.poll_send_held(cx, &held, (since, &mut sent))).await?;
+        drop(held);
+        return poll_fn(|cx| relay.poll_body(cx)).await;
+    };
+    poll_fn(|cx| relay.poll_filter_held(cx, (&held, &mut filtered), (since, &mut sent))).await?;
     drop(held);
-    poll_fn(|cx| relay.poll_body(cx)).await
+    poll_fn(|cx| relay.poll_filtered(cx, &mut filtered)).await
 }

@@ -138,29 +138,22 @@ async fn pass_on<C: Client, U: Upstream>(
     exchange.response.headers.remove_hop_by_hop();
     engine::upstream_answers(exchange);
     call.route.chain.response(exchange);
-    let (replaces, drops) = (exchange.holds_response(), exchange.drops_response());
-    if replaces && framing == Framing::None {
-        // How long the body of a GET would be is known only once it is replaced.
-        exchange.response.headers.remove("Content-Length");
-    }
-    let holds = replaces || drops;
+    let changes = response_body::changes(exchange, client.is_head());
     let mut relay = relay(call, client, exchange, upstream, upload);
-    let held = if holds && framing != Framing::None {
-        match Box::pin(response_body::hold(&mut relay, &call.route.chain)).await {
-            Ok(held) => Some(held),
-            Err(broken) => {
-                return Err(Some(refuse_held(call, client, exchange, broken)));
+    let changed = match changes {
+        None => None,
+        Some(changes) => {
+            match Box::pin(response_body::change(&mut relay, &call.route.chain, changes)).await {
+                Ok(changed) => Some(changed),
+                Err(broken) => return Err(Some(refuse_held(call, client, exchange, broken))),
             }
         }
-    } else {
-        None
     };
-    let reusable = reusable && held.as_ref().is_none_or(|held| !held.is_cut);
-    let framing = held.as_ref().map_or(framing, |held| held.framing);
-    begin(call.worker, &mut relay, framing);
-    let passed = match held {
+    let reusable = reusable && changed.as_ref().is_none_or(|changed| !changed.is_cut);
+    begin(call.worker, &mut relay, changed.as_ref().map_or(framing, |changed| changed.framing));
+    let passed = match changed {
         None => poll_fn(|cx| relay.poll_body(cx)).await,
-        Some(held) => Box::pin(response_body::send(&mut relay, held)).await,
+        Some(changed) => Box::pin(response_body::send(&mut relay, changed)).await,
     };
     relay.exchange.engine.response_passed(passed.is_ok());
     let reusable = reusable && relay.upload.whole;

@@ -1,0 +1,69 @@
+//! Filters that change a response's body while it streams.
+
+use crate::exchange::Exchange;
+
+/// Changes a response's body chunk by chunk, on its way to the client. The head has been sent by then. A filter that is
+/// dropped without [`BodyFilter::end`] has not got all of the body: the response broke off, or the client left.
+pub trait BodyFilter: 'static {
+    /// Takes the next chunk, which is never empty, and returns what is sent in its place: less, more or nothing.
+    fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8>;
+    /// The body has ended. Returns what is sent after the last chunk.
+    fn end(self: Box<Self>, _exchange: &mut Exchange) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// The filters of a response's body, in the order of their plugins: each gets what the one before returns.
+#[derive(Default)]
+pub struct BodyFilters(Vec<Box<dyn BodyFilter>>);
+
+impl BodyFilters {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, filter: impl BodyFilter) {
+        self.0.push(Box::new(filter));
+    }
+
+    /// Takes the next chunk, and returns what the last filter does.
+    pub fn chunk(&mut self, exchange: &mut Exchange, chunk: Vec<u8>) -> Vec<u8> {
+        self.0.iter_mut().fold(
+            chunk,
+            |chunk, filter| {
+                if chunk.is_empty() { chunk } else { filter.chunk(exchange, chunk) }
+            },
+        )
+    }
+
+    /// Ends the body, and returns what is left to send. There are no filters from now on.
+    pub fn end(&mut self, exchange: &mut Exchange) -> Vec<u8> {
+        let mut left = Vec::new();
+        for mut filter in std::mem::take(&mut self.0) {
+            if !left.is_empty() {
+                left = filter.chunk(exchange, left);
+            }
+            left.extend(filter.end(exchange));
+        }
+        left
+    }
+}
+
+/// What response hooks have asked for the body of their response.
+#[derive(Default)]
+pub struct BodyChanges {
+    /// It is held until it is whole, so that it can be replaced.
+    pub holds: bool,
+    /// It is left out.
+    pub drops: bool,
+    /// It goes through these.
+    pub filters: BodyFilters,
+}
+
+impl BodyChanges {
+    /// Takes them, if there are any.
+    pub(crate) fn take(&mut self) -> Option<Self> {
+        (self.holds || self.drops || !self.filters.is_empty()).then(|| std::mem::take(self))
+    }
+}

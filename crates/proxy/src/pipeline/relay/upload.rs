@@ -1,0 +1,156 @@
+//! Sends the request's body on, as far as the upstream takes it, and remembers what may have to be sent again.
+
+use super::{Awaited, Relay};
+use crate::client::Client;
+use crate::error::RequestError;
+use std::io;
+use std::task::{Context, Poll};
+use weir_upstream::{Upstream, UpstreamError};
+
+/// Where the request's body stands.
+pub(crate) struct Upload {
+    /// Bytes of the collected body that were sent.
+    collected: usize,
+    /// Bytes that were sent and that the client still has, all of its body: as long as they may have to be sent again.
+    kept: usize,
+    /// Nothing more has to be sent again: the response has begun.
+    is_final: bool,
+    /// Bytes that were consumed as they were sent.
+    streamed: u64,
+    /// Bytes of the client's body that were counted and shown to plugins, in this attempt or one before.
+    pub(crate) seen: u64,
+    ended: bool,
+    /// Nothing more of it will be sent.
+    pub(crate) done: bool,
+    /// All of it was sent: only then can the connection carry another request.
+    pub(crate) whole: bool,
+    /// The upstream no longer takes the body, which may be fine: it can have answered already.
+    pub(super) broken: Option<io::Error>,
+}
+
+impl Upload {
+    /// A body of which so much was seen in attempts before.
+    pub(crate) fn new(seen: u64) -> Self {
+        let (collected, kept, streamed) = (0, 0, 0);
+        let (is_final, ended, done, whole) = (false, false, false, false);
+        Self { collected, kept, is_final, streamed, seen, ended, done, whole, broken: None }
+    }
+
+    /// Whether all that was sent can be sent again.
+    pub(crate) fn can_be_repeated(&self) -> bool {
+        self.streamed == 0
+    }
+}
+
+enum Step {
+    Progress,
+    Waiting(Awaited),
+}
+
+impl<C: Client, U: Upstream> Relay<'_, C, U> {
+    /// Nothing has to be sent again from here on.
+    pub(super) fn release_body(&mut self) {
+        self.upload.is_final = true;
+        let kept = std::mem::take(&mut self.upload.kept);
+        if kept > 0 {
+            self.client.consume(kept);
+            self.upload.streamed += kept as u64;
+        }
+    }
+
+    /// Moves the request's body on as far as both sides allow. Returns what is waited for next, and whether anything
+    /// moved meanwhile.
+    pub(super) fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(Awaited, bool), RequestError> {
+        let mut moved = false;
+        while !self.upload.done {
+            match self.upload_step(cx) {
+                Ok(Step::Progress) => moved = true,
+                Ok(Step::Waiting(awaited)) => return Ok((awaited, moved)),
+                // What the upstream said before it stopped listening decides.
+                Err(RequestError::Upstream(UpstreamError::Closed(error))) => {
+                    self.upload.broken = Some(error);
+                    self.upload.done = true;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok((Awaited::Response, false))
+    }
+
+    fn upload_step(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
+        let upstream = &mut *self.upstream;
+        if let Some(collected) = &self.exchange.engine.body
+            && self.upload.collected < collected.len()
+        {
+            let sent = upstream.poll_send(cx, &collected[self.upload.collected..]);
+            return Ok(match sent.map_err(UpstreamError::Closed)? {
+                Poll::Pending => Step::Waiting(Awaited::Write),
+                Poll::Ready(n) => {
+                    self.upload.collected += n;
+                    Step::Progress
+                }
+            });
+        }
+        let kept = self.upload.kept;
+        let data = &self.client.body().map_err(RequestError::Rejected)?[kept..];
+        if !data.is_empty() {
+            return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
+                Poll::Pending => {
+                    self.client.read_ahead(cx);
+                    Ok(Step::Waiting(Awaited::Write))
+                }
+                Poll::Ready(n) => {
+                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
+                    let new = &data[n.min(seen as usize)..n];
+                    self.exchange.engine.request_passes(new)?;
+                    self.upload.seen += new.len() as u64;
+                    self.exchange.bytes_in += new.len() as u64;
+                    self.passed(n)
+                }
+            };
+        }
+        if kept > 0 || self.client.body_is_done() {
+            return self.finish_upload(cx);
+        }
+        if let Poll::Ready(more) = self.client.poll_more(cx) {
+            return more.map(|()| Step::Progress);
+        }
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => Ok(Step::Waiting(Awaited::Body)),
+        }
+    }
+
+    /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
+    fn passed(&mut self, n: usize) -> Result<Step, RequestError> {
+        let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
+        if is_kept {
+            self.client.acknowledge(n);
+            self.upload.kept += n;
+        } else {
+            self.client.consume(n);
+            self.upload.streamed += n as u64;
+        }
+        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
+        if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
+            return Err(RequestError::BodyTooLarge);
+        }
+        Ok(Step::Progress)
+    }
+
+    fn finish_upload(&mut self, cx: &mut Context<'_>) -> Result<Step, RequestError> {
+        let upstream = &mut *self.upstream;
+        if !self.upload.ended {
+            self.upload.ended = true;
+            upstream.end_body(self.client.trailers()).map_err(UpstreamError::Closed)?;
+        }
+        match upstream.poll_flush(cx).map_err(UpstreamError::Closed)? {
+            Poll::Pending => Ok(Step::Waiting(Awaited::Write)),
+            Poll::Ready(()) => {
+                self.upload.done = true;
+                self.upload.whole = true;
+                Ok(Step::Progress)
+            }
+        }
+    }
+}
