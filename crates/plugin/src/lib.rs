@@ -29,6 +29,7 @@ pub mod json_text;
 mod local_response;
 mod metrics;
 mod node_log;
+mod phases;
 mod retained;
 mod session;
 mod shared_dict;
@@ -66,6 +67,7 @@ pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
+pub use phases::Phases;
 pub use record::Record;
 pub use retained::{NodeId, Retained};
 pub use session::Session;
@@ -121,6 +123,11 @@ pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 
 /// The hooks of one configured plugin, in the order in which a request meets them.
 pub trait Hooks: Send + Sync + 'static {
+    /// The phases that the instance takes part in, asked once. The engine calls no hook of other phases, so that a plugin
+    /// costs nothing in them.
+    fn phases(&self) -> Phases {
+        Phases::ALL
+    }
     /// Before the upstream is asked. Runs in order of priority until a plugin responds.
     fn access(&self, exchange: &mut Exchange) -> Flow {
         exchange.has_no_hook();
@@ -146,7 +153,7 @@ pub trait Hooks: Send + Sync + 'static {
         Admission::Admit
     }
     /// After the last byte of a session of a stream listener.
-    fn session(&self, _session: &Session) {}
+    fn log_stream(&self, _session: &Session) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs, and after those of higher
     /// priority have let the request pass.
     fn wants_body(&self) -> WantsBody {

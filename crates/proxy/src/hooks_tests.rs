@@ -91,12 +91,11 @@ impl Bench {
             name: "probe",
             authenticates: false,
             hooks: Arc::new(plugin),
-            http: true,
-            https: true,
-            stream: false,
+            http: Phases::ALL,
+            https: Phases::ALL,
+            stream: Phases::NONE,
         };
-        let steps = vec![Step { base: Some(instance), ..Step::default() }];
-        let chain = Chain { steps, ..Chain::default() };
+        let chain = Chain::new(vec![Step { base: Some(instance), ..Step::default() }]);
         let service = route.service.clone();
         let view = Route::new(route.entity.clone(), service.as_ref().map(|service| service.view.clone()));
         let route = CompiledRoute { view, service, chain, http: true, https: true, grpc: false };

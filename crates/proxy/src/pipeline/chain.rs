@@ -5,12 +5,12 @@ use crate::observe::costs::{self, Phase};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
 use weir_model::Uuid;
 use weir_plugin::engine::GroupIndex;
-use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks};
+use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks, Phases};
 
 impl Step {
-    fn instance(&self, exchange: &Exchange) -> Option<&Instance> {
+    fn instance(&self, exchange: &Exchange, phase: Phases) -> Option<&Instance> {
         let instance = self.configured(exchange)?;
-        instance.runs(exchange.tls).then_some(instance)
+        instance.runs(exchange.tls, phase).then_some(instance)
     }
 
     /// The configuration that applies to who calls. It is the same for all hooks of a request: what counts is the
@@ -55,7 +55,12 @@ fn first_in_common<'i>(own: &'i [(GroupIndex, Instance)], groups: &[GroupIndex])
 }
 
 impl Chain {
-    /// Runs the access hooks from `from` on, up to that of the step `until`. Stops where one responds or waits, and says
+    /// How many steps have an access hook.
+    pub(crate) fn access_hooks(&self) -> usize {
+        self.steps_of(Phases::ACCESS).len()
+    }
+
+    /// Runs the access hooks from the one at `from` on, up to that at `until`. Stops where one responds or waits, and says
     /// which and where to go on.
     pub(crate) fn access(
         &self,
@@ -63,9 +68,9 @@ impl Chain {
         from: usize,
         until: usize,
     ) -> (Flow, usize, Option<Uuid>) {
-        for (at, step) in self.steps.iter().enumerate().take(until).skip(from) {
+        for (at, step) in self.steps_of(Phases::ACCESS).enumerate().take(until).skip(from) {
             exchange.engine.running = step.priority;
-            if let Some(instance) = step.instance(exchange) {
+            if let Some(instance) = step.instance(exchange, Phases::ACCESS) {
                 match costs::access(instance, exchange) {
                     Flow::Continue => {}
                     flow => return (flow, at + 1, Some(instance.id)),
@@ -77,8 +82,8 @@ impl Chain {
 
     /// Runs the response hooks.
     pub(crate) fn response(&self, exchange: &mut Exchange) {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::RESPONSE) {
+            if let Some(instance) = step.instance(exchange, Phases::RESPONSE) {
                 costs::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
             }
         }
@@ -86,8 +91,8 @@ impl Chain {
 
     /// Has the plugins replace a response's body that is whole.
     pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::RESPONSE_BODY) {
+            if let Some(instance) = step.instance(exchange, Phases::RESPONSE_BODY) {
                 let run =
                     |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.response_body(exchange, body);
                 body = costs::hook(instance, Phase::ResponseBody, exchange, run);
@@ -98,8 +103,8 @@ impl Chain {
 
     /// Runs the log hooks.
     pub(crate) fn log(&self, exchange: &mut Exchange) {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::LOG) {
+            if let Some(instance) = step.instance(exchange, Phases::LOG) {
                 costs::hook(instance, Phase::Log, exchange, |hooks, exchange| hooks.log(exchange));
             }
         }

@@ -251,7 +251,7 @@ async fn through_plugins<C: Client>(
     exchange: &mut Exchange,
     route: &CompiledRoute,
 ) -> Result<(), LocalResponse> {
-    let (mut reader, all) = (route.chain.reader, route.chain.steps.len());
+    let (mut reader, all) = (route.chain.reader, route.chain.access_hooks());
     let mut until = reader.map_or(all, |(first, _)| first);
     let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0, until);
     loop {

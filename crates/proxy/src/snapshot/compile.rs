@@ -15,7 +15,7 @@ use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::Retained;
 use weir_plugin::engine::Shared;
-use weir_plugin::{BuildContext, Definition, Route};
+use weir_plugin::{BuildContext, Definition, Hooks, Route};
 use weir_router::{Calculation, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
@@ -244,15 +244,7 @@ impl<'d> Compilation<'d> {
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
                 priority: definition.priority,
-                instance: Instance {
-                    id: entity.id,
-                    name: definition.name,
-                    authenticates: !definition.schema.for_consumers,
-                    hooks,
-                    http: serves(&entity.protocols, false),
-                    https: serves(&entity.protocols, true),
-                    stream: entity.protocols.iter().any(|protocol| protocol.is_stream()),
-                },
+                instance: instance(definition, entity, hooks),
                 route: entity.route,
                 service: entity.service,
                 caller,
@@ -270,6 +262,19 @@ impl<'d> Compilation<'d> {
             (None, Some(id)) => self.users.groups.index(id).map(Caller::Group),
             (None, None) => Some(Caller::Anybody),
         }
+    }
+}
+
+fn instance(definition: &Definition, entity: &entity::Plugin, hooks: Arc<dyn Hooks>) -> Instance {
+    let (phases, protocols) = (hooks.phases(), &entity.protocols);
+    Instance {
+        id: entity.id,
+        name: definition.name,
+        authenticates: !definition.schema.for_consumers,
+        hooks,
+        http: phases.only_if(serves(protocols, false)),
+        https: phases.only_if(serves(protocols, true)),
+        stream: phases.only_if(protocols.iter().any(|protocol| protocol.is_stream())),
     }
 }
 
