@@ -128,6 +128,13 @@ pub trait Hooks: Send + Sync + 'static {
     fn phases(&self) -> Phases {
         Phases::ALL
     }
+    /// Before the route is found, which may depend on what the hook changes: headers, [`Exchange::set_method`],
+    /// [`Exchange::set_path`]. Runs for requests that match no route too, but of a plugin's configurations only for the one
+    /// that is for no route, service, consumer or group in particular, whatever others there are.
+    fn rewrite(&self, exchange: &mut Exchange) -> Flow {
+        exchange.has_no_hook();
+        Flow::Continue
+    }
     /// Before the upstream is asked. Runs in order of priority until a plugin responds.
     fn access(&self, exchange: &mut Exchange) -> Flow {
         exchange.has_no_hook();

@@ -9,22 +9,24 @@ pub struct Phases(u16);
 impl Phases {
     /// No phase.
     pub const NONE: Self = Self(0);
+    /// Before the route is found.
+    pub const REWRITE: Self = Self(1);
     /// Before the upstream is asked.
-    pub const ACCESS: Self = Self(1);
+    pub const ACCESS: Self = Self(1 << 1);
     /// Before the response's head goes to the client.
-    pub const RESPONSE: Self = Self(1 << 1);
+    pub const RESPONSE: Self = Self(1 << 2);
     /// Then, with the whole body.
-    pub const RESPONSE_BODY: Self = Self(1 << 2);
+    pub const RESPONSE_BODY: Self = Self(1 << 3);
     /// After the last byte.
-    pub const LOG: Self = Self(1 << 3);
+    pub const LOG: Self = Self(1 << 4);
     /// Before a session of a stream listener reaches its upstream.
-    pub const PREREAD: Self = Self(1 << 4);
+    pub const PREREAD: Self = Self(1 << 5);
     /// After the last byte of a session.
-    pub const LOG_STREAM: Self = Self(1 << 5);
+    pub const LOG_STREAM: Self = Self(1 << 6);
     /// Every phase, also those that later versions add.
     pub const ALL: Self = Self(u16::MAX);
     /// How many phases there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 
     /// Whether the sets have a phase in common.
     #[inline]

@@ -55,6 +55,28 @@ fn first_in_common<'i>(own: &'i [(GroupIndex, Instance)], groups: &[GroupIndex])
 }
 
 impl Chain {
+    /// Whether there are rewrite hooks. Only the chain of requests without a route may have some that run.
+    #[inline]
+    pub(crate) fn rewrites(&self) -> bool {
+        self.steps_of(Phases::REWRITE).len() > 0
+    }
+
+    /// Runs the rewrite hooks from the one at `from` on. Stops where one responds or waits, and says where to go on and which
+    /// it was; at the end it says no plugin.
+    pub(crate) fn rewrite(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<Uuid>) {
+        for (at, step) in self.steps_of(Phases::REWRITE).enumerate().skip(from) {
+            // Not the configuration of a consumer, if a hook has named one.
+            let base = step.base.as_ref().filter(|base| base.runs(exchange.tls, Phases::REWRITE));
+            let Some(instance) = base else { continue };
+            let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.rewrite(exchange);
+            match costs::hook_that_waits(instance, Phase::Rewrite, exchange, run) {
+                Flow::Continue => {}
+                flow => return (flow, at + 1, Some(instance.id)),
+            }
+        }
+        (Flow::Continue, 0, None)
+    }
+
     /// How many steps have an access hook.
     pub(crate) fn access_hooks(&self) -> usize {
         self.steps_of(Phases::ACCESS).len()
@@ -71,7 +93,8 @@ impl Chain {
         for (at, step) in self.steps_of(Phases::ACCESS).enumerate().take(until).skip(from) {
             exchange.engine.running = step.priority;
             if let Some(instance) = step.instance(exchange, Phases::ACCESS) {
-                match costs::access(instance, exchange) {
+                let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
+                match costs::hook_that_waits(instance, Phase::Access, exchange, run) {
                     Flow::Continue => {}
                     flow => return (flow, at + 1, Some(instance.id)),
                 }
