@@ -37,6 +37,7 @@ mod shared_dict;
 pub mod testing;
 mod views;
 mod whole_lines;
+mod worker;
 
 /// A plugin's configuration: the trait, and what derives it.
 mod record {
@@ -44,6 +45,7 @@ mod record {
     pub use weir_model_derive::PluginRecord as Record;
 }
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,6 +88,7 @@ pub use weir_net::dialer::Dialer;
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 pub use whole_lines::append;
+pub use worker::WorkerContext;
 
 /// What the exchange does after a hook.
 pub enum Flow {
@@ -122,7 +125,7 @@ pub enum Admission {
 pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 
 /// The hooks of one configured plugin, in the order in which a request meets them.
-pub trait Hooks: Send + Sync + 'static {
+pub trait Hooks: Any + Send + Sync {
     /// The phases that the instance takes part in, asked once. The engine calls no hook of other phases, so that a plugin
     /// costs nothing in them.
     fn phases(&self) -> Phases {
@@ -178,6 +181,8 @@ pub trait Plugin: Hooks + Sized {
     const NAME: &'static str;
     /// Plugins run from the highest priority to the lowest.
     const PRIORITY: i32;
+    /// Its version, as the Admin API shows it.
+    const VERSION: &'static str = "0.1.0";
     /// Its configuration, one declaration for validation, defaults and documentation.
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
@@ -193,6 +198,11 @@ pub trait Plugin: Hooks + Sized {
     const SHARED_BY: Option<&'static str> = None;
     /// What it adds to the Admin API. The path of each begins with the plugin's name.
     const ADMIN_ROUTES: &'static [AdminRoute] = &[];
+    /// Runs on each worker once, before that serves, whether the plugin is configured or not. An error is logged.
+    const INIT: Option<Init> = None;
+    /// Runs on each worker after [`Plugin::INIT`], and again after each change of plugins, before requests see the change: with
+    /// all instances, or an empty slice. An error is logged.
+    const CONFIGURE: Option<Configure<Self>> = None;
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
@@ -209,6 +219,12 @@ pub trait Plugin: Hooks + Sized {
     fn new(config: Self::Config, build: &BuildContext<'_>) -> Result<Self, String>;
 }
 
+/// What a plugin does on each worker before that serves.
+pub type Init = fn(&WorkerContext) -> Result<(), String>;
+
+/// What a plugin does on each worker with all its instances.
+pub type Configure<P> = fn(&WorkerContext, &[&P]) -> Result<(), String>;
+
 /// An instance of a plugin, or why there is none and how to mend it.
 pub type Built = Result<Arc<dyn Hooks>, String>;
 
@@ -219,12 +235,18 @@ pub struct Definition {
     pub name: &'static str,
     /// Plugins run from the highest priority to the lowest.
     pub priority: i32,
+    /// Its version, as the Admin API shows it.
+    pub version: &'static str,
     /// Its name and configuration, as the model checks it.
     pub schema: PluginSchema,
     /// What it adds to the Admin API.
     pub admin_routes: &'static [AdminRoute],
     /// Makes one instance from a checked configuration.
     pub build: fn(&Json, &BuildContext<'_>) -> Built,
+    /// What it does on each worker before that serves.
+    pub init: Option<Init>,
+    /// What it does on each worker with all its instances.
+    pub configure: Option<Configure<dyn Hooks>>,
 }
 
 /// The row of a plugin in the list of plugins.
@@ -232,6 +254,7 @@ pub const fn define<P: Plugin>() -> Definition {
     Definition {
         name: P::NAME,
         priority: P::PRIORITY,
+        version: P::VERSION,
         schema: schema::<P>(),
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
@@ -241,7 +264,15 @@ pub const fn define<P: Plugin>() -> Definition {
             })?;
             Ok(Arc::new(P::new(config, build)?))
         },
+        init: P::INIT,
+        configure: if P::CONFIGURE.is_some() { Some(configure::<P>) } else { None },
     }
+}
+
+fn configure<P: Plugin>(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Result<(), String> {
+    let Some(configure) = P::CONFIGURE else { return Ok(()) };
+    let own = instances.iter().filter_map(|hooks| (*hooks as &dyn Any).downcast_ref());
+    configure(worker, &own.collect::<Vec<&P>>())
 }
 
 const fn schema<P: Plugin>() -> PluginSchema {

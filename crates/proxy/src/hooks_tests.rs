@@ -1,5 +1,7 @@
 //! Tests of the plugin contract: plugins that use it, between a real client and a real upstream.
 
+mod phases;
+
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::snapshot::CompiledRoute;
 use crate::snapshot::chain::{Chain, Instance, Step};
