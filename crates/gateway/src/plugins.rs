@@ -8,8 +8,7 @@ pub(crate) type Definitions = &'static [Definition];
 /// The schemas of all plugins, switched off unless the setting `plugins` allows them, and a warning for each name in the
 /// setting that no plugin has.
 pub(crate) fn schemas(definitions: Definitions, names: &[String]) -> (Vec<PluginSchema>, Vec<String>) {
-    let allowed = |name: &str| names.iter().any(|allowed| allowed == "bundled" || allowed == name);
-    let schema = |plugin: &Definition| match allowed(plugin.name) {
+    let schema = |plugin: &Definition| match is_allowed(plugin, names) {
         true => plugin.schema,
         false => plugin.schema.switched_off(),
     };
@@ -21,9 +20,19 @@ pub(crate) fn schemas(definitions: Definitions, names: &[String]) -> (Vec<Plugin
     )
 }
 
-/// Where a plugin stands in the order in which plugins run.
-pub(crate) fn priority(definitions: Definitions, name: &str) -> Option<i32> {
-    definitions.iter().find(|plugin| plugin.name == name).map(|plugin| plugin.priority)
+/// The plugins that the setting `plugins` allows; the list lasts as long as the process.
+pub(crate) fn allowed(definitions: Definitions, names: &[String]) -> Definitions {
+    let allowed: Vec<_> = definitions.iter().filter(|plugin| is_allowed(plugin, names)).copied().collect();
+    if allowed.len() == definitions.len() { definitions } else { allowed.leak() }
+}
+
+fn is_allowed(plugin: &Definition, names: &[String]) -> bool {
+    names.iter().any(|allowed| allowed == "bundled" || allowed == plugin.name)
+}
+
+/// The plugin of that name.
+pub(crate) fn find(definitions: Definitions, name: &str) -> Option<&'static Definition> {
+    definitions.iter().find(|plugin| plugin.name == name)
 }
 
 /// The schemas of the bundled plugins, all of them allowed.
@@ -44,5 +53,11 @@ mod tests {
         assert!(warnings.len() == 1 && warnings[0].contains("`teleport`"), "{warnings:?}");
         let (none, _) = super::schemas(PLUGINS, &["off".to_owned()]);
         assert!(none.iter().all(|plugin| !plugin.available));
+        let names = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            allowed(PLUGINS, &names).iter().map(|plugin| plugin.name).collect::<Vec<_>>()
+        };
+        assert_eq!((names(&["cors"]), names(&["off"])), (vec!["cors"], vec![]));
+        assert_eq!(names(&["bundled"]).len(), PLUGINS.len());
     }
 }

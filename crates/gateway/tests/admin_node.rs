@@ -49,7 +49,8 @@ fn the_root_says_what_tools_ask_for() {
     assert_eq!(root["edition"], "community");
     assert_eq!(root["configuration"]["database"], "off");
     assert_eq!(root["plugins"]["enabled_in_cluster"], json!(["rate-limiting"]));
-    assert_eq!(root["plugins"]["available_on_server"]["key-auth"]["priority"], 1250);
+    let key_auth = json!({ "version": "3.9.1", "priority": 1250 });
+    assert_eq!(root["plugins"]["available_on_server"]["key-auth"], key_auth);
     assert_eq!(root["pids"]["master"], gateway.pid());
     assert!(root["node_id"].as_str().is_some_and(|id| id.len() == 36), "{root}");
     let [plain, tls] = &root["configuration"]["proxy_listeners"].as_array().unwrap()[..] else {

@@ -79,7 +79,7 @@ fn a_plugin_is_told_with_its_calls_and_its_share_of_the_cpu() {
 fn rows_are_asked_for_by_plugin_route_and_service() {
     let upstream = Upstream::answering(HI);
     let services = ["/a", "/b"].map(|path| service(path, upstream.address, "", ""));
-    let global = "plugins: [{name: correlation-id, instance_name: ids}, {name: cors}]\n";
+    let global = "plugins: [{name: correlation-id, instance_name: ids, config: {echo_downstream: true}}, {name: cors}]\n";
     let gateway = all_measured(&document(&services, global));
     ask(&gateway, 3, "/a", "");
     ask(&gateway, 2, "/b", "");

@@ -51,6 +51,8 @@ fn a_plugin_from_outside_has_an_entity_in_the_admin_api() {
     assert_eq!(token.status, 200, "{}", token.text());
     assert_eq!(gateway.admin("/schemas/plugins/api-token").status, 200);
     assert_eq!(gateway.admin("/api-tokens/unknown").status, 404);
+    let about = &gateway.admin("/").json()["plugins"]["available_on_server"]["api-token"];
+    assert_eq!((about["version"].as_str(), about["priority"].as_i64()), (Some("1.0.0"), Some(1245)));
 }
 
 fn start(upstream: &Upstream) -> Gateway {

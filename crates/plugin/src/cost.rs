@@ -7,6 +7,8 @@ use weir_model::Uuid;
 /// What of a request is measured: a plugin's hook, by when it runs, or all of the request and what is no plugin's of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
+    /// Before the route is found.
+    Rewrite,
     /// Before the upstream is asked.
     Access,
     /// Before the response's head goes to the client.
@@ -25,7 +27,8 @@ pub enum Phase {
 
 impl Phase {
     /// All, those of plugins first, in the order in which a request meets them.
-    pub const ALL: [Phase; 7] = [
+    pub const ALL: [Phase; 8] = [
+        Phase::Rewrite,
         Phase::Access,
         Phase::Response,
         Phase::ResponseBody,
@@ -38,6 +41,7 @@ impl Phase {
     /// Its name in metrics and in the Admin API.
     pub fn name(self) -> &'static str {
         match self {
+            Phase::Rewrite => "rewrite",
             Phase::Access => "access",
             Phase::Response => "response",
             Phase::ResponseBody => "response_body",

@@ -3,6 +3,7 @@
 mod connection;
 pub mod grpc_status;
 mod state;
+mod workers;
 
 pub use super::body_filter::{BodyChanges, BodyFilters};
 pub use super::body_memory::{BodyMemory, Room, Share};
@@ -12,3 +13,4 @@ pub use super::durations::Durations;
 pub use super::views::{Configuration, GroupIndex, Routes};
 pub use connection::{CERTIFICATE, Connection, IDENTITY, Tls};
 pub use state::{ExchangeState, NormalPath, SessionState, begin, upstream_answers, write_target};
+pub use workers::{PluginInstances, WorkerPlugins};

@@ -30,6 +30,7 @@ pub mod json_text;
 mod local_response;
 mod metrics;
 mod node_log;
+mod phases;
 mod retained;
 mod session;
 mod shared_dict;
@@ -37,6 +38,7 @@ mod shared_dict;
 pub mod testing;
 mod views;
 mod whole_lines;
+mod worker;
 
 /// A plugin's configuration: the trait, and what derives it.
 mod record {
@@ -44,6 +46,7 @@ mod record {
     pub use weir_model_derive::PluginRecord as Record;
 }
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,6 +71,7 @@ pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
+pub use phases::Phases;
 pub use record::Record;
 pub use retained::{NodeId, Retained};
 pub use session::Session;
@@ -86,6 +90,7 @@ pub use weir_net::dialer::Dialer;
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 pub use whole_lines::append;
+pub use worker::WorkerContext;
 
 /// What the exchange does after a hook.
 pub enum Flow {
@@ -122,7 +127,19 @@ pub enum Admission {
 pub type Resume = Box<dyn FnOnce(&mut Exchange) -> Flow>;
 
 /// The hooks of one configured plugin, in the order in which a request meets them.
-pub trait Hooks: Send + Sync + 'static {
+pub trait Hooks: Any + Send + Sync {
+    /// The phases that the instance takes part in, asked once. The engine calls no hook of other phases, so that a plugin
+    /// costs nothing in them.
+    fn phases(&self) -> Phases {
+        Phases::ALL
+    }
+    /// Before the route is found, which may depend on what the hook changes: headers, [`Exchange::set_method`],
+    /// [`Exchange::set_path`]. Runs for requests that match no route too, but of a plugin's configurations only for the one
+    /// that is for no route, service, consumer or group in particular, whatever others there are.
+    fn rewrite(&self, exchange: &mut Exchange) -> Flow {
+        exchange.has_no_hook();
+        Flow::Continue
+    }
     /// Before the upstream is asked. Runs in order of priority until a plugin responds.
     fn access(&self, exchange: &mut Exchange) -> Flow {
         exchange.has_no_hook();
@@ -148,7 +165,7 @@ pub trait Hooks: Send + Sync + 'static {
         Admission::Admit
     }
     /// After the last byte of a session of a stream listener.
-    fn session(&self, _session: &Session) {}
+    fn log_stream(&self, _session: &Session) {}
     /// Whether the access hook reads the request's body, which is then collected before it runs, and after those of higher
     /// priority have let the request pass.
     fn wants_body(&self) -> WantsBody {
@@ -166,6 +183,8 @@ pub trait Plugin: Hooks + Sized {
     const NAME: &'static str;
     /// Plugins run from the highest priority to the lowest.
     const PRIORITY: i32;
+    /// Its version, as the Admin API shows it.
+    const VERSION: &'static str = "0.1.0";
     /// Its configuration, one declaration for validation, defaults and documentation.
     type Config: Record;
     /// Whether it may be set for one consumer: not where it is the plugin that finds the consumer.
@@ -181,6 +200,11 @@ pub trait Plugin: Hooks + Sized {
     const SHARED_BY: Option<&'static str> = None;
     /// What it adds to the Admin API. The path of each begins with the plugin's name.
     const ADMIN_ROUTES: &'static [AdminRoute] = &[];
+    /// Runs on each worker once, before that serves, whether the plugin is configured or not. An error is logged.
+    const INIT: Option<Init> = None;
+    /// Runs on each worker after [`Plugin::INIT`], and again after each change of plugins, before requests see the change: with
+    /// all instances, or an empty slice. An error is logged.
+    const CONFIGURE: Option<Configure<Self>> = None;
     /// Which fields of a valid configuration are accepted but without effect.
     fn ignored_fields(_config: &Json) -> Vec<FieldWarning> {
         Vec::new()
@@ -197,6 +221,12 @@ pub trait Plugin: Hooks + Sized {
     fn new(config: Self::Config, build: &BuildContext<'_>) -> Result<Self, String>;
 }
 
+/// What a plugin does on each worker before that serves.
+pub type Init = fn(&WorkerContext) -> Result<(), String>;
+
+/// What a plugin does on each worker with all its instances.
+pub type Configure<P> = fn(&WorkerContext, &[&P]) -> Result<(), String>;
+
 /// An instance of a plugin, or why there is none and how to mend it.
 pub type Built = Result<Arc<dyn Hooks>, String>;
 
@@ -207,12 +237,18 @@ pub struct Definition {
     pub name: &'static str,
     /// Plugins run from the highest priority to the lowest.
     pub priority: i32,
+    /// Its version, as the Admin API shows it.
+    pub version: &'static str,
     /// Its name and configuration, as the model checks it.
     pub schema: PluginSchema,
     /// What it adds to the Admin API.
     pub admin_routes: &'static [AdminRoute],
     /// Makes one instance from a checked configuration.
     pub build: fn(&Json, &BuildContext<'_>) -> Built,
+    /// What it does on each worker before that serves.
+    pub init: Option<Init>,
+    /// What it does on each worker with all its instances.
+    pub configure: Option<Configure<dyn Hooks>>,
 }
 
 /// The row of a plugin in the list of plugins.
@@ -220,6 +256,7 @@ pub const fn define<P: Plugin>() -> Definition {
     Definition {
         name: P::NAME,
         priority: P::PRIORITY,
+        version: P::VERSION,
         schema: schema::<P>(),
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
@@ -229,7 +266,15 @@ pub const fn define<P: Plugin>() -> Definition {
             })?;
             Ok(Arc::new(P::new(config, build)?))
         },
+        init: P::INIT,
+        configure: if P::CONFIGURE.is_some() { Some(configure::<P>) } else { None },
     }
+}
+
+fn configure<P: Plugin>(worker: &WorkerContext, instances: &[&dyn Hooks]) -> Result<(), String> {
+    let Some(configure) = P::CONFIGURE else { return Ok(()) };
+    let own = instances.iter().filter_map(|hooks| (*hooks as &dyn Any).downcast_ref());
+    configure(worker, &own.collect::<Vec<&P>>())
 }
 
 const fn schema<P: Plugin>() -> PluginSchema {

@@ -41,7 +41,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, ConsumerIndex, CustomEntity, CustomEntitySchema, Document, EntityWarning, Exchange,
-    FieldError, Flow, Hooks, Known, LocalResponse, Plugin, Record,
+    FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
 };
 
 /// Which groups may pass.
@@ -131,6 +131,10 @@ impl Plugin for Acl {
 }
 
 impl Hooks for Acl {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let has_credential = exchange.credential().is_some();
         let is_consumer = has_credential && exchange.consumer().is_some();

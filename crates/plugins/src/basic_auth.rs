@@ -45,7 +45,7 @@ use sha1::{Digest, Sha1};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{
     BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, Fingerprint,
-    FingerprintMap, Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, Uuid,
+    FingerprintMap, Fingerprinter, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record, Uuid,
 };
 
 /// What becomes of requests without valid credentials.
@@ -94,6 +94,10 @@ impl Plugin for BasicAuth {
 }
 
 impl Hooks for BasicAuth {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.fallback.is_settled(exchange) {
             return Flow::Continue;

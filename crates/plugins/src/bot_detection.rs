@@ -25,7 +25,7 @@
 
 use regex::bytes::{Regex, RegexSet};
 use std::sync::LazyLock;
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Plugin, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record};
 
 /// Who passes and who does not.
 #[derive(Debug, Clone, Record)]
@@ -107,6 +107,10 @@ impl Plugin for BotDetection {
 }
 
 impl Hooks for BotDetection {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let mut agents = exchange.request.headers.get_all_known(Known::UserAgent);
         let (agent, another) = (agents.next(), agents.next());

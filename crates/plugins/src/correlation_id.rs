@@ -22,7 +22,7 @@
 use super::random_id;
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Plugin, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Record};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -71,6 +71,10 @@ impl Plugin for CorrelationId {
 struct Given(Vec<u8>);
 
 impl Hooks for CorrelationId {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE.only_if(self.echo_downstream)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let sent = exchange.request.headers.get(&self.header_name).filter(|value| !value.is_empty());
         let id = match sent {

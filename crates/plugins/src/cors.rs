@@ -30,7 +30,7 @@ use regex::bytes::Regex;
 use weir_plugin::rule;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Flow, Hooks, Json, Known, LocalResponse, Method,
-    Plugin, Record,
+    Phases, Plugin, Record,
 };
 
 /// What pages of other origins may do.
@@ -219,6 +219,10 @@ struct Verdict<'a> {
 }
 
 impl Hooks for Cors {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS.only_if(!self.preflight_continue) | Phases::RESPONSE
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.preflight_continue || !is_preflight(exchange) {
             return Flow::Continue;

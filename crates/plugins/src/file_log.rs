@@ -58,7 +58,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_plugin::{
-    BuildContext, Delivered, Exchange, Hooks, Lines, Plugin, Record, Session, Streams, Undelivered, append,
+    BuildContext, Delivered, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams, Undelivered,
+    append,
 };
 
 /// The file.
@@ -103,11 +104,15 @@ impl Plugin for FileLog {
 }
 
 impl Hooks for FileLog {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
     }
 }

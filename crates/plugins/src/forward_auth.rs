@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_plugin::{
     BuildContext, Bytes, Exchange, Fingerprint, FingerprintMap, Fingerprinter, Flow, Headers, Hooks,
-    HttpClient, HttpError, Known, LocalResponse, Plugin, Record, Resume,
+    HttpClient, HttpError, Known, LocalResponse, Phases, Plugin, Record, Resume,
 };
 
 /// Whom to ask, and what is passed on.
@@ -123,6 +123,10 @@ impl Plugin for ForwardAuth {
 }
 
 impl Hooks for ForwardAuth {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let instance = self.0.clone();
         remove_forged(&mut exchange.request.headers, &instance.config.upstream_headers);

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_plugin::{
-    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Plugin, Queue,
+    BuildContext, Bytes, Exchange, FieldError, FieldWarning, Hooks, HttpClient, Json, Phases, Plugin, Queue,
     QueueConfig, Record, Session, Streams, host_and_port,
 };
 
@@ -129,11 +129,15 @@ impl Plugin for HttpLog {
 }
 
 impl Hooks for HttpLog {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         self.push(self.record.of(exchange));
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         self.push(self.record.of_session(session));
     }
 }

@@ -22,8 +22,8 @@
 
 use std::net::IpAddr;
 use weir_plugin::{
-    Admission, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Plugin, Record, Session,
-    Streams,
+    Admission, BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record,
+    Session, Streams,
 };
 
 /// Who may pass.
@@ -80,6 +80,10 @@ impl Plugin for IpRestriction {
 }
 
 impl Hooks for IpRestriction {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::PREREAD
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.admits(exchange.client_ip) {
             return Flow::Continue;

@@ -4,7 +4,7 @@
 //! an instance for each plugin entity of a configuration and calls its hooks. Of some plugins the gateway wants more than
 //! hooks: [`prometheus`] renders the metrics, and [`limits`] take the counters that the nodes of one database share.
 
-use weir_plugin::{Definition, define};
+use weir_plugin::{Definition, Plugin};
 
 mod acl;
 mod authentication;
@@ -48,6 +48,13 @@ mod trace_context;
 mod transformer;
 mod udp_log;
 mod zipkin;
+
+/// The version of Kong whose plugins these are; Kong's have its own.
+pub const KONG_VERSION: &str = "3.9.1";
+
+const fn define<P: Plugin>() -> Definition {
+    Definition { version: KONG_VERSION, ..weir_plugin::define::<P>() }
+}
 
 /// Every plugin this gateway has, the one list of them.
 pub static PLUGINS: &[Definition] = &[

@@ -49,7 +49,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, ClientAuthorities, ClientCertificate, Credential, Exchange, Flow, Hooks, Known,
-    LocalResponse, Plugin, Record, Uuid,
+    LocalResponse, Phases, Plugin, Record, Uuid,
 };
 
 /// Whose certificates are good, and whom they name.
@@ -102,6 +102,10 @@ impl Plugin for MtlsAuth {
 }
 
 impl Hooks for MtlsAuth {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.fallback.is_settled(exchange) {
             return Flow::Continue;

@@ -15,7 +15,7 @@
 //! Every request is answered with `status_code`, `Location` and the body `redirecting`. With `keep_incoming_path`, path
 //! and query of the `location` give way to those of the request.
 
-use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Plugin, Record};
+use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record};
 
 /// Where clients are sent.
 #[derive(Debug, Clone, Record)]
@@ -52,6 +52,10 @@ impl Plugin for Redirect {
 }
 
 impl Hooks for Redirect {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let answer = LocalResponse::raw(self.config.status_code, None, "redirecting");
         Flow::Respond(if self.config.keep_incoming_path {

@@ -18,7 +18,7 @@
 //! | `range_id` | `range_id.length` random characters of `range_id.char_set` |
 
 use super::random_id;
-use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Plugin, Record};
+use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record};
 
 /// The header, and what is put into it.
 #[derive(Debug, Clone, Record)]
@@ -93,6 +93,10 @@ impl Plugin for RequestId {
 struct Given(Vec<u8>);
 
 impl Hooks for RequestId {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE.only_if(self.include_in_response)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let sent = exchange.request.headers.get(&self.header_name).filter(|value| !value.is_empty());
         let id = match sent {

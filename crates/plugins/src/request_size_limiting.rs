@@ -21,7 +21,7 @@
 //! | 411 | `A valid Content-Length header is required` | with `require_content_length`, where there is neither one nor `Transfer-Encoding: chunked` |
 
 use weir_plugin::{
-    BuildContext, Exchange, Flow, Framing, Hooks, Known, LocalResponse, Plugin, Record, Version,
+    BuildContext, Exchange, Flow, Framing, Hooks, Known, LocalResponse, Phases, Plugin, Record, Version,
 };
 
 /// How large bodies may be.
@@ -76,6 +76,10 @@ impl Plugin for RequestSizeLimiting {
 }
 
 impl Hooks for RequestSizeLimiting {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let refuse = |asks_first: bool| {
             LocalResponse::error(if asks_first { 417 } else { 413 }, "Request size limit exceeded")

@@ -31,7 +31,7 @@ mod echo;
 use echo::Node;
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
 };
 
 /// The answer.
@@ -88,6 +88,10 @@ impl Plugin for RequestTermination {
 }
 
 impl Hooks for RequestTermination {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let config = &self.config;
         if config.trigger.as_ref().is_some_and(|trigger| !is_triggered(exchange, trigger)) {

@@ -40,7 +40,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, Fingerprint, Fingerprinter, Flow, Headers, Hooks, LocalResponse,
-    Plugin, Record, Resume, Source, Uuid,
+    Phases, Plugin, Record, Resume, Source, Uuid,
 };
 
 /// What is limited, and who is counted.
@@ -165,6 +165,10 @@ impl Plugin for ResponseRateLimiting {
 }
 
 impl Hooks for ResponseRateLimiting {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let rules = &self.0;
         let whose = rules.identify(exchange);

@@ -30,7 +30,9 @@ use super::members::{Members, quoted};
 use super::transformer::{
     ignored_fields, is_settable, rename, renamed_header, split, valued, valued_header, values,
 };
-use weir_plugin::{BuildContext, Exchange, FieldWarning, Headers, Hooks, Json, Known, Plugin, Record};
+use weir_plugin::{
+    BuildContext, Exchange, FieldWarning, Headers, Hooks, Json, Known, Phases, Plugin, Record,
+};
 
 /// What is changed.
 #[derive(Debug, Clone, Record)]
@@ -182,6 +184,10 @@ fn number(text: &str) -> Option<String> {
 }
 
 impl Hooks for ResponseTransformer {
+    fn phases(&self) -> Phases {
+        Phases::RESPONSE | Phases::RESPONSE_BODY.only_if(!self.json.is_empty())
+    }
+
     fn response(&self, exchange: &mut Exchange) {
         let headers = &mut exchange.response.headers;
         self.headers.apply_to_headers(headers);

@@ -19,7 +19,7 @@ use super::log_record::{LogRecord, constant};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Plugin, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams};
 
 /// How severe a request is, and for whom.
 #[derive(Debug, Clone, Record)]
@@ -100,11 +100,15 @@ fn socket(path: &Path) -> io::Result<Socket> {
 }
 
 impl Hooks for Syslog {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         self.tell(exchange.worker, exchange.response.status, |out| self.record.write(out, exchange));
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         let worker = session.client.port().into();
         self.tell(worker, session.status, |out| self.record.write_session(out, session));
     }

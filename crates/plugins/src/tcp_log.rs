@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use weir_plugin::{
-    BuildContext, Dialer, Exchange, Hooks, Lines, Plugin, Record, Session, Streams, Undelivered,
+    BuildContext, Dialer, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams, Undelivered,
 };
 
 /// The server.
@@ -83,11 +83,15 @@ impl Plugin for TcpLog {
 }
 
 impl Hooks for TcpLog {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
     }
 }

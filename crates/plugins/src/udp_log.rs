@@ -16,7 +16,7 @@ use super::datagrams::{Peer, send_lines};
 use super::log_record::{LogRecord, constant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Plugin, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams};
 
 /// The server.
 #[derive(Debug, Clone, Record)]
@@ -60,11 +60,15 @@ impl Plugin for UdpLog {
 }
 
 impl Hooks for UdpLog {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         self.lines.write(exchange.worker, |out| self.record.write(out, exchange));
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         self.lines.write(session.client.port().into(), |out| self.record.write_session(out, session));
     }
 }

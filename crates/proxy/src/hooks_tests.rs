@@ -1,6 +1,7 @@
 //! Tests of the plugin contract: plugins that use it, between a real client and a real upstream.
 
 mod body_filters;
+mod phases;
 
 use crate::observe::access_log::{AccessLog, Format, Target};
 use crate::snapshot::CompiledRoute;
@@ -101,13 +102,13 @@ impl Bench {
                 name: "probe",
                 authenticates: false,
                 hooks: Arc::new(plugin),
-                http: true,
-                https: true,
-                stream: false,
+                http: Phases::ALL,
+                https: Phases::ALL,
+                stream: Phases::NONE,
             };
             Step { base: Some(instance), ..Step::default() }
         };
-        let chain = Chain { steps: plugins.into_iter().map(step).collect(), ..Chain::default() };
+        let chain = Chain::new(plugins.into_iter().map(step).collect());
         let service = route.service.clone();
         let view = Route::new(route.entity.clone(), service.as_ref().map(|service| service.view.clone()));
         let route = CompiledRoute { view, service, chain, http: true, https: true, grpc: false };

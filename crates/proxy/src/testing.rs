@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use weir_net::tls::{CertifiedKey, default_certificate};
+use weir_plugin::Definition;
 use weir_plugin::testing::{self, complete, connection, heads};
 use weir_plugins::PLUGINS;
 
@@ -22,6 +23,11 @@ impl Gateway {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot_with(PLUGINS)
+    }
+
+    /// With other plugins than the bundled ones.
+    pub(crate) fn snapshot_with(&self, plugins: &'static [Definition]) -> Snapshot {
         static CERTIFICATE: LazyLock<Arc<CertifiedKey>> =
             LazyLock::new(|| default_certificate(None).unwrap());
         let compiler = Compiler {
@@ -30,7 +36,7 @@ impl Gateway {
             client_certificate: None,
             trusted_certificates: Vec::new(),
             log_tls_verify: true,
-            plugins: PLUGINS,
+            plugins,
             retained: self.retained.clone(),
         };
         compiler.compile(&self.document).unwrap()

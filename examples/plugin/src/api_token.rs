@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_plugin::{
     AdminMethod, AdminRequest, AdminResponse, AdminRoute, BodyFilter, BuildContext, ConsumerIndex,
     Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
-    LocalResponse, Plugin, Record, Resume, Uuid,
+    LocalResponse, Phases, Plugin, Record, Resume, Uuid,
 };
 
 /// Where the token is, and what happens with and without it.
@@ -59,6 +59,7 @@ impl Tokens {
 impl Plugin for ApiToken {
     const NAME: &'static str = "api-token";
     const PRIORITY: i32 = 1245;
+    const VERSION: &'static str = "1.0.0";
     const FOR_CONSUMERS: bool = false;
     const ENTITIES: &'static [&'static CustomEntitySchema] = &[Token::ENTITY];
     const ADMIN_ROUTES: &'static [AdminRoute] = &[AdminRoute {
@@ -76,6 +77,11 @@ impl Plugin for ApiToken {
 }
 
 impl Hooks for ApiToken {
+    fn phases(&self) -> Phases {
+        let footer = Phases::RESPONSE | Phases::RESPONSE_BODY;
+        Phases::ACCESS | footer.only_if(self.config.footer.is_some())
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let headers = &mut exchange.request.headers;
         let shown = headers.get(&self.config.header).map(|token| self.tokens.fingerprinter.of(token));

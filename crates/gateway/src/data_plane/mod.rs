@@ -2,7 +2,7 @@
 pub(crate) mod options;
 
 use crate::configuration::{self, Configuration, Source};
-use crate::plugins::Definitions;
+use crate::plugins::{self, Definitions};
 use crate::registry;
 use crate::settings::{KeyFile, Settings, trusted_certificate_files};
 use crate::start_error::StartError;
@@ -87,7 +87,7 @@ pub(crate) fn compiler(settings: &Settings, plugins: Definitions) -> Result<Comp
         client_certificate,
         trusted_certificates,
         log_tls_verify: settings.log_tls_verify,
-        plugins,
+        plugins: plugins::allowed(plugins, &settings.plugins),
         retained,
     })
 }

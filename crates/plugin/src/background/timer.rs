@@ -9,6 +9,12 @@ use tokio::task::AbortHandle;
 #[must_use = "a timer that is dropped does nothing any more"]
 pub struct Timer(Option<AbortHandle>);
 
+impl Timer {
+    pub(crate) fn of(task: AbortHandle) -> Self {
+        Self(Some(task))
+    }
+}
+
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {

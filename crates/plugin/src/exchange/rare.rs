@@ -4,9 +4,11 @@ use super::{ConsumerIndex, Exchange};
 use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::HeldBody;
+use crate::engine::NormalPath;
 use std::net::SocketAddr;
 use std::time::Instant;
 use weir_http1::Framing;
+use weir_router::normalize_path;
 
 /// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
 pub trait Observer: 'static {
@@ -77,6 +79,17 @@ impl Exchange {
         if !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             self.request.set_method(method);
         }
+    }
+
+    /// Replaces the path that the route is found by, and that the upstream's derives from. It is brought into the normal form
+    /// that a client's path has. For rewrite hooks: once there is a route, it changes nothing.
+    pub fn set_path(&mut self, path: &str) {
+        if self.engine.route.is_some() {
+            return;
+        }
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path = normalize_path(&format!("{slash}{path}")).into_owned();
+        self.engine.path = NormalPath::Rewritten(path);
     }
 
     /// Replaces the path that the upstream is asked for, whole: neither the service's path nor `strip_path` change it.

@@ -61,7 +61,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::{
     BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
-    Fingerprinter, Flow, Hooks, Known, LocalResponse, Plugin, Record, WantsBody,
+    Fingerprinter, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record, WantsBody,
 };
 
 /// How requests are to be signed.
@@ -159,6 +159,10 @@ const NOT_VALID: &str = "HMAC signature cannot be verified";
 const NOT_SAME: &str = "HMAC signature does not match";
 
 impl Hooks for HmacAuth {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         if self.fallback.is_settled(exchange) {
             return Flow::Continue;

@@ -95,7 +95,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use token::Found;
 use weir_plugin::{
     BuildContext, Credential, CustomEntity, CustomEntitySchema, Exchange, FieldError, Fingerprinter, Flow,
-    Hooks, Json, LocalResponse, Method, Plugin, Record, Resume,
+    Hooks, Json, LocalResponse, Method, Phases, Plugin, Record, Resume,
 };
 
 /// Where tokens are looked for, and what is asked of them.
@@ -224,6 +224,10 @@ impl From<&'static str> for Refusal {
 }
 
 impl Hooks for Jwt {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let preflight = exchange.request.method == Method::Options;
         if preflight && !self.0.config.run_on_preflight || self.0.fallback.is_settled(exchange) {

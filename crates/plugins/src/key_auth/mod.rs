@@ -47,7 +47,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::form;
 use weir_plugin::{
     BuildContext, ConsumerIndex, Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap,
-    Fingerprinter, Flow, Hooks, LocalResponse, Method, Plugin, Record, Uuid, WantsBody,
+    Fingerprinter, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record, Uuid, WantsBody,
 };
 
 /// Where keys are looked for, and what becomes of requests without one.
@@ -152,6 +152,10 @@ fn now() -> u64 {
 }
 
 impl Hooks for KeyAuth {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let preflight = exchange.request.method == Method::Options;
         if preflight && !self.config.run_on_preflight || self.fallback.is_settled(exchange) {

@@ -81,7 +81,7 @@ use shared::Shared;
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, FieldWarning, Fingerprinter, Flow, Hooks, Json, LocalResponse,
-    Plugin, Record, Resume, Secret, Uuid,
+    Phases, Plugin, Record, Resume, Secret, Uuid,
 };
 use window::{Limit, Usage, Window, wall_clock};
 
@@ -235,6 +235,10 @@ fn rejection(config: &Config) -> LocalResponse {
 }
 
 impl Hooks for LimitCount {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE.only_if(self.0.show_limit_quota_header)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         match &self.0.shared {
             None => self.0.count_here(exchange),

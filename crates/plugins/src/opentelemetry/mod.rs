@@ -67,7 +67,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, NodeLog, Plugin, Queue, QueueConfig, Record,
+    BuildContext, Exchange, FieldError, Flow, Hooks, NodeLog, Phases, Plugin, Queue, QueueConfig, Record,
 };
 
 /// The collector, and how traces are passed on.
@@ -184,6 +184,11 @@ impl Plugin for OpenTelemetry {
 }
 
 impl Hooks for OpenTelemetry {
+    fn phases(&self) -> Phases {
+        let reports = Phases::LOG.only_if(self.queue.is_some());
+        Phases::ACCESS | Phases::RESPONSE.only_if(self.response_header.is_some()) | reports
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let found = self.traces.extract(&exchange.request.headers);
         let trace = self.begin(found.as_ref());

@@ -73,7 +73,7 @@ pub use process::Process;
 use series::{Key, Latencies, Registry, Sessions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_plugin::{BuildContext, Exchange, Hooks, Plugin, Record, Session, Streams};
+use weir_plugin::{BuildContext, Exchange, Hooks, Phases, Plugin, Record, Session, Streams};
 
 /// What is counted.
 #[derive(Debug, Clone, Record)]
@@ -121,6 +121,10 @@ impl Plugin for Prometheus {
 }
 
 impl Hooks for Prometheus {
+    fn phases(&self) -> Phases {
+        Phases::LOG | Phases::LOG_STREAM
+    }
+
     fn log(&self, exchange: &Exchange) {
         let Some(route) = exchange.route() else { return };
         let consumer =
@@ -143,7 +147,7 @@ impl Hooks for Prometheus {
         }
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         let Some(route) = session.route() else { return };
         let service = route.service.as_ref().map(|service| service.entity.id);
         let route = route.entity.id;

@@ -76,7 +76,7 @@ use std::time::{Duration, Instant};
 use store::{Cache, Joined, Lead, PATIENCE, Stored};
 use weir_plugin::{
     AdminRoute, BuildContext, Bytes, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
-    LocalResponse, Plugin, Record, Resume, Streams, WantsBody,
+    LocalResponse, Phases, Plugin, Record, Resume, Streams, WantsBody,
 };
 
 /// The name that Kong gives the memory.
@@ -190,6 +190,10 @@ impl Plugin for ProxyCache {
 }
 
 impl Hooks for ProxyCache {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE
+    }
+
     fn wants_body(&self) -> WantsBody {
         let mut methods = self.0.config.request_method.iter();
         let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));

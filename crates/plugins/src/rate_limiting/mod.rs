@@ -101,8 +101,8 @@
 use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage, written};
 use std::sync::Arc;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, LocalResponse, Plugin,
-    Record, Resume,
+    BuildContext, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, LocalResponse, Phases,
+    Plugin, Record, Resume,
 };
 
 /// What is limited, and how clients are told.
@@ -247,6 +247,10 @@ fn violations(config: &Config) -> Vec<FieldError> {
 }
 
 impl Hooks for RateLimiting {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS | Phases::RESPONSE.only_if(!self.rules.hide_client_headers)
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let identifier = self.identifier(exchange);
         let (key, identifier) = match identifier {

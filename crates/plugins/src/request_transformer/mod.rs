@@ -64,7 +64,7 @@ use headers::HeaderOperations;
 use operations::{Operations, Value, Values, apply};
 use weir_plugin::form;
 use weir_plugin::{
-    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Plugin, Record, WantsBody,
+    BuildContext, Exchange, FieldWarning, Flow, Hooks, Json, Known, Phases, Plugin, Record, WantsBody,
 };
 
 /// What is changed.
@@ -210,6 +210,10 @@ impl Plugin for RequestTransformer {
 }
 
 impl Hooks for RequestTransformer {
+    fn phases(&self) -> Phases {
+        Phases::ACCESS
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let values = self.values.render(exchange);
         if let Some(uri) = &self.uri {

@@ -45,8 +45,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use weir_plugin::{
-    BuildContext, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Plugin, Queue, QueueConfig,
-    Record, Streams,
+    BuildContext, Dialer, Exchange, FieldError, FieldWarning, Hooks, Json, Phases, Plugin, Queue,
+    QueueConfig, Record, Streams,
 };
 
 /// The server, and what it is told.
@@ -198,6 +198,10 @@ impl Plugin for Statsd {
 }
 
 impl Hooks for Statsd {
+    fn phases(&self) -> Phases {
+        Phases::LOG
+    }
+
     fn log(&self, exchange: &Exchange) {
         let status = u32::from(exchange.response.status);
         let is_in = |(first, last): &(u32, u32)| (*first..=*last).contains(&status);

@@ -44,8 +44,8 @@ mod tests;
 use super::trace_context::{Context, Onward, Propagation, Traces};
 use std::time::Instant;
 use weir_plugin::{
-    BuildContext, Exchange, FieldError, Flow, Hooks, NodeId, Plugin, Queue, QueueConfig, Record, Session,
-    Streams,
+    BuildContext, Exchange, FieldError, Flow, Hooks, NodeId, Phases, Plugin, Queue, QueueConfig, Record,
+    Session, Streams,
 };
 
 /// The server, what it is told, and how traces are passed on.
@@ -206,6 +206,11 @@ impl Plugin for Zipkin {
 }
 
 impl Hooks for Zipkin {
+    fn phases(&self) -> Phases {
+        let reports = (Phases::LOG | Phases::LOG_STREAM).only_if(self.queue.is_some());
+        Phases::ACCESS | Phases::RESPONSE | reports
+    }
+
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let found = self.traces.extract(&exchange.request.headers);
         let trace = Trace { access: Some(Instant::now()), ..self.begin(found.as_ref()) };
@@ -241,7 +246,7 @@ impl Hooks for Zipkin {
         }
     }
 
-    fn session(&self, session: &Session) {
+    fn log_stream(&self, session: &Session) {
         let Some(queue) = &self.queue else { return };
         let trace = self.begin(None);
         if trace.sampled {

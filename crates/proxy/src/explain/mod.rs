@@ -127,6 +127,7 @@ pub fn explain(
     let mut exchange = asked.exchange(snapshot)?;
     exchange.request.headers.remove_hop_by_hop();
     client_ip::strip_identity(&mut exchange);
+    serve::normalize(&mut exchange);
     let (route, failure) = match exchange.request.method {
         Method::Connect | Method::Trace => (None, RequestError::MethodNotAllowed),
         _ => (serve::route(&mut exchange, snapshot), RequestError::NoRoute),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use weir_model::entity::Plugin;
 use weir_model::{Document, Uuid};
-use weir_plugin::Flow;
+use weir_plugin::{Flow, Phases};
 
 /// One plugin that runs.
 #[derive(Debug, Clone, Serialize)]
@@ -98,7 +98,7 @@ pub(super) fn walk(
     for step in &route.chain.steps {
         let Some(instance) = step.configured(exchange) else { continue };
         let Some(plugin) = document.plugins.iter().find(|plugin| plugin.id == instance.id) else { continue };
-        let runs = instance.runs(exchange.tls);
+        let runs = instance.runs(exchange.tls, Phases::ALL);
         steps.push(PluginStep {
             name: plugin.name.clone(),
             configured: Configured::of(plugin, document),

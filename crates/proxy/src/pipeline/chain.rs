@@ -5,12 +5,12 @@ use crate::observe::costs::{self, Phase};
 use crate::snapshot::chain::{Chain, Instance, Own, Step};
 use weir_model::Uuid;
 use weir_plugin::engine::GroupIndex;
-use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks};
+use weir_plugin::{self as plugin, ConsumerIndex, Flow, Hooks, Phases};
 
 impl Step {
-    fn instance(&self, exchange: &Exchange) -> Option<&Instance> {
+    fn instance(&self, exchange: &Exchange, phase: Phases) -> Option<&Instance> {
         let instance = self.configured(exchange)?;
-        instance.runs(exchange.tls).then_some(instance)
+        instance.runs(exchange.tls, phase).then_some(instance)
     }
 
     /// The configuration that applies to who calls. It is the same for all hooks of a request: what counts is the
@@ -55,7 +55,34 @@ fn first_in_common<'i>(own: &'i [(GroupIndex, Instance)], groups: &[GroupIndex])
 }
 
 impl Chain {
-    /// Runs the access hooks from `from` on, up to that of the step `until`. Stops where one responds or waits, and says
+    /// Whether there are rewrite hooks. Only the chain of requests without a route may have some that run.
+    #[inline]
+    pub(crate) fn rewrites(&self) -> bool {
+        self.steps_of(Phases::REWRITE).len() > 0
+    }
+
+    /// Runs the rewrite hooks from the one at `from` on. Stops where one responds or waits, and says where to go on and which
+    /// it was; at the end it says no plugin.
+    pub(crate) fn rewrite(&self, exchange: &mut Exchange, from: usize) -> (Flow, usize, Option<Uuid>) {
+        for (at, step) in self.steps_of(Phases::REWRITE).enumerate().skip(from) {
+            // Not the configuration of a consumer, if a hook has named one.
+            let base = step.base.as_ref().filter(|base| base.runs(exchange.tls, Phases::REWRITE));
+            let Some(instance) = base else { continue };
+            let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.rewrite(exchange);
+            match costs::hook_that_waits(instance, Phase::Rewrite, exchange, run) {
+                Flow::Continue => {}
+                flow => return (flow, at + 1, Some(instance.id)),
+            }
+        }
+        (Flow::Continue, 0, None)
+    }
+
+    /// How many steps have an access hook.
+    pub(crate) fn access_hooks(&self) -> usize {
+        self.steps_of(Phases::ACCESS).len()
+    }
+
+    /// Runs the access hooks from the one at `from` on, up to that at `until`. Stops where one responds or waits, and says
     /// which and where to go on.
     pub(crate) fn access(
         &self,
@@ -63,10 +90,11 @@ impl Chain {
         from: usize,
         until: usize,
     ) -> (Flow, usize, Option<Uuid>) {
-        for (at, step) in self.steps.iter().enumerate().take(until).skip(from) {
+        for (at, step) in self.steps_of(Phases::ACCESS).enumerate().take(until).skip(from) {
             exchange.engine.running = step.priority;
-            if let Some(instance) = step.instance(exchange) {
-                match costs::access(instance, exchange) {
+            if let Some(instance) = step.instance(exchange, Phases::ACCESS) {
+                let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
+                match costs::hook_that_waits(instance, Phase::Access, exchange, run) {
                     Flow::Continue => {}
                     flow => return (flow, at + 1, Some(instance.id)),
                 }
@@ -77,8 +105,8 @@ impl Chain {
 
     /// Runs the response hooks.
     pub(crate) fn response(&self, exchange: &mut Exchange) {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::RESPONSE) {
+            if let Some(instance) = step.instance(exchange, Phases::RESPONSE) {
                 costs::hook(instance, Phase::Response, exchange, |hooks, exchange| hooks.response(exchange));
             }
         }
@@ -86,8 +114,8 @@ impl Chain {
 
     /// Has the plugins replace a response's body that is whole.
     pub(crate) fn response_body(&self, exchange: &mut Exchange, mut body: Vec<u8>) -> Vec<u8> {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::RESPONSE_BODY) {
+            if let Some(instance) = step.instance(exchange, Phases::RESPONSE_BODY) {
                 let run =
                     |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.response_body(exchange, body);
                 body = costs::hook(instance, Phase::ResponseBody, exchange, run);
@@ -98,8 +126,8 @@ impl Chain {
 
     /// Runs the log hooks.
     pub(crate) fn log(&self, exchange: &mut Exchange) {
-        for step in &self.steps {
-            if let Some(instance) = step.instance(exchange) {
+        for step in self.steps_of(Phases::LOG) {
+            if let Some(instance) = step.instance(exchange, Phases::LOG) {
                 costs::hook(instance, Phase::Log, exchange, |hooks, exchange| hooks.log(exchange));
             }
         }

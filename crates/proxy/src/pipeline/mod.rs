@@ -1,4 +1,4 @@
-//! One request from its head to its end: route, plugins, upstream, response.
+//! One request from its head to its end: rewrite, route, plugins, upstream, response.
 
 mod chain;
 pub(crate) mod client_ip;
@@ -11,4 +11,5 @@ pub(crate) mod relay;
 pub(crate) mod request_body;
 pub(crate) mod respond;
 pub(crate) mod response_body;
+mod rewrite;
 pub(crate) mod serve;

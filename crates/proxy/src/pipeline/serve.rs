@@ -14,6 +14,7 @@ use crate::pipeline::client_ip;
 use crate::pipeline::internal;
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
+use crate::pipeline::rewrite;
 use crate::snapshot::chain::Chain;
 use crate::snapshot::{CompiledRoute, Snapshot};
 use crate::tunnel::{self, Tunnel};
@@ -129,7 +130,14 @@ async fn decide<'s, C: Client>(
         let answer = Box::pin(internal::answer(paths, worker, client, exchange)).await;
         return (None, Outcome::Local(answer));
     }
-    let route = match admit(worker, client, exchange, snapshot) {
+    let ready = match admit(worker, client, exchange) {
+        // Boxed, so that a connection has no room for what few requests need.
+        Ok(()) if snapshot.global.rewrites() => {
+            Box::pin(rewrite::run(client, exchange, &snapshot.global)).await
+        }
+        admitted => admitted,
+    };
+    let route = match ready.and_then(|()| routed(exchange, snapshot)) {
         Ok(route) => route,
         Err(refusal) => return (Some(&snapshot.global), Outcome::Local(refusal)),
     };
@@ -185,13 +193,8 @@ async fn through<C: Client>(tunnel: Tunnel, worker: &Worker, client: &mut C, exc
     leave(worker, client, exchange, (Some(chain), &mut Outcome::Over)).await;
 }
 
-/// Normalises what routing and plugins look at, and finds the route.
-fn admit<'s, C: Client>(
-    worker: &Worker,
-    client: &C,
-    exchange: &mut Exchange,
-    snapshot: &'s Snapshot,
-) -> Result<&'s CompiledRoute, LocalResponse> {
+/// Normalises what routing and plugins look at.
+fn admit<C: Client>(worker: &Worker, client: &C, exchange: &mut Exchange) -> Result<(), LocalResponse> {
     if matches!(exchange.request.method, Method::Connect | Method::Trace) {
         return Err(RequestError::MethodNotAllowed.answer());
     }
@@ -208,20 +211,34 @@ fn admit<'s, C: Client>(
     client_ip::strip_identity(exchange);
     client_ip::determine(&worker.options, exchange);
     worker.options.server_timing.watch(exchange);
-    let found = match &worker.options.request_debug {
-        Some(debug) if RequestDebug::concerns(exchange) => {
-            debug.time(exchange, |exchange| route(exchange, snapshot))
-        }
-        _ => route(exchange, snapshot),
+    if let Some(debug) = &worker.options.request_debug
+        && RequestDebug::concerns(exchange)
+    {
+        debug.watch(exchange);
+    }
+    normalize(exchange);
+    Ok(())
+}
+
+/// The route, found by what rewrite hooks have left.
+fn routed<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Result<&'s CompiledRoute, LocalResponse> {
+    let found = if exchange.times().is_some() {
+        request_debug::time_router(exchange, |exchange| route(exchange, snapshot))
+    } else {
+        route(exchange, snapshot)
     };
     found.ok_or_else(|| RequestError::NoRoute.answer())
 }
 
-/// Brings the path into its normal form and finds the route.
-pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
+/// Brings the path into its normal form.
+pub(crate) fn normalize(exchange: &mut Exchange) {
     if let Cow::Owned(path) = normalize_path(exchange.request.path()) {
         exchange.engine.path = NormalPath::Rewritten(path);
     }
+}
+
+/// Finds the route.
+pub(crate) fn route<'s>(exchange: &mut Exchange, snapshot: &'s Snapshot) -> Option<&'s CompiledRoute> {
     let found = with_query(exchange, |query| snapshot.router.find(query))?;
     exchange.engine.route = Some(found.index);
     exchange.engine.matched_path = found.matched_path;
@@ -251,7 +268,7 @@ async fn through_plugins<C: Client>(
     exchange: &mut Exchange,
     route: &CompiledRoute,
 ) -> Result<(), LocalResponse> {
-    let (mut reader, all) = (route.chain.reader, route.chain.steps.len());
+    let (mut reader, all) = (route.chain.reader, route.chain.access_hooks());
     let mut until = reader.map_or(all, |(first, _)| first);
     let (mut flow, mut at, mut plugin) = route.chain.access(exchange, 0, until);
     loop {

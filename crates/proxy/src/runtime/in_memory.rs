@@ -54,6 +54,7 @@ impl InMemory {
             loads: vec![Load::default()],
             costs: Arc::new(Costs::new(1, options.cost_sampling)),
             bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, 1)),
+            retained: Arc::default(),
             alternatives: Vec::new(),
             options,
         });

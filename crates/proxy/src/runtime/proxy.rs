@@ -116,7 +116,7 @@ impl Proxy {
         options: Options,
         logs: AccessLogs,
         snapshot: Snapshot,
-        retained: &Retained,
+        retained: &Arc<Retained>,
     ) -> Result<Self, StartError> {
         let opened = Opened::new(&options)?;
         let tls = ServerTls::new(&options.tls, snapshot.certificates.clone()).map_err(StartError::Tls)?;
@@ -132,6 +132,7 @@ impl Proxy {
             loads: (0..options.workers.max(1)).map(|_| Load::default()).collect(),
             costs: Arc::new(Costs::new(options.workers.max(1), options.cost_sampling)),
             bodies: Arc::new(BodyMemory::new(options.mem_bodies_size, options.workers)),
+            retained: retained.clone(),
             alternatives: alternatives(&opened.listening, &options),
             options,
         });

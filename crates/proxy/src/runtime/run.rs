@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
+use weir_plugin::engine::WorkerPlugins;
 
 /// A command to a worker from another thread.
 pub(super) enum Command {
@@ -32,6 +33,14 @@ pub(super) async fn run(
     mut commands: mpsc::UnboundedReceiver<Command>,
     datagrams: Vec<Datagrams>,
 ) {
+    let snapshot = worker.snapshot();
+    let mut plugins = WorkerPlugins::init(
+        snapshot.definitions,
+        (worker.index, worker.node.loads.len()),
+        worker.node.retained.clone(),
+    );
+    plugins.configure(&snapshot.instances);
+    drop(snapshot);
     spawn_local(sweep(worker.clone()));
     let log = worker.clone();
     spawn_local(async move { log.access_log.flush_regularly().await });
@@ -52,6 +61,7 @@ pub(super) async fn run(
                 spawn_local(http3::serve(worker.clone(), *arriving));
             }
             Command::Publish(snapshot, done) => {
+                plugins.configure(&snapshot.instances);
                 worker.publish(snapshot);
                 let _ = done.send(());
             }

@@ -4,16 +4,27 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weir_model::Uuid;
 use weir_plugin::engine::GroupIndex;
-use weir_plugin::{Admission, ConsumerIndex, Hooks, Session, WantsBody};
+use weir_plugin::{Admission, ConsumerIndex, Hooks, Phases, Session, WantsBody};
 
 /// The plugins of one route, from the highest priority to the lowest.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub(crate) steps: Vec<Step>,
-    /// The first step whose access hook reads the request's body, and whether one of them needs it.
+    /// The steps that take part in each phase.
+    by_phase: StepsByPhase,
+    /// How many access hooks run before the first that reads the request's body, and whether one of them needs it.
     pub(crate) reader: Option<(usize, WantsBody)>,
     /// Whether clients are asked for certificates.
     pub(crate) wants_client_certificate: bool,
+}
+
+/// For each phase, which steps take part in it, in their order: those with a configuration that does.
+#[derive(Default)]
+struct StepsByPhase {
+    /// All lists, one behind the other.
+    steps: Box<[u32]>,
+    /// Where the list of each phase ends.
+    ends: [u32; Phases::COUNT],
 }
 
 /// The configurations that consumers have of their own, shared by all chains of one scope.
@@ -43,7 +54,7 @@ pub(crate) struct Step {
     pub(crate) base: Option<Instance>,
 }
 
-/// One configured plugin and the protocols that it runs on.
+/// One configured plugin, and the phases that it takes part in by the protocols that it runs on.
 #[derive(Clone)]
 pub(crate) struct Instance {
     /// The entity that configures it.
@@ -53,10 +64,18 @@ pub(crate) struct Instance {
     /// Whether the plugin finds out who calls, or asks about that alone.
     pub(crate) authenticates: bool,
     pub(crate) hooks: Arc<dyn Hooks>,
-    pub(crate) http: bool,
-    pub(crate) https: bool,
-    /// Whether it runs for sessions of stream listeners.
-    pub(crate) stream: bool,
+    pub(crate) http: Phases,
+    pub(crate) https: Phases,
+    /// For sessions of stream listeners.
+    pub(crate) stream: Phases,
+}
+
+/// What the configurations of one step want, taken together.
+#[derive(Default)]
+struct Wants {
+    phases: Phases,
+    body: WantsBody,
+    client_certificate: bool,
 }
 
 impl Step {
@@ -68,6 +87,35 @@ impl Step {
     /// The configuration that applies to requests without a consumer.
     pub(crate) fn for_nobody(&self) -> Option<&Instance> {
         self.here.as_ref().or(self.base.as_ref())
+    }
+
+    fn wants(&self) -> Wants {
+        let own = self.own_here.iter().chain(&self.own_anywhere).flat_map(Own::instances);
+        let all = self.here.iter().chain(&self.base).chain(own);
+        all.fold(Wants::default(), |wants, instance| Wants {
+            phases: wants.phases | instance.http | instance.https | instance.stream,
+            body: wants.body.max(instance.hooks.wants_body()),
+            client_certificate: wants.client_certificate || instance.hooks.wants_client_certificate(),
+        })
+    }
+}
+
+impl StepsByPhase {
+    fn new(phases: &[Phases]) -> Self {
+        let (mut steps, mut ends) = (Vec::new(), [0; Phases::COUNT]);
+        for phase in Phases::ALL.each() {
+            let taking_part = phases.iter().zip(0..).filter(|(phases, _)| phases.intersects(phase));
+            steps.extend(taking_part.map(|(_, step)| step));
+            ends[phase.index()] = steps.len() as u32;
+        }
+        Self { steps: steps.into(), ends }
+    }
+
+    #[inline]
+    fn of(&self, phase: Phases) -> &[u32] {
+        let index = phase.index();
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.steps[start as usize..self.ends[index] as usize]
     }
 }
 
@@ -82,28 +130,50 @@ impl Own {
 }
 
 impl Instance {
-    /// Whether it runs for requests that came by this scheme.
-    pub(crate) fn runs(&self, tls: bool) -> bool {
-        if tls { self.https } else { self.http }
+    /// Whether it runs in the phase, or one of these, for requests that came by this scheme.
+    pub(crate) fn runs(&self, tls: bool, phases: Phases) -> bool {
+        if tls { self.https.intersects(phases) } else { self.http.intersects(phases) }
     }
 }
 
 impl Chain {
-    /// The plugins that run for sessions.
-    fn of_sessions(&self) -> impl Iterator<Item = &dyn Hooks> {
-        let configured = self.steps.iter().filter_map(Step::for_nobody);
-        configured.filter(|instance| instance.stream).map(|instance| &*instance.hooks)
+    /// The chain of these steps.
+    pub(crate) fn new(steps: Vec<Step>) -> Self {
+        let wants: Vec<Wants> = steps.iter().map(Step::wants).collect();
+        let phases: Vec<Phases> = wants.iter().map(|wants| wants.phases).collect();
+        let by_phase = StepsByPhase::new(&phases);
+        let first = wants.iter().zip(0..).find(|(wants, _)| wants.body != WantsBody::No);
+        let reader = first.map(|(_, first)| {
+            let before = by_phase.of(Phases::ACCESS).partition_point(|step| *step < first);
+            (before, wants.iter().map(|wants| wants.body).max().unwrap_or_default())
+        });
+        let wants_client_certificate = wants.iter().any(|wants| wants.client_certificate);
+        Self { steps, by_phase, reader, wants_client_certificate }
+    }
+
+    /// The steps that take part in a phase.
+    #[inline]
+    pub(crate) fn steps_of(&self, phase: Phases) -> impl ExactSizeIterator<Item = &Step> {
+        self.by_phase.of(phase).iter().map(|step| &self.steps[*step as usize])
+    }
+
+    /// The plugins that run for sessions in a phase.
+    fn of_sessions(&self, phase: Phases) -> impl Iterator<Item = &dyn Hooks> {
+        let configured = self.steps_of(phase).filter_map(Step::for_nobody);
+        let running = configured.filter(move |instance| instance.stream.intersects(phase));
+        running.map(|instance| &*instance.hooks)
     }
 
     /// Whether every plugin admits the session.
     pub(crate) fn preread(&self, session: &Session) -> Admission {
-        let refused = self.of_sessions().any(|hooks| hooks.preread(session) == Admission::Refuse);
+        let refused =
+            self.of_sessions(Phases::PREREAD).any(|hooks| hooks.preread(session) == Admission::Refuse);
         if refused { Admission::Refuse } else { Admission::Admit }
     }
 
     /// Runs the hooks of a session that has ended.
-    pub(crate) fn session(&self, session: &Session) {
-        self.of_sessions().for_each(|hooks| hooks.session(session));
+    pub(crate) fn log_stream(&self, session: &Session) {
+        self.of_sessions(Phases::LOG_STREAM).for_each(|hooks| hooks.log_stream(session));
     }
 }
 
@@ -123,18 +193,45 @@ mod tests {
     }
 
     #[test]
+    fn each_phase_has_the_steps_that_take_part_in_it() {
+        let base = |phases: Phases| Instance {
+            id: Uuid::nil(),
+            name: "doorman",
+            authenticates: false,
+            hooks: Arc::new(Doorman(Admission::Admit, AtomicUsize::new(0))),
+            http: phases,
+            https: Phases::NONE,
+            stream: Phases::NONE,
+        };
+        let step = |priority, phases| Step { priority, base: Some(base(phases)), ..Step::default() };
+        let own = Own::Consumer(Arc::new([(ConsumerIndex(0), base(Phases::RESPONSE))].into()));
+        let chain = Chain::new(vec![
+            step(4, Phases::ACCESS | Phases::LOG),
+            step(3, Phases::NONE),
+            Step { own_anywhere: vec![own], ..step(2, Phases::LOG) },
+            step(1, Phases::ALL),
+        ]);
+        let steps = |phase| chain.steps_of(phase).map(|step| step.priority).collect::<Vec<_>>();
+        assert_eq!(steps(Phases::ACCESS), [4, 1]);
+        assert_eq!(steps(Phases::RESPONSE), [2, 1], "one of its configurations takes part");
+        assert_eq!(steps(Phases::LOG), [4, 2, 1]);
+        assert_eq!(steps(Phases::LOG_STREAM), [1]);
+        assert_eq!(chain.steps.len(), 4);
+    }
+
+    #[test]
     fn a_session_is_admitted_by_every_plugin_of_streams_or_not_at_all() {
         let doorman = |admission| Arc::new(Doorman(admission, AtomicUsize::new(0)));
-        let step = |hooks: &Arc<Doorman>, stream| {
+        let step = |hooks: &Arc<Doorman>, stream: bool| {
             let hooks: Arc<dyn Hooks> = hooks.clone();
             let instance = Instance {
                 id: Uuid::nil(),
                 name: "doorman",
                 authenticates: false,
                 hooks,
-                http: true,
-                https: true,
-                stream,
+                http: Phases::ALL,
+                https: Phases::ALL,
+                stream: Phases::ALL.only_if(stream),
             };
             Step { base: Some(instance), ..Step::default() }
         };
@@ -142,10 +239,9 @@ mod tests {
             (doorman(Admission::Admit), doorman(Admission::Refuse), doorman(Admission::Admit));
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
         let session = Session::new(address, address);
-        let chain = |steps| Chain { steps, ..Chain::default() };
-        let of_requests = chain(vec![step(&kind, true), step(&stern, false), step(&last, true)]);
+        let of_requests = Chain::new(vec![step(&kind, true), step(&stern, false), step(&last, true)]);
         assert_eq!(of_requests.preread(&session), Admission::Admit);
-        let of_streams = chain(vec![step(&kind, true), step(&stern, true), step(&last, true)]);
+        let of_streams = Chain::new(vec![step(&kind, true), step(&stern, true), step(&last, true)]);
         assert_eq!(of_streams.preread(&session), Admission::Refuse);
         let asked = [&kind, &stern, &last].map(|doorman| doorman.1.load(Ordering::Relaxed));
         assert_eq!(asked, [2, 1, 1], "no plugin runs after the one that rejects");

@@ -3,7 +3,7 @@
 use super::asked::Asked;
 use super::chain::Instance;
 use super::instances::Instances;
-use super::last::{Identities, Last, LastParts, Parts, Plugins};
+use super::last::{Identities, Last, LastParts, Parts, Plugins, same};
 use super::scopes::{Caller, Placed, Scopes};
 use super::services::{Positions, Services};
 use super::users::Users;
@@ -14,8 +14,8 @@ use weir_model::entity::{self, EntityKind, Protocol};
 use weir_model::{Document, Uuid};
 use weir_net::tls::{Certificates, CertifiedKey, Subject, TlsError};
 use weir_plugin::Retained;
-use weir_plugin::engine::Shared;
-use weir_plugin::{BuildContext, Definition, Route};
+use weir_plugin::engine::{PluginInstances, Shared};
+use weir_plugin::{BuildContext, Definition, Hooks, Route};
 use weir_router::{Calculation, Patterns, RouteError, Router};
 use weir_upstream::health::TargetStates;
 use weir_upstream::retry_budget::RetryBudgets;
@@ -139,7 +139,7 @@ impl<'d> Compilation<'d> {
         let services = last.services(self.document, &identities);
         let services = services.unwrap_or_else(|| Arc::new(self.services(&identities, before)));
         let plugins = last.plugins(self.document, &self.users);
-        let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(&mut last.instances)));
+        let plugins = plugins.unwrap_or_else(|| Arc::new(self.scopes(last)));
         let speaks_http = |route: &&Arc<entity::Route>| route.protocols.iter().any(|p| is_http(*p));
         let served: Vec<_> = self.served(&services).filter(speaks_http).collect();
         let router = match last.router(&served) {
@@ -223,9 +223,20 @@ impl<'d> Compilation<'d> {
 
     // ---- plugins ----
 
-    fn scopes(&self, last: &mut Instances) -> Plugins {
-        let of = (self.document.plugins.clone(), self.document.ca_certificates.clone());
-        Plugins { of, scopes: Scopes::new(self.plugins(last)) }
+    fn scopes(&self, last: &mut LastParts) -> Plugins {
+        let (document, definitions) = (self.document, self.compiler.plugins);
+        let placed = self.plugins(&mut last.instances);
+        let of_plugin = |name: &str| {
+            let own = placed.iter().map(|placed| &placed.instance).filter(|instance| instance.name == name);
+            own.map(|instance| instance.hooks.clone()).collect()
+        };
+        let made = PluginInstances::new(definitions, of_plugin);
+        let before = last.parts.as_ref().map(|parts| &*parts.plugins);
+        let same = before.filter(|before| same(&before.of.0, &document.plugins));
+        let known = same.map(|before| &before.instances).filter(|known| known.are_those_of(&made));
+        let instances = known.cloned().unwrap_or_else(|| Arc::new(made));
+        let of = (document.plugins.clone(), document.ca_certificates.clone());
+        Plugins { of, definitions, instances, scopes: Scopes::new(placed) }
     }
 
     pub(super) fn plugins(&self, last: &mut Instances) -> Vec<Placed> {
@@ -244,15 +255,7 @@ impl<'d> Compilation<'d> {
         match last.get(entity, || (definition.build)(&entity.config, &build), || build.stands_alone()) {
             Ok(hooks) => Some(Placed {
                 priority: definition.priority,
-                instance: Instance {
-                    id: entity.id,
-                    name: definition.name,
-                    authenticates: !definition.schema.for_consumers,
-                    hooks,
-                    http: serves(&entity.protocols, false),
-                    https: serves(&entity.protocols, true),
-                    stream: entity.protocols.iter().any(|protocol| protocol.is_stream()),
-                },
+                instance: instance(definition, entity, hooks),
                 route: entity.route,
                 service: entity.service,
                 caller,
@@ -270,6 +273,19 @@ impl<'d> Compilation<'d> {
             (None, Some(id)) => self.users.groups.index(id).map(Caller::Group),
             (None, None) => Some(Caller::Anybody),
         }
+    }
+}
+
+fn instance(definition: &Definition, entity: &entity::Plugin, hooks: Arc<dyn Hooks>) -> Instance {
+    let (phases, protocols) = (hooks.phases(), &entity.protocols);
+    Instance {
+        id: entity.id,
+        name: definition.name,
+        authenticates: !definition.schema.for_consumers,
+        hooks,
+        http: phases.only_if(serves(protocols, false)),
+        https: phases.only_if(serves(protocols, true)),
+        stream: phases.only_if(protocols.iter().any(|protocol| protocol.is_stream())),
     }
 }
 

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 use weir_model::Document;
 use weir_model::entity;
 use weir_net::tls::Certificates;
+use weir_plugin::Definition;
+use weir_plugin::engine::PluginInstances;
 use weir_router::{Patterns, Router, are_alike};
 use weir_upstream::health::MonitoredUpstream;
 
@@ -56,6 +58,9 @@ impl Identities {
 /// Plugins, and what they were compiled from beside users.
 pub(super) struct Plugins {
     pub(super) scopes: Scopes,
+    pub(super) definitions: &'static [Definition],
+    /// Those of last time, as long as neither these nor any plugin changes.
+    pub(super) instances: Arc<PluginInstances>,
     pub(super) of: (Vec<Arc<entity::Plugin>>, Vec<Arc<entity::CaCertificate>>),
 }
 
@@ -75,6 +80,8 @@ impl LastParts {
             global: parts.plugins.scopes.chain(None, None),
             certificates: parts.identities.certificates.clone(),
             asked: parts.asked.clone(),
+            definitions: parts.plugins.definitions,
+            instances: parts.plugins.instances.clone(),
             watched: parts.watched.clone(),
         };
         self.parts = Some(parts);

@@ -23,8 +23,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
-use weir_plugin::engine::Routes;
-use weir_plugin::{Consumer, Route, Service};
+use weir_plugin::engine::{PluginInstances, Routes};
+use weir_plugin::{Consumer, Definition, Route, Service};
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;
@@ -50,6 +50,10 @@ pub struct Snapshot {
     pub(crate) watched: Vec<Arc<MonitoredUpstream>>,
     /// Which clients are asked for certificates.
     pub(crate) asked: Arc<Asked>,
+    /// The plugins that there are, configured or not.
+    pub(crate) definitions: &'static [Definition],
+    /// The instances of those that want to know of them on each worker.
+    pub(crate) instances: Arc<PluginInstances>,
 }
 
 impl Snapshot {
@@ -64,6 +68,8 @@ impl Snapshot {
             certificates: Arc::new(self.certificates.none()),
             watched: Vec::new(),
             asked: Arc::default(),
+            definitions: self.definitions,
+            instances: self.instances.clone(),
         }
     }
 }

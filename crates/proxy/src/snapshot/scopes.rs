@@ -6,7 +6,6 @@ use std::sync::Arc;
 use weir_model::Uuid;
 use weir_plugin::ConsumerIndex;
 use weir_plugin::engine::GroupIndex;
-use weir_plugin::{Hooks, WantsBody};
 
 /// One configured plugin and where it was put.
 pub(super) struct Placed {
@@ -83,13 +82,7 @@ impl Scopes {
 
     /// The chain of a route and its service.
     pub(super) fn chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Chain {
-        let steps: Vec<Step> = self.0.iter().filter_map(|plugin| plugin.step(route, service)).collect();
-        let wants_body = |step: &Step| step.hooks().map(Hooks::wants_body).max().unwrap_or_default();
-        let first = steps.iter().position(|step| wants_body(step) != WantsBody::No);
-        let reader = first.zip(steps.iter().map(wants_body).max());
-        let wants_client_certificate =
-            steps.iter().flat_map(Step::hooks).any(Hooks::wants_client_certificate);
-        Chain { steps, reader, wants_client_certificate }
+        Chain::new(self.0.iter().filter_map(|plugin| plugin.step(route, service)).collect())
     }
 }
 
@@ -129,10 +122,5 @@ impl Step {
             || self.here.is_some()
             || !self.own_anywhere.is_empty()
             || !self.own_here.is_empty()
-    }
-
-    fn hooks(&self) -> impl Iterator<Item = &dyn Hooks> {
-        let own = self.own_here.iter().chain(&self.own_anywhere).flat_map(Own::instances);
-        self.here.iter().chain(&self.base).chain(own).map(|instance| &*instance.hooks)
     }
 }

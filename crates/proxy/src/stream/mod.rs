@@ -145,7 +145,7 @@ fn tell_end(session: &Session, ended: &Ended) {
 fn finish(worker: &Worker, mut session: Session) {
     session.engine.finish();
     if let Some(route) = &session.route {
-        route.chain.session(&session);
+        route.chain.log_stream(&session);
     }
     if worker.session_log.is_on() {
         worker.session_log.write_session(&session.record());

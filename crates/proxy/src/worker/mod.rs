@@ -26,6 +26,7 @@ use weir_http1::{RequestHead, ResponseHead, Version};
 use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
+use weir_plugin::Retained;
 use weir_plugin::engine::{BodyMemory, Share};
 use weir_upstream::Pools;
 
@@ -46,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) costs: Arc<Costs>,
     /// For bodies that plugins read.
     pub(crate) bodies: Arc<BodyMemory>,
+    /// What plugins find on each worker.
+    pub(crate) retained: Arc<Retained>,
     /// What responses over TLS say of HTTP/3, by the port that their clients connected to.
     pub(crate) alternatives: Vec<(u16, String)>,
 }

@@ -3,7 +3,7 @@ use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiError, json_response};
 use crate::listener::message;
 use crate::low_priority::spawn_low_priority;
-use crate::plugins::{Definitions, priority};
+use crate::plugins::{Definitions, find};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
@@ -153,7 +153,7 @@ impl<'d> Row<'d> {
             "id": plugin.id,
             "name": plugin.name,
             "instance_name": plugin.instance_name,
-            "priority": priority(definitions, &plugin.name),
+            "priority": find(definitions, &plugin.name).map(|plugin| plugin.priority),
             "route": self.route(),
             "service": self.service(),
             "consumer": plugin.consumer.map(|id| json!({ "id": id })),

@@ -1,7 +1,7 @@
 //! `GET /`: what tools request first, to find out which gateway they talk to.
 use crate::admin::response::json_response;
 use crate::control::Control;
-use crate::plugins::priority;
+use crate::plugins::find;
 use crate::settings::{Database, Listen, Listeners};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,7 +13,7 @@ use weir_model::entity::{Entity, EntityKind};
 use weir_proxy::{Address, Listening};
 
 /// The version of Kong whose API this is, because tools decide by it what to send.
-pub(super) const KONG_VERSION: &str = "3.9.1";
+pub(super) use weir_plugins::KONG_VERSION;
 
 pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
     let process = std::process::id();
@@ -42,10 +42,10 @@ pub(super) async fn root(State(control): State<Arc<Control>>) -> Response {
 
 fn plugins(control: &Control) -> Value {
     let available = control.plugins().iter().filter(|plugin| plugin.available);
-    let priority = |name| priority(control.plugin_definitions(), name);
-    let on_server: Value = available
+    let definitions = available.filter_map(|plugin| find(control.plugin_definitions(), plugin.name));
+    let on_server: Value = definitions
         .map(|plugin| {
-            let about = json!({ "version": KONG_VERSION, "priority": priority(plugin.name) });
+            let about = json!({ "version": plugin.version, "priority": plugin.priority });
             (plugin.name.to_owned(), about)
         })
         .collect();

@@ -15,7 +15,7 @@ pub use weir_plugin::{BOUNDS, Cost, Phase, PhaseCost, Spread};
 
 pub(crate) use ledger::CostShard;
 pub(crate) use server_timing::append;
-pub(crate) use watch::{Call, Sampler, Waiter, access, answered, finished, hook, resume};
+pub(crate) use watch::{Call, Sampler, Waiter, answered, finished, hook, hook_that_waits, resume};
 
 use account::PluginCost;
 use clock::ThreadClock;

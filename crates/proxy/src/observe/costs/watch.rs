@@ -61,12 +61,16 @@ pub(crate) fn hook<T>(
     blamed(instance, exchange, run)
 }
 
-/// Runs an access hook.
+/// Runs a hook that may wait.
 #[inline]
-pub(crate) fn access(instance: &Instance, exchange: &mut Exchange) -> Flow {
-    let run = |hooks: &dyn Hooks, exchange: &mut plugin::Exchange| hooks.access(exchange);
+pub(crate) fn hook_that_waits(
+    instance: &Instance,
+    phase: Phase,
+    exchange: &mut Exchange,
+    run: impl FnOnce(&dyn Hooks, &mut plugin::Exchange) -> Flow,
+) -> Flow {
     if exchange.watch.on {
-        return measured(Call::of(instance, Phase::Access), instance, exchange, run, Call::follow);
+        return measured(Call::of(instance, phase), instance, exchange, run, Call::follow);
     }
     blamed(instance, exchange, run)
 }

@@ -44,20 +44,14 @@ impl RequestDebug {
             || headers.contains_known(Known::XKongRequestDebugToken)
     }
 
-    /// Finds the route of a request, and starts to record its timings if it may ask for them. Removes the headers that
-    /// ask for them, so that the upstream does not get them.
+    /// Starts to record the timings of a request if it may ask for them. Removes the headers that ask for them, so that
+    /// the upstream does not get them.
     #[cold]
-    pub(crate) fn time<T>(&self, exchange: &mut Exchange, find: impl FnOnce(&mut Exchange) -> T) -> T {
+    pub(crate) fn watch(&self, exchange: &mut Exchange) {
         if let Some(times) = self.begin(exchange) {
             exchange.set_times(times);
             exchange.watch.begin();
         }
-        let start = Instant::now();
-        let found = find(exchange);
-        if let Some(times) = exchange.times() {
-            times.tree.spend(&["access", "router"], start.elapsed());
-        }
-        found
     }
 
     fn begin(&self, exchange: &mut Exchange) -> Option<Times> {
@@ -72,8 +66,23 @@ impl RequestDebug {
         headers.remove_known(Known::XKongRequestDebugToken);
         headers.remove(LOG);
         let loopback = speaks_for_itself && exchange.client_ip.to_canonical().is_loopback();
-        (asks && (loopback || knows)).then(|| Times::new(exchange.timing.start, log, loopback))
+        (asks && (loopback || knows)).then(|| Times::new(log, loopback))
     }
+}
+
+/// Finds the route of a request whose timings are recorded.
+#[cold]
+pub(crate) fn time_router<T>(exchange: &mut Exchange, find: impl FnOnce(&mut Exchange) -> T) -> T {
+    let (received, start) = (exchange.timing.start, Instant::now());
+    if let Some(times) = exchange.times() {
+        times.began = start;
+        times.tree.at(&["rewrite"]).total = start.saturating_duration_since(received);
+    }
+    let found = find(exchange);
+    if let Some(times) = exchange.times() {
+        times.tree.spend(&["access", "router"], start.elapsed());
+    }
+    found
 }
 
 /// What a request's times are so far.
@@ -90,11 +99,9 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    fn new(start: Instant, log: bool, loopback: bool) -> Self {
-        let began = Instant::now();
-        let mut tree = Tree::default();
-        tree.spend(&["rewrite"], began.saturating_duration_since(start));
-        Self { began, log, loopback, resolving: Duration::ZERO, tree }
+    fn new(log: bool, loopback: bool) -> Self {
+        let tree = Tree::default();
+        Self { began: Instant::now(), log, loopback, resolving: Duration::ZERO, tree }
     }
 
     /// A connection to an upstream was opened, or could not be.
@@ -122,6 +129,7 @@ impl Times {
     /// A hook of a plugin has taken so long.
     pub(crate) fn hook(&mut self, phase: Phase, (plugin, id): (&str, Uuid), took: Duration) {
         let phase = match phase {
+            Phase::Rewrite => "rewrite",
             Phase::Access => "access",
             Phase::Response => "header_filter",
             Phase::ResponseBody => "body_filter",
@@ -247,7 +255,8 @@ mod tests {
         let mut exchange = Gateway::new().exchange(&format!("GET /\n{headers}"));
         exchange.client_ip = from.parse().unwrap();
         if RequestDebug::concerns(&exchange) {
-            RequestDebug { token: TOKEN.to_owned() }.time(&mut exchange, |_| ());
+            RequestDebug { token: TOKEN.to_owned() }.watch(&mut exchange);
+            time_router(&mut exchange, |_| ());
         }
         exchange
     }

@@ -7,7 +7,6 @@ use crate::testing::{Gateway, entity, id};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use weir_plugin::Retained;
 
 fn start(options: Options) -> Proxy {
     start_with(options, Gateway::new().snapshot())
@@ -17,8 +16,7 @@ fn start_with(options: Options, snapshot: Snapshot) -> Proxy {
     let listen = |tls| Listen { tls, ..Listen::http(SocketAddr::from(([127, 0, 0, 1], 0))) };
     let options = Options { listen: vec![listen(false), listen(true)], ..options };
     let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
-    Proxy::start(options, AccessLogs { requests: off(), sessions: off() }, snapshot, &Retained::default())
-        .unwrap()
+    Proxy::start(options, AccessLogs { requests: off(), sessions: off() }, snapshot, &Arc::default()).unwrap()
 }
 
 #[tokio::test]
