@@ -1,4 +1,4 @@
-//! Sending spans to the server.
+//! Sends spans to the server.
 
 use super::Config;
 use http::header::{CONTENT_TYPE, HeaderValue};

@@ -19,7 +19,7 @@ fn zipkin(config: Json) -> Zipkin {
     }
 }
 
-/// A request that has met the plugin, and its trace.
+/// A request after the plugin's access hook, and its trace.
 fn met(zipkin: &Zipkin, request: &str) -> (Exchange, Trace) {
     let mut exchange = Gateway::new(PLUGINS).exchange(request);
     assert!(matches!(zipkin.access(&mut exchange), Flow::Continue));
