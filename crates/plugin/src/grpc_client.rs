@@ -107,7 +107,7 @@ fn unframed(reply: Collected<Bytes>) -> Result<Bytes, CallError> {
         reply.get(1..PREFIX).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)));
     match length {
         Some(length) if reply[0] == 0 && reply.len() == PREFIX + length => Ok(reply.split_off(PREFIX)),
-        _ => Err(CallError::Failed("the server's reply is no message of gRPC".to_owned())),
+        _ => Err(CallError::Failed("the server's reply is not a gRPC message".to_owned())),
     }
 }
 

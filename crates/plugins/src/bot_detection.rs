@@ -132,7 +132,7 @@ mod tests {
     use super::BOTS;
 
     #[test]
-    fn bots_are_told_from_browsers() {
+    fn bots_are_distinguished_from_browsers() {
         let is_bot = |agent: &str| BOTS.as_ref().unwrap().is_match(agent.as_bytes());
         for bot in [
             "Googlebot/2.1 (+http://www.google.com/bot.html)",

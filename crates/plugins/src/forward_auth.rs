@@ -117,7 +117,7 @@ impl Plugin for ForwardAuth {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let url = config.url.parse().map_err(|error| format!("config.url is no URL: {error}"))?;
+        let url = config.url.parse().map_err(|error| format!("config.url is not a valid URL: {error}"))?;
         let client = HttpClient::new(build.tls_dialer(config.ssl_verify, "config.ssl_verify: false")?);
         let (passes, warned) = (Passes::default(), AtomicU64::new(0));
         Ok(Self(Arc::new(Instance { config, url, client, passes, warned, built: Instant::now() })))
@@ -238,7 +238,7 @@ impl Instance {
             let passes = if self.config.fail_open { "the request passes" } else { "the request is refused" };
             tracing::warn!(
                 request_id = exchange.id(),
-                "forward-auth: the service gave no answer, {passes}: {why}"
+                "forward-auth: the service did not answer, {passes}: {why}"
             );
         }
         if self.config.fail_open {
@@ -246,7 +246,7 @@ impl Instance {
         }
         Flow::Respond(LocalResponse::error(
             self.config.status_on_error,
-            "The authorization service gave no answer",
+            "The authorization service did not answer",
         ))
     }
 }

@@ -158,8 +158,7 @@ struct Endpoint {
 
 impl Endpoint {
     fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let unusable =
-            |_| "config.http_endpoint is no URL that can be asked; write it percent-encoded".to_owned();
+        let unusable = |_| "config.http_endpoint is not a valid URL; write it percent-encoded".to_owned();
         let user = userinfo(&config.http_endpoint);
         let url = user.map_or(config.http_endpoint.clone(), |user| {
             config.http_endpoint.replacen(&format!("{user}@"), "", 1)
@@ -198,7 +197,7 @@ impl Endpoint {
 fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
     let value = |name: &str, value: &str| {
         HeaderValue::from_str(value)
-            .map_err(|_| format!("config.headers: the value of {name} is no header's"))
+            .map_err(|_| format!("config.headers: the value of {name} is not a valid header value"))
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, value("Content-Type", &config.content_type)?);
@@ -208,7 +207,7 @@ fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
     }
     for (name, text) in config.headers.iter().flatten() {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("config.headers: {name} is no name"))?;
+            .map_err(|_| format!("config.headers: {name} is not a valid header name"))?;
         headers.insert(known, value(name, text)?);
     }
     Ok(headers)

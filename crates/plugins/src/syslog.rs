@@ -135,7 +135,7 @@ mod tests {
     use weir_plugin::testing::Gateway;
 
     #[tokio::test]
-    async fn each_line_is_a_message_and_what_nobody_takes_is_counted() {
+    async fn each_line_is_a_message_and_undelivered_ones_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let refused = send_lines(b"<14>kong: {}\n<14>kong: {}\n", socket(&path)).await.unwrap_err();

@@ -115,7 +115,7 @@ impl Server {
         let host = config.host.trim_matches(['[', ']']).to_owned();
         let tls = config.tls.then(|| config.tls_sni.unwrap_or_else(|| host.clone()));
         if tls.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
-            return Err("config.tls_sni is no server name".to_owned());
+            return Err("config.tls_sni is not a valid server name".to_owned());
         }
         Ok(Self {
             name: format!("{}:{}", config.host, config.port),

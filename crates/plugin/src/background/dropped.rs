@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_told_at_once_and_then_in_intervals() {
+    fn drops_are_logged_at_once_and_then_at_intervals() {
         let (mut untold, start) = (Untold::default(), Instant::now());
         assert_eq!(untold.add(2, start), Some(2));
         assert_eq!((0..1000).find_map(|_| untold.add(1, start + PAUSE / 2)), None);

@@ -80,7 +80,7 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
-fn what_is_under_way_takes_room_too() {
+fn batches_in_flight_take_room_too() {
     let background = Arc::new(Background::default());
     let it = scripted(&background, serde_json::json!({ "max_bytes": 10, "concurrency_limit": -1 }));
     it.queue.push(0, 6);

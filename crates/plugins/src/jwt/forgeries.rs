@@ -284,7 +284,7 @@ fn roca() -> Vec<u8> {
 }
 
 #[test]
-fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
+fn a_key_that_others_can_sign_with_is_reported_and_not_used() {
     let modulus = |size| {
         let pair = rsa::KeyPair::generate(size).unwrap();
         BASE64.encode(&pair.public_key().as_ref()[9..][..pair.public_modulus_len()])
@@ -321,7 +321,7 @@ fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
 
 /// RFC 7517, 4.5: keys with one id are alternatives.
 #[test]
-fn keys_of_one_id_are_told_apart_by_algorithm_and_all_tried() {
+fn keys_of_one_id_are_selected_by_algorithm_and_all_tried() {
     let pairs = [(); 2].map(|()| EcdsaKeyPair::generate(&sign::ECDSA_P256_SHA256_FIXED_SIGNING).unwrap());
     let key = |pair: &EcdsaKeyPair| {
         let point = pair.public_key().as_ref();

@@ -112,7 +112,7 @@ impl Keys {
         }
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let set: Set =
-            serde_json::from_slice(&text).map_err(|error| format!("it is no set of keys: {error}"))?;
+            serde_json::from_slice(&text).map_err(|error| format!("it is not a JWK set: {error}"))?;
         let (mut by_id, mut refused) = (HashMap::<_, Vec<_>>::new(), Vec::new());
         let keys =
             set.keys.into_iter().take(MAX_KEYS).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());

@@ -224,7 +224,7 @@ fn the_credential_is_named_by_a_claim_or_by_the_header() {
 
 /// Also for a token whose signature is cached.
 #[test]
-fn times_are_asked_about_every_time() {
+fn times_are_checked_every_time() {
     let gateway = gateway();
     let now = now();
     let both = json!(["exp", "nbf"]);
@@ -326,7 +326,7 @@ fn what_is_refused_is_challenged() {
 }
 
 #[test]
-fn the_upstream_is_told_who_calls() {
+fn the_upstream_gets_the_consumer() {
     let gateway = gateway();
     let outcome = bearing(&gateway, json!({}), &token(&json!({ "iss": KEY })));
     for (name, value) in [

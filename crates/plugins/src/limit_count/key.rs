@@ -68,7 +68,7 @@ impl Variable {
                 let hint = did_you_mean(name, names.iter().copied());
                 let (shown, names) = (quoted(name), names.join(", "));
                 Err(format!(
-                    "there is no variable `{shown}`; there are {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
+                    "unknown variable `{shown}`; expected one of {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
                 ))
             }
         }
@@ -187,7 +187,7 @@ fn combination(text: &str) -> Result<Vec<Part>, String> {
         rest = after;
     }
     if parts.is_empty() {
-        return Err("there is no variable in it; write `$remote_addr`, or `key_type: constant`".to_owned());
+        return Err("it contains no variable; write `$remote_addr`, or `key_type: constant`".to_owned());
     }
     parts.push(Part::Text(rest.to_owned()));
     Ok(parts)

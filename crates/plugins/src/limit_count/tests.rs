@@ -19,7 +19,7 @@ fn limiter(gateway: &Gateway, config: Json) -> Arc<dyn Hooks> {
 }
 
 #[test]
-fn what_is_refused_is_told_why_and_when_to_come_back() {
+fn refused_clients_learn_why_and_when_to_retry() {
     let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "rejected_code": 429, "rejected_msg": "say \"please\"" }));
     gateway.send(&[&*plugin], "GET /");
@@ -68,7 +68,7 @@ fn requests_are_counted_by_their_key() {
 }
 
 #[test]
-fn consumers_are_told_apart() {
+fn consumers_are_counted_separately() {
     let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "key": "consumer_name" }));
     let status = |consumer| {

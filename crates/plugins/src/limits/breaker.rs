@@ -50,7 +50,7 @@ impl Breaker {
             return;
         }
         tracing::warn!(
-            "rate limits: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant or \
+            "rate limits: {error}; until it answers, this node counts by itself, or answers 500 where fault_tolerant or \
              allow_degradation is false"
         );
         tokio::spawn(self.clone().recover());

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_who_asked_get_what_was_taken() {
+    fn the_first_queries_get_what_was_taken() {
         let (entry, limits): (_, Arc<[Limit]>) = (entry("a"), [Limit::new(Period::Minute, 10.0)].into());
         let (mut queries, answers): (Vec<_>, Vec<_>) = (0..5).map(|_| query(&entry, &limits, 0)).unzip();
         let [group] = <[Group; 1]>::try_from(grouped(&mut queries)).ok().unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_asked_of_nothing_twice_at_a_time() {
+    fn no_key_is_queried_twice_at_a_time() {
         let limits: Arc<[Limit]> = [Limit::new(Period::Minute, 10.0)].into();
         let others: Arc<[Limit]> = [Limit::new(Period::Minute, 20.0)].into();
         // Two entries with one key, as if one was evicted while it was in use.

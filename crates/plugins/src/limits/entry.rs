@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_counted_leaves_less_and_is_not_told_back() {
+    fn counts_of_other_nodes_leave_less_and_are_not_reported_back() {
         let entry = entry();
         assert_eq!(admitted(&entry, 3), 3);
         let [add] = &*entry.unreported(wall_clock(), false) else { panic!() };

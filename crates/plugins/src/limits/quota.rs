@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_who_asked_of_a_key_get_what_was_taken() {
+    fn the_first_queries_of_a_key_get_what_was_taken() {
         let quota = Quota { count: 10, seconds: 60 };
         let query = |key: &str| {
             let (answer, receiver) = oneshot::channel();

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_as_long_as_told_is_admitted_and_not_much_earlier() {
+    fn a_client_that_waits_for_retry_after_is_admitted_and_not_much_earlier() {
         let limit = Limit::new(Period::Minute, 10.0);
         for (current, previous, into) in
             [(0, 10, 0), (4, 10, 20_000), (9, 10, 5_500), (10, 0, 59_000), (10, 10, 100), (3, 1_000, 30_000)]

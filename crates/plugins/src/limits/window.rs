@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn resets_are_told_by_nominal_lengths() {
+    fn resets_are_by_nominal_lengths() {
         // 2024-01-31T12:00:30Z
         let now = 1_706_702_430;
         let resets = Period::ALL.map(|period| period.reset(now));

@@ -75,7 +75,7 @@ fn a_record_has_kongs_members() {
 }
 
 #[test]
-fn what_did_not_happen_is_told_as_kong_does() {
+fn what_did_not_happen_is_written_as_by_kong() {
     let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
     (exchange.source, exchange.response.status) = (Source::Kong, 403);
     let record = record(&exchange, &[]);
@@ -260,7 +260,7 @@ fn sessions_have_a_record_of_their_own() {
 }
 
 #[test]
-fn entities_are_told_without_what_is_unset() {
+fn entities_are_written_without_unset_fields() {
     let mut gateway = Gateway::new(PLUGINS);
     gateway.document.routes =
         vec![entity(json!({ "id": id(0x61), "name": "tagged", "paths": ["/"], "tags": ["a b"] }))];

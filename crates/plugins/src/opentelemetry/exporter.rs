@@ -104,7 +104,7 @@ impl Exporter {
         let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
         Ok(Self {
             client,
-            uri: uri.parse().map_err(|_| format!("config.{field} is no URL that can be asked"))?,
+            uri: uri.parse().map_err(|_| format!("config.{field} is not a valid URL"))?,
             headers: headers(config)?,
             timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
             resource: resource(config.resource_attributes.clone().unwrap_or_default(), build),
@@ -166,9 +166,9 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     for (name, value) in config.headers.iter().flatten() {
-        let no_header = || format!("config.headers: {name} is no header");
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_header())?;
-        headers.insert(known, HeaderValue::from_str(value).map_err(|_| no_header())?);
+        let invalid = || format!("config.headers: {name} is not a valid header");
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        headers.insert(known, HeaderValue::from_str(value).map_err(|_| invalid())?);
     }
     Ok(headers)
 }

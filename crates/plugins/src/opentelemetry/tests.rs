@@ -26,7 +26,7 @@ fn upstream_header<'e>(exchange: &'e Exchange, name: &str) -> Option<&'e str> {
 }
 
 #[test]
-fn the_upstream_is_told_in_the_format_of_the_client() {
+fn the_upstream_gets_the_format_of_the_client() {
     let (exchange, trace) =
         met(json!({ "sampling_rate": 1 }), &format!("GET /\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     assert_eq!(trace.parent, Some(0x00f067aa0ba902b7));
@@ -91,7 +91,7 @@ fn clients_and_the_rate_decide_what_is_sampled() {
 }
 
 #[test]
-fn spans_tell_of_the_request_and_of_each_attempt() {
+fn spans_describe_the_request_and_each_attempt() {
     let (mut exchange, trace) =
         met(json!({ "sampling_rate": 1 }), &format!("GET /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     let start = exchange.timing.start;

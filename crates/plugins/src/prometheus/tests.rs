@@ -196,7 +196,7 @@ fn flags_are_honoured() {
 }
 
 #[test]
-fn consumers_are_told_apart_only_on_demand() {
+fn consumers_are_counted_separately_only_on_demand() {
     let gateway = Gateway::new(PLUGINS);
     let mut config = all_flags();
     let as_alice = |exchange: &mut Exchange| {

@@ -183,7 +183,7 @@ impl Plugin for ProxyCache {
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         let other = config["memory"]["dictionary_name"].as_str().is_some_and(|name| name != DICTIONARY);
-        let message = "all names share one memory of 128 MiB";
+        let message = "all dictionaries share one cache of 128 MiB";
         if other { vec![FieldWarning::new("memory.dictionary_name", message)] } else { Vec::new() }
     }
 

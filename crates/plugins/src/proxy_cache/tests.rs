@@ -115,7 +115,7 @@ fn memory_is_bounded_and_what_is_used_stays() {
 }
 
 #[test]
-fn nobody_keeps_the_others_waiting_for_ever() {
+fn no_request_keeps_the_others_waiting_for_ever() {
     let (cache, now) = (Arc::new(Cache::default()), Instant::now());
     let slow = cache.join(1, now);
     assert!(matches!(cache.join(1, now + Duration::from_secs(4)), Joined::Follows(_)));

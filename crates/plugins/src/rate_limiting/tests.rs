@@ -24,7 +24,7 @@ fn statuses(gateway: &Gateway, config: Json, requests: &[&dyn Fn() -> Exchange])
 }
 
 #[test]
-fn what_is_refused_is_told_when_to_come_back() {
+fn refused_clients_learn_when_to_retry() {
     let gateway = Gateway::new(PLUGINS);
     let config =
         json!({ "month": 2, "year": 2, "limit_by": "ip", "error_code": 503, "error_message": "busy" });
@@ -54,7 +54,7 @@ fn hidden_headers_are_hidden_from_the_refused_too() {
 }
 
 #[test]
-fn callers_are_told_apart() {
+fn callers_are_counted_separately() {
     let gateway = Gateway::new(PLUGINS);
     let as_consumer = |consumer, credential| {
         let mut exchange = gateway.exchange("GET /");

@@ -145,7 +145,7 @@ pub(super) struct Set {
 
 fn method(text: &str) -> Result<(), String> {
     match text {
-        "CONNECT" => Err("CONNECT opens tunnels, which upstreams are not asked for".to_owned()),
+        "CONNECT" => Err("CONNECT opens tunnels, which Weir does not support to upstreams".to_owned()),
         _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(()),
         _ => Err(format!("expected a method in capital letters, such as POST, got {text:?}")),
     }

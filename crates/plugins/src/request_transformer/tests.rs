@@ -74,7 +74,7 @@ fn an_expression_of_supabase_chooses_who_is_authorized() {
 }
 
 #[test]
-fn what_is_no_template_is_told_why() {
+fn invalid_templates_are_refused_with_a_reason() {
     let cases = [
         ("$(os.getenv('HOME'))", "`os`"),
         ("$((function() return 1 end)())", "a function"),

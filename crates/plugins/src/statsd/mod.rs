@@ -21,7 +21,7 @@
 //! | `status_count_per_user` | `service.SERVICE.user.CONSUMER.status.STATUS` | 1 |
 //! | `status_count_per_workspace` | `service.SERVICE.workspace.WORKSPACE.status.STATUS` | 1 |
 //! | `status_count_per_user_per_route` | `route.ROUTE_ID.user.CONSUMER.status.STATUS` | 1 |
-//! | `shdict_usage` | never sent: there are no shared dictionaries | |
+//! | `shdict_usage` | never sent: Weir does not measure it | |
 //!
 //! Without `metrics`, all of these are sent. If a request has no service, `global.unmatched` takes its place; if it has
 //! no consumer, the metrics of users are left out. Dots in names of services become underscores. `sample_rate` is only

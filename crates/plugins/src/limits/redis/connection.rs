@@ -84,7 +84,7 @@ impl Connector {
         master: &str,
         sentinels: &[HostAndPort],
     ) -> Result<Link, Unavailable> {
-        let mut last = Unavailable("there are no sentinels".to_owned());
+        let mut last = Unavailable("no sentinel is configured".to_owned());
         for sentinel in self.in_turn(sentinels) {
             match self.link_by(sentinel, master).await {
                 Ok(link) => return Ok(link),
@@ -106,7 +106,7 @@ impl Connector {
         let mut link = self.link(&server).await?;
         match ask(&mut link.connection, &cmd("ROLE")).await? {
             Role::Primary { .. } => Ok(link),
-            _ => Err(Unavailable(format!("{}:{} is no master yet", server.0, server.1))),
+            _ => Err(Unavailable(format!("{}:{} is not a master yet", server.0, server.1))),
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_says_much_is_repeated_in_part() {
+    fn a_long_message_of_a_server_is_cut_short() {
         let error = RedisError::from((ErrorKind::Parse, "no", "x".repeat(100_000)));
         let Unavailable(message) = unavailable(&error);
         assert!(message.contains("xxx") && message.len() <= MAX_MESSAGE_LEN, "{} characters", message.len());
