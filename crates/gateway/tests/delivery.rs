@@ -320,7 +320,7 @@ fn a_stop_does_not_wait_for_the_next_try() {
     let mut gateway = Gateway::builder(&document).set("drain_timeout", "1h").start();
     gateway.get("/");
     requests.recv_timeout(PATIENCE).unwrap();
-    eventually("it is to be tried again", || gateway.log().contains("which is tried again"));
+    eventually("it is to be retried", || gateway.log().contains("it is retried"));
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().code(), Some(0));
     requests.try_recv().expect("it was tried again");

@@ -7,19 +7,19 @@ use weir_model::{Entities, Uuid};
 
 /// A route of the Admin API. The node's `/endpoints` and `/openapi.json` list it.
 pub struct AdminRoute {
-    /// What clients ask it with.
+    /// The method.
     pub method: AdminMethod,
-    /// Its path, with parameters in braces: `/name-of-the-plugin/{key}`. It begins with the name of the plugin.
+    /// Its path, with parameters in braces: `/name-of-the-plugin/{key}`. It must begin with the name of the plugin.
     pub path: &'static str,
-    /// What OpenAPI calls the operation: a name of its own.
+    /// Its operation id in OpenAPI, which must be unique.
     pub operation: &'static str,
-    /// What it does, in a few words.
+    /// Its summary in OpenAPI.
     pub summary: &'static str,
-    /// Serves a request. It must not wait: the API serves nobody else meanwhile.
+    /// Serves a request. It must not wait, because the API serves no other request meanwhile.
     pub handle: fn(&AdminRequest<'_>) -> AdminResponse,
 }
 
-/// How clients ask.
+/// The HTTP methods of routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminMethod {
     /// For something.

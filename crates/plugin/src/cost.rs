@@ -4,7 +4,8 @@ use super::durations::Spread;
 use std::time::{Duration, SystemTime};
 use weir_model::Uuid;
 
-/// What of a request is measured: a plugin's hook, by when it runs, or all of the request and what is no plugin's of it.
+/// What of a request is measured: a plugin's hook, by when it runs, or all of the request and what is no plugin's of
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Before the route is found.
@@ -53,50 +54,50 @@ impl Phase {
     }
 }
 
-/// What one plugin has cost on one route, or what requests to the route took.
+/// What a plugin cost on a route, or what requests to the route took.
 #[derive(Debug, Clone)]
 pub struct Cost {
-    /// The plugin's entity; none for what is no plugin's of the route's requests.
+    /// The plugin's entity; none for the part of the route's requests that is not a plugin's.
     pub plugin: Option<Uuid>,
-    /// The route. None for requests that matched none, and for those of routes that there was no more room for.
+    /// The route. None for requests without a route, and for those of routes beyond the limit.
     pub route: Option<Uuid>,
-    /// Since when it is counted.
+    /// When counting began.
     pub since: SystemTime,
-    /// The CPU time that all workers have used since then.
+    /// The CPU time of all workers since then.
     pub cpu: Duration,
-    /// What was measured, by the phases that the plugin has hooks for.
+    /// The measured phases: those that the plugin has hooks for.
     pub phases: Vec<PhaseCost>,
-    /// Runs that waited, as estimated.
+    /// Estimated calls that waited.
     pub waits: u64,
-    /// How long they waited together, as estimated.
+    /// Their estimated total waiting time.
     pub waited: Duration,
-    /// Requests that it answered in the place of the upstream.
+    /// Requests that it answered instead of the upstream.
     pub answers: u64,
-    /// Of these, the ones with a status of 500 or more; and panics.
+    /// Of these, those with a status of 500 or more; and panics.
     pub errors: u64,
 }
 
-/// What the runs of one hook took.
+/// The cost of one hook.
 #[derive(Debug, Clone)]
 pub struct PhaseCost {
-    /// When it runs.
+    /// Its phase.
     pub phase: Phase,
-    /// How long.
+    /// Its durations.
     pub spread: Spread,
 }
 
 impl Cost {
-    /// The requests that it ran for, as estimated.
+    /// The estimated number of requests that it ran for.
     pub fn calls(&self) -> u64 {
         self.phases.iter().map(|phase| phase.spread.calls()).max().unwrap_or(0)
     }
 
-    /// What all its hooks took together, as estimated.
+    /// The estimated total duration of all hooks.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.phases.iter().map(|phase| phase.spread.nanos).sum())
     }
 
-    /// What part of the workers' CPU time that is.
+    /// The share of the workers' CPU time.
     pub fn cpu_share(&self) -> f64 {
         if self.cpu.is_zero() { 0.0 } else { self.spent().as_secs_f64() / self.cpu.as_secs_f64() }
     }

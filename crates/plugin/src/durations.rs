@@ -1,12 +1,12 @@
-//! How long the runs of a hook took.
+//! Histograms of the durations of hooks.
 
 use super::count::Count;
 use std::time::Duration;
 
-/// Ten bounds to a power of ten.
+/// Ten bounds per power of ten.
 const STEPS: [u64; 10] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 80];
 
-/// The upper bounds of the buckets, in nanoseconds: from 10 ns to 100 ms. A last bucket holds what took longer.
+/// The upper bounds of the buckets, in nanoseconds: from 10 ns to 100 ms. The last bucket is unbounded.
 pub const BOUNDS: [u64; 71] = {
     let mut bounds = [0; 71];
     let mut index = 0;
@@ -17,7 +17,7 @@ pub const BOUNDS: [u64; 71] = {
     bounds
 };
 
-/// What one worker has measured of one hook. A run counts as often as its request stands for others.
+/// The durations of one hook on one worker. A call counts as often as its request stands for others in the sample.
 #[derive(Debug)]
 pub struct Durations {
     measured: Count,
@@ -33,7 +33,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// Writes down a run that stands for so many.
+    /// Records a call that stands for this many.
     pub fn observe(&self, spent: Duration, weight: u64) {
         let nanos = spent.as_nanos() as u64;
         self.measured.add(1);
@@ -42,14 +42,14 @@ impl Durations {
     }
 }
 
-/// How long the runs of a hook took on all workers.
+/// The durations of one hook on all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread {
-    /// Runs that were measured.
+    /// Calls that were measured.
     pub measured: u64,
-    /// All of them together, in nanoseconds, as estimated for all runs.
+    /// Their sum in nanoseconds, estimated for all calls.
     pub nanos: u64,
-    /// Runs, as estimated, up to each of [`BOUNDS`] and above the one before it; the last, above all.
+    /// Estimated calls per bucket: up to each of [`BOUNDS`] and above the one before it; the last bucket is unbounded.
     pub buckets: [u64; BOUNDS.len() + 1],
 }
 
@@ -60,26 +60,26 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// Adds what one worker has measured.
+    /// Adds the durations of one worker.
     pub fn add(&mut self, durations: &Durations) {
         self.measured += durations.measured.get();
         self.nanos += durations.nanos.get();
         self.buckets.iter_mut().zip(&durations.buckets).for_each(|(sum, bucket)| *sum += bucket.get());
     }
 
-    /// Adds the runs of another.
+    /// Adds another histogram.
     pub fn merge(&mut self, other: &Spread) {
         self.measured += other.measured;
         self.nanos += other.nanos;
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, bucket)| *sum += bucket);
     }
 
-    /// How many runs there were, as estimated.
+    /// The estimated number of calls.
     pub fn calls(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// The nanoseconds that this share of the runs took at most, between the bounds of a bucket; 0 without any run.
+    /// The duration in nanoseconds that this share of the calls did not exceed, interpolated; 0 without any call.
     pub fn quantile(&self, share: f64) -> f64 {
         let wanted = share * self.calls() as f64;
         let mut below = 0;

@@ -1,7 +1,7 @@
 //! Keyed 128-bit hashes of what clients send, for tables that a client must not be able to guess its way through.
 //!
-//! The keys are drawn anew by each process: nobody outside can provoke collisions, and a lookup's timing says nothing
-//! about the texts in the table, since only hashes are compared.
+//! Each process draws new random keys, so no client can provoke collisions, and the timing of a lookup reveals nothing
+//! about the texts in the table, because only hashes are compared.
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::collections::HashMap;

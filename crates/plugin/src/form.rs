@@ -13,7 +13,7 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// A pair that nobody has written yet.
+    /// A pair that was not in the request.
     pub fn new(name: &str, value: Option<Cow<'a, [u8]>>) -> Self {
         let mut raw = String::new();
         encode(name.as_bytes(), &mut raw);

@@ -1,4 +1,4 @@
-//! Calling other servers over gRPC, one message for one message, from tasks off the request path.
+//! A client for unary gRPC calls to other servers, for tasks off the request path.
 
 use crate::http_client::{Connector, with_causes};
 use bytes::Bytes;
@@ -11,15 +11,15 @@ use std::fmt;
 use std::time::Duration;
 use weir_net::dialer::Dialer;
 
-/// The longest reply that is read.
-const LONGEST: usize = 1024 * 1024;
+/// The longest reply.
+const MAX_REPLY_LEN: usize = 1024 * 1024;
 
-/// In front of each message: whether it is compressed, and its length.
+/// The prefix of each message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 const UNKNOWN: u32 = 2;
 
-/// A client for gRPC in clear and over TLS, which keeps its connections.
+/// A client for gRPC, plaintext and TLS, with a connection pool.
 #[derive(Clone)]
 pub struct GrpcClient(Client<Connector, Full<Bytes>>);
 
@@ -28,13 +28,13 @@ pub struct GrpcClient(Client<Connector, Full<Bytes>>);
 pub enum CallError {
     /// It took too long.
     Timeout,
-    /// The server could not be reached, or broke off.
+    /// The connection failed.
     Failed(String),
-    /// The server says so.
+    /// The server returned an error.
     Status {
-        /// One of gRPC's codes, none of them 0.
+        /// gRPC's code, not 0.
         code: u32,
-        /// What it says.
+        /// The message.
         message: String,
     },
 }
@@ -52,14 +52,14 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 impl GrpcClient {
-    /// A client that connects so.
+    /// A client that connects with this dialer.
     pub fn new(dialer: Dialer) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).http2_only(true);
         Self(builder.build(Connector(dialer.with_alpn(b"h2"))))
     }
 
-    /// Calls the method that an absolute URL names, with metadata. Returns the reply.
+    /// Calls the method of an absolute URL, with metadata. Returns the reply.
     pub async fn call(
         &self,
         method: Uri,
@@ -79,12 +79,12 @@ impl GrpcClient {
         let called = async {
             let response = self.0.request(request).await.map_err(|error| failed(&error))?;
             let (head, body) = response.into_parts();
-            // A server that has nothing to say says how it went in the head.
+            // A server without a message sends the status in the head.
             if head.status != StatusCode::OK || head.headers.contains_key("grpc-status") {
                 well(&head.headers, head.status)?;
                 return Ok(Bytes::new());
             }
-            let reply = Limited::new(body, LONGEST).collect().await.map_err(|error| failed(&*error))?;
+            let reply = Limited::new(body, MAX_REPLY_LEN).collect().await.map_err(|error| failed(&*error))?;
             well(reply.trailers().unwrap_or(&HeaderMap::new()), head.status)?;
             unframed(reply)
         };
@@ -107,11 +107,11 @@ fn unframed(reply: Collected<Bytes>) -> Result<Bytes, CallError> {
         reply.get(1..PREFIX).map(|bytes| bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)));
     match length {
         Some(length) if reply[0] == 0 && reply.len() == PREFIX + length => Ok(reply.split_off(PREFIX)),
-        _ => Err(CallError::Failed("the server's reply is no message of gRPC".to_owned())),
+        _ => Err(CallError::Failed("the server's reply is not a gRPC message".to_owned())),
     }
 }
 
-/// Whether a call went well, by the fields that say so, or by the status of HTTP where there are none.
+/// Whether a call succeeded, by the gRPC status, or by the HTTP status if there is none.
 fn well(fields: &HeaderMap, status: StatusCode) -> Result<(), CallError> {
     let text = |name: &str| fields.get(name).and_then(|value| value.to_str().ok());
     let code = text("grpc-status").and_then(|code| code.parse().ok());
@@ -124,7 +124,7 @@ fn well(fields: &HeaderMap, status: StatusCode) -> Result<(), CallError> {
     }
 }
 
-/// The code that gRPC has for a response of HTTP that has none.
+/// The gRPC code for an HTTP response without one.
 fn of_http(status: StatusCode) -> u32 {
     match status.as_u16() {
         400 => 13,

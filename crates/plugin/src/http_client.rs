@@ -1,4 +1,4 @@
-//! Asking other servers over HTTP, from hooks that wait and from tasks off the request path.
+//! An HTTP client for other servers, for hooks that wait and for tasks off the request path.
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
@@ -16,13 +16,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::Service;
 use weir_net::dialer::Dialer;
 
-/// The longest response body that is read.
-const LONGEST: usize = 1024 * 1024;
+/// The longest response body.
+const MAX_BODY_LEN: usize = 1024 * 1024;
 
-/// How long an idle connection is kept, where nothing else is said.
+/// The default idle timeout of connections.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A client for HTTP/1.1 in clear and over TLS, which keeps its connections. Clones share them.
+/// A client for HTTP/1.1, plaintext and TLS, with a connection pool. Clones share the pool.
 #[derive(Clone)]
 pub struct HttpClient(Client<Connector, Full<Bytes>>);
 
@@ -31,9 +31,9 @@ pub struct HttpClient(Client<Connector, Full<Bytes>>);
 pub enum HttpError {
     /// It took too long.
     Timeout,
-    /// The body is longer than what is read of one.
+    /// The body is longer than the limit.
     TooLarge,
-    /// The server could not be reached, or broke off.
+    /// The connection failed.
     Failed(String),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => f.write_str("the server took too long"),
-            Self::TooLarge => write!(f, "the response is longer than {LONGEST} bytes"),
+            Self::TooLarge => write!(f, "the response is longer than {MAX_BODY_LEN} bytes"),
             Self::Failed(why) => f.write_str(why),
         }
     }
@@ -50,19 +50,19 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 impl HttpClient {
-    /// A client that connects so.
+    /// A client that connects with this dialer.
     pub fn new(dialer: Dialer) -> Self {
         Self::keeping(dialer, IDLE)
     }
 
-    /// The same, with connections that are kept for so long while they are idle.
+    /// The same, with this idle timeout of connections.
     pub fn keeping(dialer: Dialer, idle: Duration) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(idle);
         Self(builder.build(Connector(dialer)))
     }
 
-    /// Sends a request to the absolute URL that it names, and reads the whole response. Redirects are not followed.
+    /// Sends a request to its absolute URL, and reads the whole response. Redirects are not followed.
     pub async fn send(
         &self,
         request: Request<Bytes>,
@@ -71,7 +71,7 @@ impl HttpClient {
         let asked = async {
             let response = self.0.request(request.map(Full::new)).await;
             let (head, body) = response.map_err(|error| failed(&error))?.into_parts();
-            match Limited::new(body, LONGEST).collect().await {
+            match Limited::new(body, MAX_BODY_LEN).collect().await {
                 Ok(body) => Ok(Response::from_parts(head, body.to_bytes())),
                 Err(error) if error.is::<LengthLimitError>() => Err(HttpError::TooLarge),
                 Err(error) => Err(failed(&*error)),
@@ -85,19 +85,19 @@ fn failed(error: &(dyn std::error::Error + 'static)) -> HttpError {
     HttpError::Failed(with_causes(error))
 }
 
-/// The error and what caused it, which says more.
+/// The error and its cause, which says more.
 pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The host and the port of a URL, for messages: a user and a password before them are secret.
+/// The host and the port of a URL, for messages: user and password are secret.
 pub fn host_and_port(url: &Uri) -> &str {
     let authority = url.authority().map_or("", |authority| authority.as_str());
     authority.rsplit_once('@').map_or(authority, |(_, host)| host)
 }
 
-/// Connects to what a URL names.
+/// Connects to the host of a URL.
 #[derive(Clone)]
 pub(crate) struct Connector(pub(crate) Dialer);
 
@@ -130,7 +130,7 @@ async fn connect(dialer: Dialer, uri: Uri) -> io::Result<TokioIo<Stream>> {
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection, in clear or not.
+/// A connection, plaintext or TLS.
 pub(crate) struct Stream(Box<dyn Duplex>);
 
 impl Connection for Stream {

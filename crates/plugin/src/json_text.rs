@@ -1,4 +1,4 @@
-//! JSON as text, written into a buffer piece by piece, without a tree of values.
+//! Writes JSON text into a buffer piece by piece, without a tree of values.
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl<'a> Object<'a> {
         Self { out, empty: true }
     }
 
-    /// Goes on with one that has members already.
+    /// Continues an object that has members already.
     pub fn resume(out: &'a mut Vec<u8>) -> Self {
         Self { out, empty: false }
     }
@@ -27,7 +27,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Writes a name, whatever it holds, and hands out the place for its value.
+    /// Writes any name, and returns the buffer for its value.
     pub fn name(&mut self, name: &[u8]) -> &mut Vec<u8> {
         self.separate();
         string(self.out, name);
@@ -35,7 +35,7 @@ impl<'a> Object<'a> {
         self.out
     }
 
-    /// Writes a key that needs no escapes, and hands out the place for its value.
+    /// Writes a key that needs no escapes, and returns the buffer for its value.
     #[inline]
     pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
         raw(self.out, if std::mem::take(&mut self.empty) { "\"" } else { ",\"" });
@@ -95,7 +95,7 @@ pub fn array<T>(
     out.push(b']');
 }
 
-/// JSON that is known beforehand.
+/// JSON text that is already written.
 #[inline(always)]
 pub fn raw(out: &mut Vec<u8>, json: &'static str) {
     out.extend_from_slice(json.as_bytes());
@@ -110,7 +110,7 @@ pub fn integer(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Statuses, ports and sizes are short: their digits are put there at once.
+/// Statuses, ports and sizes are short: their digits are written directly.
 #[inline(never)]
 fn digits(out: &mut Vec<u8>, value: u64) {
     let digit = |place: u32| b'0' + (value as u32 / place % 10) as u8;
@@ -122,7 +122,7 @@ fn digits(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// A string. Control characters are escaped, bytes that are no UTF-8 become the replacement character.
+/// A string. Control characters are escaped, bytes that are not UTF-8 become the replacement character.
 pub fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.reserve(value.len() + 2);
     out.push(b'"');
@@ -130,7 +130,7 @@ pub fn string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
 }
 
-/// What stands between the quotes of a string.
+/// The text between the quotes of a string.
 pub fn text(out: &mut Vec<u8>, value: &[u8]) {
     if is_plain(value) {
         out.extend_from_slice(value);
@@ -139,7 +139,7 @@ pub fn text(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// A string that `write` appends as it is. What has to be escaped is, afterwards: nearly always that is nothing.
+/// A string that `write` appends unescaped. Escapes are added afterwards; nearly always there is nothing to escape.
 pub fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     let start = out.len();
@@ -151,17 +151,17 @@ pub fn string_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// Whether nothing has to be escaped: printable ASCII without quotes and backslashes.
+/// Whether nothing needs an escape: printable ASCII without quotes and backslashes.
 fn is_plain(value: &[u8]) -> bool {
     !has(value, is_odd)
 }
 
-/// Whether nothing has to be escaped in lines, but for their ends.
+/// Whether nothing in lines needs an escape, except their line feeds.
 pub fn are_plain(lines: &[u8]) -> bool {
     !has(lines, |byte| is_odd(byte) & (byte != b'\r') & (byte != b'\n'))
 }
 
-/// Whether some byte is such a one. The last bytes are looked at together, with some before them.
+/// Whether any byte fulfils the condition. The last bytes are checked together with some before them.
 #[inline(always)]
 fn has(value: &[u8], such: impl Fn(u8) -> bool + Copy) -> bool {
     if let Some(last) = value.last_chunk::<32>() {
@@ -177,7 +177,7 @@ fn has(value: &[u8], such: impl Fn(u8) -> bool + Copy) -> bool {
     }
 }
 
-/// The compiler compares all bytes of a block at once, as long as it has to decide after each.
+/// The compiler compares all bytes of a block at once, because there is no early exit.
 #[inline(always)]
 fn block_has<const N: usize>(block: &[u8; N], such: impl Fn(u8) -> bool) -> bool {
     block.iter().fold(false, |found, byte| found | such(*byte))
@@ -188,7 +188,7 @@ fn is_odd(byte: u8) -> bool {
     !matches!(byte, b' '..=b'~') | (byte == b'"') | (byte == b'\\')
 }
 
-/// Quotes are common where anything is: up to what is none, text is copied from one to the next.
+/// Where one byte needs an escape, quotes are common, so the text between them is copied in one move.
 fn escape(out: &mut Vec<u8>, mut value: &[u8]) {
     while let Some(at) = value.iter().position(|byte| is_odd(*byte)) {
         let (plain, rest) = value.split_at(at);

@@ -1,4 +1,4 @@
-//! Responses that the gateway makes itself, as plugins and the engine make them.
+//! Responses that the gateway makes itself, for plugins and the engine.
 
 use super::engine::grpc_status;
 use super::exchange::{Exchange, Source};
@@ -13,15 +13,15 @@ use weir_http1::{Headers, Known};
 pub struct LocalResponse {
     /// Its status.
     pub status: u16,
-    /// Those of a response that was kept.
+    /// The headers of a cached response.
     pub kept_headers: Option<Arc<Headers>>,
     pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
-    /// The client has gone: the status is for the log alone.
+    /// Whether the client has gone: the status is only for the log.
     pub client_gone: bool,
-    /// Something failed, rather than a plugin having decided.
+    /// Whether something failed; false if a plugin decided.
     pub failed: bool,
-    /// What a gRPC call is answered with, where the status does not say it.
+    /// The gRPC status, if the HTTP status does not determine it.
     pub grpc_status: Option<u8>,
 }
 
@@ -44,12 +44,12 @@ impl LocalResponse {
         Self::raw(status, Some("application/json; charset=utf-8"), body)
     }
 
-    /// A body as it is. One that others hold too, as [`Bytes`], is not copied.
+    /// A body as it is. Shared [`Bytes`] are not copied.
     pub fn raw(status: u16, content_type: Option<&str>, body: impl Into<Bytes>) -> Self {
         Self::new(status, Body::Raw(content_type.map(|text| text.to_owned().into()), body.into()))
     }
 
-    /// A response that was kept: its headers and body are shared with whoever keeps it.
+    /// A cached response: its headers and body are shared, not copied.
     pub fn kept(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
         Self { kept_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
     }

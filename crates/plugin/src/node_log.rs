@@ -1,39 +1,39 @@
-//! The node's own messages, for plugins that pass them on.
+//! The node's own log messages, for plugins that send them to a collector.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::SystemTime;
 use tracing::Level;
 
-/// What is said of deliveries is not delivered: it would never end.
+/// Messages about deliveries are not delivered, because that would never end.
 const OF_DELIVERIES: [&str; 3] =
     ["weir_plugin::background", "weir_plugin::http_client", "weir_plugins::opentelemetry"];
 
-/// Nor is what libraries say: deliveries are made with them.
+/// Messages of libraries are not delivered either, because deliveries use them.
 fn is_delivered(target: &str) -> bool {
     target.starts_with("weir") && !OF_DELIVERIES.iter().any(|own| target.starts_with(own))
 }
 
-/// One message.
+/// A log message.
 #[derive(Debug, Clone)]
 pub struct NodeMessage {
     /// When it was logged.
     pub at: SystemTime,
-    /// How severe it is.
+    /// Its severity.
     pub level: Level,
-    /// What it says.
+    /// The message.
     pub text: String,
-    /// What it is said of, by name.
+    /// Its fields by name.
     pub fields: Vec<(&'static str, String)>,
 }
 
-/// Who is told of messages.
+/// Receives log messages.
 pub trait Listener: Send + Sync {
-    /// Is told of one. Must not wait, nor log.
+    /// Receives a message. Must not wait, nor log.
     fn hear(&self, message: &NodeMessage);
 }
 
-/// Those who are told of the node's messages.
+/// The listeners of the node's log.
 #[derive(Default)]
 pub struct NodeLog {
     is_heard: AtomicBool,
@@ -41,7 +41,7 @@ pub struct NodeLog {
 }
 
 impl NodeLog {
-    /// Tells a listener of messages from now on, for as long as it is there.
+    /// Adds a listener. It receives messages from now on, as long as it exists.
     pub fn add(&self, listener: &Arc<impl Listener + 'static>) {
         let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| listener.strong_count() > 0);
@@ -50,7 +50,7 @@ impl NodeLog {
         self.is_heard.store(true, Ordering::Relaxed);
     }
 
-    /// Tells all listeners of a message that was logged by this module.
+    /// Sends a message that this module logged to all listeners.
     pub fn tell(&self, target: &str, message: impl FnOnce() -> NodeMessage) {
         if !self.is_heard.load(Ordering::Relaxed) || !is_delivered(target) {
             return;
@@ -100,7 +100,7 @@ mod tests {
         say("weir", "two");
         assert_eq!(*listener.0.lock().unwrap(), ["one", "two"]);
         drop(listener);
-        log.tell("weir", || panic!("nobody listens"));
+        log.tell("weir", || panic!("no listener is left"));
         assert!(!log.is_heard.load(Ordering::Relaxed));
     }
 }

@@ -1,11 +1,11 @@
-//! What outlives a snapshot: counters, health and pools, under stable keys.
+//! State that survives reloads: counters, health and pools, under stable keys.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::Uuid;
 
-/// State that survives every reload, made by whoever asks for it first.
+/// State that survives every reload, by type. The first use of a type makes its value.
 #[derive(Default)]
 pub struct Retained(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 

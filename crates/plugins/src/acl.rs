@@ -1,4 +1,4 @@
-//! Lets consumers pass by the groups that they are in.
+//! Allows or denies consumers by the groups that they belong to.
 //!
 //! ```yaml
 //! consumers:
@@ -14,22 +14,22 @@
 //!       allow: [staff, partners]
 //! ```
 //!
-//! With `allow`, a consumer must be in one of its groups; with `deny`, in none of them. It needs an authentication
-//! plugin beside it. One that knows groups but no consumer, as mtls-auth with `skip_consumer_lookup`, lets its groups be
-//! asked about in place of a consumer's: where there is no consumer, or only the anonymous one, and with
-//! `always_use_authenticated_groups` also where there is another.
+//! With `allow`, a consumer must be in one of these groups; with `deny`, in none of them. The plugin needs an
+//! authentication plugin beside it. Some authentication plugins find groups but no consumer, such as mtls-auth with
+//! `skip_consumer_lookup`. Their groups are checked if the request has no consumer or only the anonymous one; with
+//! `always_use_authenticated_groups`, also if it has another consumer.
 //!
 //! ## To the upstream
 //!
-//! `X-Consumer-Groups` has the groups of the consumer, joined by `, `; `X-Authenticated-Groups` those that an
-//! authentication plugin knew. A client's own are removed on every route.
+//! `X-Consumer-Groups` contains the consumer's groups, joined by `, `; `X-Authenticated-Groups` contains those that an
+//! authentication plugin found. If a client sends these headers itself, they are removed on every route.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
-//! | 401 | `Unauthorized` | nobody is known to ask, or the anonymous consumer, who is in no group |
-//! | 403 | `You cannot consume this service` | whoever asks is in no group that is allowed, or in one that is denied |
+//! | 401 | `Unauthorized` | the request has no consumer, or only an anonymous one that is in no group |
+//! | 403 | `You cannot consume this service` | the consumer is in no allowed group, or in a denied one |
 
 mod group;
 mod warnings;
@@ -44,7 +44,7 @@ use weir_plugin::{
     FieldError, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record,
 };
 
-/// Which groups may pass.
+/// Which groups are allowed.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 #[record(hint(
@@ -56,14 +56,14 @@ use weir_plugin::{
 #[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
 #[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
-    /// The groups that may pass; nobody else may.
+    /// The groups that are allowed. All others are denied.
     pub allow: Option<Vec<String>>,
-    /// The groups that may not pass; everybody else may.
+    /// The groups that are denied. All others are allowed.
     pub deny: Option<Vec<String>>,
-    /// Does not tell the upstream the groups.
+    /// Does not send the groups to the upstream.
     #[field(default = false)]
     pub hide_groups_header: bool,
-    /// Asks about the groups that an authentication plugin knows, if there are any, for every consumer.
+    /// Checks the groups from the authentication plugin, if there are any, for every consumer.
     #[field(default = false)]
     pub always_use_authenticated_groups: bool,
 }
@@ -81,7 +81,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
 /// One configured instance.
 pub(super) struct Acl {
     named: HashSet<String, RandomState>,
-    /// Whether those named are denied, not allowed.
+    /// Whether `named` are the denied groups, not the allowed ones.
     denies: bool,
     hide_groups_header: bool,
     always_use_authenticated_groups: bool,
@@ -145,8 +145,8 @@ impl Hooks for Acl {
         }
         let declared = self.groups.of(exchange.consumer_index());
         if declared.is_empty() && !is_consumer {
-            let nobody = || LocalResponse::error(401, "Unauthorized");
-            return Flow::Respond(if has_credential { refusal() } else { nobody() });
+            let unauthorized = || LocalResponse::error(401, "Unauthorized");
+            return Flow::Respond(if has_credential { refusal() } else { unauthorized() });
         }
         let admitted = self.admitted(declared);
         self.decide(exchange, DECLARED, admitted)
@@ -157,18 +157,23 @@ const DECLARED: (Known, &str) = (Known::XConsumerGroups, "X-Consumer-Groups");
 const AUTHENTICATED: (Known, &str) = (Known::XAuthenticatedGroups, "X-Authenticated-Groups");
 
 impl Acl {
-    /// What the upstream is told of whoever is in these groups, if they may pass.
+    /// The groups header for the upstream if these groups are admitted, none if they are denied.
     fn admitted<G: Borrow<str>>(&self, groups: &[G]) -> Option<String> {
         let is_named = groups.iter().any(|group| self.named.contains(group.borrow()));
-        let told = || if self.hide_groups_header { String::new() } else { groups.join(", ") };
-        (is_named != self.denies).then(told)
+        let header = || if self.hide_groups_header { String::new() } else { groups.join(", ") };
+        (is_named != self.denies).then(header)
     }
 
-    fn decide(&self, exchange: &mut Exchange, told: (Known, &'static str), admitted: Option<String>) -> Flow {
+    fn decide(
+        &self,
+        exchange: &mut Exchange,
+        header: (Known, &'static str),
+        admitted: Option<String>,
+    ) -> Flow {
         let Some(groups) = admitted else { return Flow::Respond(refusal()) };
         if !self.hide_groups_header {
-            exchange.request.headers.remove_known(told.0);
-            exchange.request.headers.append_known(told.0, told.1, groups.as_bytes());
+            exchange.request.headers.remove_known(header.0);
+            exchange.request.headers.append_known(header.0, header.1, groups.as_bytes());
         }
         Flow::Continue
     }

@@ -1,26 +1,26 @@
-//! What the authentication plugins share: whom a request without a valid credential passes as, and who is meant by a name.
+//! Shared by the authentication plugins: the anonymous consumer, and how consumers are found by name.
 
 use std::collections::HashMap;
 use weir_plugin::{BuildContext, ConsumerIndex, Exchange, Flow, LocalResponse, Uuid};
 
-/// What becomes of requests that could not be authenticated.
+/// What happens to requests that could not be authenticated.
 pub(super) enum Fallback {
     /// They are refused.
     Refuse,
     /// They pass as this consumer.
     Anonymous(ConsumerIndex),
-    /// They should pass as a consumer that does not exist.
+    /// The configured anonymous consumer does not exist.
     Missing(String),
 }
 
 impl Fallback {
-    /// By the `anonymous` of a configuration.
+    /// From `anonymous` of a configuration.
     pub(super) fn of(anonymous: Option<&str>, build: &BuildContext<'_>) -> Self {
         let Some(named) = anonymous else { return Fallback::Refuse };
         build.consumer_named(named).map_or_else(|| Fallback::Missing(named.to_owned()), Fallback::Anonymous)
     }
 
-    /// Whether another plugin's success is enough: those with `anonymous` are alternatives to each other.
+    /// Whether another plugin's success suffices: plugins with `anonymous` are alternatives to each other.
     pub(super) fn is_settled(&self, exchange: &Exchange) -> bool {
         !matches!(self, Fallback::Refuse) && exchange.credential().is_some()
     }
@@ -45,7 +45,7 @@ impl Fallback {
     }
 }
 
-/// The consumers by the names that others have for them.
+/// The consumers by username, id or custom id.
 pub(super) struct Consumers {
     by_username: HashMap<String, (ConsumerIndex, Uuid)>,
     by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
@@ -67,7 +67,7 @@ impl Consumers {
         Self { by_username, by_custom_id }
     }
 
-    /// The consumer whose username, or custom id, is this; `by` says in which order they are compared.
+    /// Finds the consumer with this name; `by` lists what to compare it with, in order.
     pub(super) fn find(&self, by: &[impl AsRef<str>], name: &str) -> Option<(ConsumerIndex, Uuid)> {
         by.iter()
             .find_map(|by| match by.as_ref() {

@@ -1,4 +1,4 @@
-//! Lets requests pass that carry the user name and password of a consumer (RFC 7617).
+//! Authenticates requests by the user name and password of a consumer (RFC 7617).
 //!
 //! ```yaml
 //! consumers:
@@ -13,26 +13,27 @@
 //!
 //! `curl -u 'alice:correct horse' http://localhost:8000/orders`
 //!
-//! `Proxy-Authorization` is tried first, then `Authorization`. Passwords are kept as Kong keeps them:
-//! `hex(sha1(password .. consumer id))`. A password is hashed when it is first seen; requests that repeat it are
-//! recognised by a keyed hash, until the configuration changes. An unknown user takes as long as a wrong password.
-//! Because the hash depends on the consumer, a `PATCH` that moves a credential to another consumer has to send `password` too.
+//! The plugin reads `Proxy-Authorization` first, then `Authorization`. Passwords are stored as Kong stores them:
+//! `hex(sha1(password .. consumer id))`. A password is hashed when it is first seen; later requests with the same one
+//! are recognised by a keyed hash, until the configuration changes. An unknown user takes as long as a wrong password.
+//! Because the hash depends on the consumer, a `PATCH` that moves a credential to another consumer must send `password`
+//! too.
 //!
 //! ## To the upstream
 //!
-//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the user name) name
-//! the caller. `hide_credentials` removes the headers that were looked at.
+//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the user name)
+//! identify the consumer. `hide_credentials` removes the headers that carried the credentials.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
 //! | 401 | `Unauthorized` | there are no credentials, or wrong ones |
-//! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
+//! | 500 | `anonymous consumer … is configured but doesn't exist` | `anonymous` names a consumer that does not exist |
 //!
-//! Those of status 401 have `WWW-Authenticate: Basic realm="service"`. With `anonymous`, such requests pass as that
-//! consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication plugin has let
-//! pass needs no password.
+//! Responses with status 401 have `WWW-Authenticate: Basic realm="service"`. With `anonymous`, such requests pass as
+//! that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication plugin has
+//! authenticated needs no password.
 
 mod credential;
 
@@ -48,7 +49,7 @@ use weir_plugin::{
     FingerprintMap, Fingerprinter, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record, Uuid,
 };
 
-/// What becomes of requests without valid credentials.
+/// What happens to requests without valid credentials.
 #[derive(Debug, Clone, Record)]
 #[record(hint(
     "username",
@@ -137,7 +138,7 @@ impl BasicAuth {
         match user {
             Some(user) => self.users.verify(user, password).then_some(user),
             None => {
-                // As long as for a known user, so that nobody learns from the time whether there is one.
+                // Hash anyway, so that the response time does not reveal whether the user exists.
                 std::hint::black_box(stored_form(password, &Uuid::nil().to_string()));
                 None
             }
@@ -156,9 +157,9 @@ struct User {
     id: Uuid,
     consumer: ConsumerIndex,
     consumer_id: Box<str>,
-    /// None if what is stored is no SHA-1 in hexadecimal digits: then no password is right.
+    /// The SHA-1 hash; none if the stored value is not a hexadecimal SHA-1, and then no password is right.
     stored: Option<[u8; 20]>,
-    /// The fingerprint of the right password, once it has been seen: one to a user, so nothing can fill up.
+    /// The fingerprint of the right password, once it was seen. One per user, so the memory is bounded.
     verified: OnceLock<Fingerprint>,
 }
 
@@ -212,7 +213,7 @@ fn from_hexadecimal(text: &str) -> Option<[u8; 20]> {
     fits.then_some(bytes)
 }
 
-/// Compares in the same time wherever the difference is.
+/// Compares in constant time.
 fn equal(one: &[u8; 20], other: &[u8; 20]) -> bool {
     std::hint::black_box(one.iter().zip(other).fold(0, |difference, (a, b)| difference | (a ^ b))) == 0
 }
@@ -250,7 +251,7 @@ impl Decoded {
         if self.long.is_empty() { &mut self.short } else { &mut self.long }
     }
 
-    /// What is before the first colon, and what is behind it.
+    /// The text before the first colon, and the text after it.
     fn pair(&self) -> Option<(&[u8], &[u8])> {
         let text = if self.long.is_empty() { &self.short[..self.len] } else { &self.long[..self.len] };
         let colon = text.iter().position(|byte| *byte == b':').filter(|at| *at > 0)?;

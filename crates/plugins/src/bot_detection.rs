@@ -1,4 +1,4 @@
-//! Keeps bots away, by what `User-Agent` says.
+//! Refuses bots by their `User-Agent`.
 //!
 //! ```yaml
 //! plugins:
@@ -8,34 +8,34 @@
 //!       deny: ["^curl/"]
 //! ```
 //!
-//! A client that one of `allow` fits passes; one that one of `deny` fits is refused, and so is one that calls itself a bot.
-//! Regexes find what they fit anywhere in the header. A request without the header passes. Whoever lies about it passes,
-//! too: this saves work, it protects nothing.
+//! A client whose `User-Agent` matches a regex of `allow` passes. One that matches `deny` is refused, and so is one
+//! that calls itself a bot. Regexes match anywhere in the header. A request without the header passes. A client can
+//! send a false `User-Agent` and pass, so the plugin saves work but protects nothing.
 //!
-//! What counts as a bot: names with `bot` (but for the telephones named Cubot), `crawl`, `spider`, `scrape`, `archiver`,
-//! `indexer` or `slurp` in them, in any case, and some well-known programs whose names have none of that, such as
-//! `facebookexternalhit`, `Mediapartners-Google` and `Python-urllib`.
+//! These count as bots: names that contain `bot` (except the Cubot telephones), `crawl`, `spider`, `scrape`,
+//! `archiver`, `indexer` or `slurp`, in any case, and some well-known programs whose names contain none of these, such
+//! as `facebookexternalhit`, `Mediapartners-Google` and `Python-urllib`.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
-//! | 403 | `Forbidden` | the client is a bot, or `deny` fits it |
+//! | 403 | `Forbidden` | the client is a bot, or matches `deny` |
 //! | 400 | `Only one User-Agent header allowed` | there are several |
 
 use regex::bytes::{Regex, RegexSet};
 use std::sync::LazyLock;
 use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Known, LocalResponse, Phases, Plugin, Record};
 
-/// Who passes and who does not.
+/// Which clients pass.
 #[derive(Debug, Clone, Record)]
 #[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
 #[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
-    /// Regexes of those that pass, whatever else fits them.
+    /// Regexes of clients that pass, even if they match `deny` or are bots.
     #[field(default = [], matches = regex)]
     pub allow: Vec<String>,
-    /// Regexes of those that do not.
+    /// Regexes of clients that are refused.
     #[field(default = [], matches = regex)]
     pub deny: Vec<String>,
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::BOTS;
 
     #[test]
-    fn bots_are_told_from_browsers() {
+    fn bots_are_distinguished_from_browsers() {
         let is_bot = |agent: &str| BOTS.as_ref().unwrap().is_match(agent.as_bytes());
         for bot in [
             "Googlebot/2.1 (+http://www.google.com/bot.html)",

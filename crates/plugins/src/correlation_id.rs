@@ -1,4 +1,4 @@
-//! Gives each request an id that the upstream and, if wanted, the client see.
+//! Gives each request an id that the upstream and, with `echo_downstream`, the client receive.
 //!
 //! A request that already has the header keeps its value.
 //!
@@ -17,7 +17,7 @@
 //! | `uuid#counter` | the worker's UUID, `#`, and a number that grows |
 //! | `tracker` | address, port, process, connection, request of the connection and Unix time: `10.0.0.1-8000-4711-82-3-1700000000.250` |
 //!
-//! With `echo_downstream` the response has the same header and value, whoever made the response.
+//! With `echo_downstream`, every response has the same header and value, also one that the gateway makes.
 
 use super::random_id;
 use std::cell::Cell;
@@ -67,7 +67,7 @@ impl Plugin for CorrelationId {
     }
 }
 
-/// The id as it was given to the request, whatever becomes of its headers.
+/// The id that the request was given, even if another plugin changes the header.
 struct Given(Vec<u8>);
 
 impl Hooks for CorrelationId {
@@ -98,7 +98,7 @@ impl Hooks for CorrelationId {
         }
         let id = match exchange.extensions.get::<Given>() {
             Some(Given(id)) => id.clone(),
-            // The request was answered before its access hook could run.
+            // The request was answered before the access hook ran.
             None => self.generator.make(exchange).into_bytes(),
         };
         exchange.response.headers.set(&self.header_name, &id);

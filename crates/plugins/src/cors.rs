@@ -1,4 +1,4 @@
-//! Lets pages of other origins use an API, by the rules that browsers ask for (the Fetch standard's CORS protocol).
+//! Lets browsers call an API from pages of other origins (the Fetch standard's CORS protocol).
 //!
 //! ```yaml
 //! plugins:
@@ -10,21 +10,23 @@
 //!       max_age: 600
 //! ```
 //!
-//! A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`. It is answered here, with status
-//! 200 and no body, before any authentication; with `preflight_continue` the upstream alone answers it. Every other
-//! response gets the headers, whoever made it. Nothing is refused: it is the browser that keeps a response from a page.
+//! A preflight is an OPTIONS request with `Origin` and `Access-Control-Request-Method`. The plugin answers it with
+//! status 200 and no body, before any authentication; with `preflight_continue` only the upstream answers it. Every
+//! other response gets the headers, also one that the gateway makes. The plugin refuses nothing, because the browser
+//! enforces the rules.
 //!
 //! ## Which origin is allowed
 //!
 //! | `origins` | `Access-Control-Allow-Origin` |
 //! |---|---|
 //! | none, or `*` alone | `*`; with `credentials`, the request's own origin |
-//! | one origin as it is written | that one, whoever asks |
+//! | one literal origin | that one, for every client |
 //! | anything else | the request's, without a default port, if an entry matches; otherwise none, not even the upstream's |
 //!
 //! An entry with any character that is not a letter, a digit or one of `. : / -` is a regex, which must match the whole
-//! origin; without a colon in it, the whole host. So is `https://*.example.com`, which allows nothing and is warned of:
-//! write `https://[^.]+\.example\.com`. `Vary: Origin` is there wherever the answer depends on the origin.
+//! origin, or the whole host if the regex has no colon. `https://*.example.com` is a regex, too: it matches nothing,
+//! and Weir warns about it. Write `https://[^.]+\.example\.com`. Wherever the response depends on the origin, it has
+//! `Vary: Origin`.
 
 use regex::bytes::Regex;
 use weir_plugin::rule;
@@ -37,24 +39,24 @@ use weir_plugin::{
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(super) struct Config {
-    /// The origins that are allowed: `*`, origins such as `https://example.com`, or regexes.
+    /// The allowed origins: `*`, origins such as `https://example.com`, or regexes.
     pub origins: Option<Vec<String>>,
-    /// The request headers that are allowed; those that the browser asks for, if there are none here.
+    /// The allowed request headers; if unset, those that the browser asks for.
     pub headers: Option<Vec<String>>,
     /// The response headers that pages may read.
     pub exposed_headers: Option<Vec<String>>,
-    /// The methods that are allowed.
+    /// The allowed methods.
     #[field(
         default = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT"],
         one_of = ["GET", "HEAD", "PUT", "PATCH", "POST", "DELETE", "OPTIONS", "TRACE", "CONNECT"],
     )]
     pub methods: Vec<String>,
-    /// For how many seconds a browser may keep the answer to a preflight.
+    /// For how many seconds a browser may cache the response to a preflight.
     pub max_age: Option<f64>,
     /// Lets pages send cookies and other credentials.
     #[field(default = false)]
     pub credentials: bool,
-    /// Lets public pages ask hosts of a private network.
+    /// Lets public pages send requests to hosts of a private network.
     #[field(default = false)]
     pub private_network: bool,
     /// Leaves preflights to the upstream.
@@ -78,7 +80,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     wrong.collect()
 }
 
-/// What was meant by an entry such as `https://*.example.com`, as a regex.
+/// The regex that an entry such as `https://*.example.com` was meant to be.
 fn regex_of_wildcard(entry: &str) -> Option<String> {
     let is_plain = is_literal(&entry.replace('*', ""));
     if entry == "*" || !is_plain || !entry.contains('*') || entry.contains(".*") {
@@ -88,7 +90,7 @@ fn regex_of_wildcard(entry: &str) -> Option<String> {
     Some(hosts.replace('*', "[^.]+"))
 }
 
-/// One configured instance, its lists joined as they are sent.
+/// One configured instance, with its lists joined as they are sent.
 pub(super) struct Cors {
     origins: Origins,
     headers: Option<String>,
@@ -139,9 +141,9 @@ impl Plugin for Cors {
 
 /// The origins that are allowed.
 enum Origins {
-    /// All of them; with others beside the `*`, caches are told that the answer varies.
+    /// All of them. If `*` is not the only entry, the response has `Vary: Origin`.
     Any { among_others: bool },
-    /// This one is named to everybody.
+    /// Only this one, sent to every client.
     One(String),
     /// Those that an entry matches.
     Listed(Vec<Entry>),
@@ -190,7 +192,7 @@ impl Entry {
     }
 }
 
-/// An origin in its one form: scheme, host, and the port where it is not the scheme's own.
+/// A normalized origin: scheme, host, and the port unless it is the scheme's default.
 struct Origin<'a> {
     text: &'a [u8],
     host: &'a [u8],
@@ -211,7 +213,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// What the response says of the origin.
+/// What the response says about the origin.
 struct Verdict<'a> {
     allow_origin: Option<&'a [u8]>,
     credentials: bool,
@@ -268,7 +270,7 @@ impl Cors {
     fn verdict<'a>(&'a self, origin: Option<&'a [u8]>) -> Verdict<'a> {
         let of = |allow_origin| Verdict { allow_origin, credentials: self.credentials, vary: true };
         match (&self.origins, origin) {
-            // Beside `*` a browser takes no credentials.
+            // Browsers reject `*` together with credentials.
             (Origins::Any { .. }, Some(origin)) if self.credentials => of(Some(origin)),
             (Origins::Any { among_others }, _) => {
                 Verdict { allow_origin: Some(b"*"), credentials: false, vary: *among_others }
@@ -282,7 +284,7 @@ impl Cors {
         }
     }
 
-    /// What a preflight asks about, besides its origin.
+    /// Answers what a preflight asks besides its origin.
     fn permissions(&self, exchange: &Exchange, mut answer: LocalResponse) -> LocalResponse {
         let asked = |name| exchange.request.headers.get(name);
         let headers = self.headers.as_ref().map(|list| list.as_bytes());

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 use weir_plugin::{Fingerprint, FingerprintState, Fingerprinter};
 
-/// What a table counts with.
+/// What a table stores.
 pub(super) trait Counter: Default + Send + Sync + 'static {
-    /// What a moment means to it, found once for many counters.
-    type Moment;
-    /// The moment so many seconds since 1970.
-    fn moment(seconds: u64) -> Self::Moment;
-    /// Whether nothing is used any more at a moment.
-    fn is_over(&self, moment: &Self::Moment) -> bool;
-    /// Where each worker keeps those that it used last.
+    /// The current time in the counter's unit, computed once for many counters.
+    type Time;
+    /// The time that is this many seconds after 1970.
+    fn time(seconds: u64) -> Self::Time;
+    /// Whether the counter holds nothing any more at this time.
+    fn is_over(&self, now: &Self::Time) -> bool;
+    /// The counters that each worker used last.
     fn recent() -> &'static LocalKey<RefCell<Recent<Self>>>;
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Table<C> {
 }
 
 const SHARDS: usize = 64;
-/// Counters to a shard. Beyond that, the one whose turn it is gives way, whether or not it is over, so that clients
-/// under ever new addresses cannot fill the memory.
-const MOST: usize = 16 * 1024;
-/// Counters looked at when one is added: more than one, so that the dead leave faster than the living come.
+/// Counters per shard. A full shard evicts the next one in turn, expired or not, so that clients with ever new
+/// addresses cannot exhaust the memory.
+const MAX_COUNTERS: usize = 16 * 1024;
+/// Counters checked per insertion: more than one, so that expired ones leave faster than new ones come.
 const SWEPT_PER_INSERT: usize = 4;
-/// Counters that are asked to give way when one is added to a full shard.
+/// Candidates for eviction when a counter is added to a full shard.
 const EVICTED_PER_INSERT: usize = 64;
-/// Counters looked at in one shard, each second and on each worker.
+/// Counters checked in one shard, each second and on each worker.
 const SWEPT_PER_SECOND: usize = 256;
-/// Counters that each worker keeps at hand.
+/// Counters in each worker's cache.
 const RECENT: usize = 512;
 
 impl<C: Counter> Default for Table<C> {
@@ -47,21 +47,21 @@ impl<C: Counter> Default for Table<C> {
     }
 }
 
-/// A worker's own way to the counters it used last, past the locks.
+/// A worker's cache of the counters that it used last; it needs no lock.
 pub(super) struct Recent<C> {
     slots: Vec<Option<(Fingerprint, Arc<C>)>>,
     swept: u64,
 }
 
 impl<C> Recent<C> {
-    /// None yet.
+    /// An empty cache.
     pub(super) const fn new() -> Self {
         Self { slots: Vec::new(), swept: 0 }
     }
 }
 
 impl<C: Counter> Table<C> {
-    /// Counts by the counter of what this is the fingerprint of. `count` returns the second it counted in, too.
+    /// Calls `count` with the counter of this fingerprint. `count` also returns the second that it counted in.
     pub(super) fn with<T>(
         &self,
         whose: Fingerprint,
@@ -78,16 +78,16 @@ impl<C: Counter> Table<C> {
         })
     }
 
-    /// Shares the counter with this fingerprint, and removes some that are over.
+    /// Finds or adds the counter with this fingerprint, and removes some that are over.
     fn find(&self, whose: Fingerprint, now: u64) -> Arc<C> {
         let mut shard = lock(&self.shards[(whose >> 64) as usize % SHARDS]);
         if let Some(counter) = shard.counters.get(&whose) {
             return counter.clone();
         }
         shard.sweep(SWEPT_PER_INSERT, now);
-        // Where those whose turn it is are in use, there is one more until they are not.
+        // If all candidates are in use, the shard holds one more until they are not.
         for _ in 0..EVICTED_PER_INSERT {
-            if shard.counters.len() < MOST {
+            if shard.counters.len() < MAX_COUNTERS {
                 break;
             }
             shard.evict();
@@ -101,7 +101,7 @@ impl<C: Counter> Table<C> {
         }
     }
 
-    /// How many counters there are.
+    /// The number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).counters.len()).sum()
@@ -127,7 +127,7 @@ impl<C: Counter> Recent<C> {
 
 struct Shard<C> {
     counters: IndexMap<Fingerprint, Arc<C>, FingerprintState>,
-    /// Where sweeping goes on.
+    /// Where the next sweep begins.
     hand: usize,
 }
 
@@ -138,11 +138,11 @@ impl<C> Default for Shard<C> {
 }
 
 impl<C: Counter> Shard<C> {
-    /// Looks at the next counters and removes those that are over.
+    /// Checks the next counters and removes those that are over.
     fn sweep(&mut self, count: usize, now: u64) {
-        let moment = C::moment(now);
+        let time = C::time(now);
         for _ in 0..count.min(self.counters.len()) {
-            if !self.remove_at_hand(|counter| counter.is_over(&moment)) {
+            if !self.remove_at_hand(|counter| counter.is_over(&time)) {
                 self.hand += 1;
             }
         }
@@ -157,7 +157,7 @@ impl<C: Counter> Shard<C> {
         }
     }
 
-    /// Counters that a worker keeps at hand stay: another worker must not begin to count them anew.
+    /// Keeps counters that a worker has cached, because another worker must not start them again at zero.
     fn remove_at_hand(&mut self, condition: impl Fn(&C) -> bool) -> bool {
         self.hand = if self.hand < self.counters.len() { self.hand } else { 0 };
         let Some((_, counter)) = self.counters.get_index(self.hand) else { return false };
@@ -176,7 +176,7 @@ mod tests {
 
     const NOON: u64 = 1_706_702_400;
 
-    /// The minute it counts in above, the count below.
+    /// The minute in the upper half, the count in the lower.
     #[derive(Default)]
     struct PerMinute(AtomicU64);
 
@@ -185,8 +185,8 @@ mod tests {
     }
 
     impl Counter for PerMinute {
-        type Moment = u64;
-        fn moment(seconds: u64) -> u64 {
+        type Time = u64;
+        fn time(seconds: u64) -> u64 {
             seconds / 60
         }
         fn is_over(&self, minute: &u64) -> bool {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Whether there is one left of so many per minute.
+    /// Whether one of the `limit` per minute is left.
     fn reserve(table: &Table<PerMinute>, whose: u128, limit: u64, now: u64) -> bool {
         table.with(
             whose,
@@ -256,12 +256,12 @@ mod tests {
     fn a_full_shard_of_counters_in_use_has_room_for_another() {
         let table = Table::<PerMinute>::default();
         let of_one_shard = |i: usize| (1 << 64) | i as Fingerprint;
-        let in_use: Vec<_> = (0..MOST).map(|i| table.find(of_one_shard(i), NOON)).collect();
-        table.find(of_one_shard(MOST), NOON);
-        assert_eq!(table.len(), MOST + 1);
+        let in_use: Vec<_> = (0..MAX_COUNTERS).map(|i| table.find(of_one_shard(i), NOON)).collect();
+        table.find(of_one_shard(MAX_COUNTERS), NOON);
+        assert_eq!(table.len(), MAX_COUNTERS + 1);
         drop(in_use);
-        table.find(of_one_shard(MOST + 1), NOON);
-        assert!(table.len() <= MOST, "{}", table.len());
+        table.find(of_one_shard(MAX_COUNTERS + 1), NOON);
+        assert!(table.len() <= MAX_COUNTERS, "{}", table.len());
     }
 
     #[test]

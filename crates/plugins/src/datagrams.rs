@@ -1,4 +1,4 @@
-//! Sending lines as datagrams.
+//! Sends lines as datagrams.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::time::timeout;
 use weir_plugin::{Dialer, Undelivered};
 
-/// A server that takes datagrams.
+/// A server that receives datagrams.
 pub(super) struct Peer {
     host: String,
     port: u16,
@@ -16,17 +16,17 @@ pub(super) struct Peer {
     dialer: Dialer,
 }
 
-/// What datagrams are sent by.
+/// A socket that datagrams are sent with.
 pub(super) enum Socket {
-    /// A socket, and where it sends to. It is not connected: one that is reports of earlier datagrams that nobody took
-    /// instead of sending the next.
+    /// A socket and the address it sends to. It is not connected, because a connected socket reports that earlier
+    /// datagrams were refused instead of sending the next one.
     Udp(UdpSocket, SocketAddr),
-    /// A connected socket of this machine.
+    /// A connected Unix socket.
     Unix(UnixDatagram),
 }
 
 impl Peer {
-    /// The server at this host, whose address may take so many milliseconds to be found.
+    /// The server at this host. Resolving its name may take this many milliseconds.
     pub(super) fn new(host: &str, port: u16, milliseconds: f64, dialer: Dialer) -> Self {
         let patience = Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0));
         Self { host: host.trim_matches(['[', ']']).to_owned(), port, patience, dialer }
@@ -59,7 +59,7 @@ impl Socket {
     }
 }
 
-/// Sends each line of a text on its own, without its end.
+/// Sends each line of a text as one datagram, without the line feed.
 pub(super) async fn send_lines(text: &[u8], socket: io::Result<Socket>) -> Result<(), Undelivered> {
     let socket = socket.map_err(|error| Undelivered::all(text, error))?;
     let mut lost: Option<Undelivered> = None;

@@ -1,8 +1,8 @@
-//! The plugins' pages under `docs/plugins`: each is the documentation of its file and the table of its fields.
+//! The plugins' pages under `docs/plugins`: each consists of the documentation of its file and the table of its fields.
 //!
 //! `docs/entities.md` has the fields of all entities, those of plugins among them.
 //!
-//! `WEIR_BLESS=1 cargo test -p weir-plugins docs::` writes them anew.
+//! `WEIR_BLESS=1 cargo test -p weir-plugins docs::` writes them again.
 
 use super::PLUGINS;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ fn plugins_docs() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = crate_root.join("../../docs/plugins");
     let mut index = String::from(
-        "# Plugins\n\nFrom the first to run to the last.\n\n| plugin | priority | |\n|---|---|---|\n",
+        "# Plugins\n\nIn the order in which they run.\n\n| plugin | priority | |\n|---|---|---|\n",
     );
     for definition in PLUGINS {
         let (name, priority) = (definition.schema.name, definition.priority);
@@ -30,12 +30,12 @@ fn plugins_docs() {
 const ENTITIES: &str = "\
 # Entities
 
-What can be configured: Kong's entities, with Kong's names, defaults and rules. In a declarative file they stand in
-lists of these names, nested in each other or side by side; over the [Admin API](admin-api.md) each is a resource of its
-own, and `GET /schemas/NAME` answers with what this page says. References to other entities are written as their name or
-id in files and as `{\"id\": …}` over the Admin API. `filled in` fields need not be given.
+The entities of a configuration: Kong's entities, with Kong's names, defaults and rules. A declarative file contains them
+in lists of these names, nested or side by side; in the [Admin API](admin-api.md) each is a resource, and
+`GET /schemas/NAME` returns its schema. A reference to another entity is its name or id in files, and `{\"id\": …}` in the
+Admin API. Fields marked `filled in` are generated if you leave them out.
 
-This page is written from the declarations in `crates/model/src/entity`, and from those of the plugins.
+This page is generated from the declarations in `crates/model/src/entity`, and from those of the plugins.
 ";
 
 #[test]
@@ -54,7 +54,7 @@ fn plugins_are_listed_from_the_first_to_run_to_the_last() {
     assert!(PLUGINS.is_sorted_by_key(|definition| -definition.priority));
 }
 
-/// Compares a file with what it should be, or writes it when asked to.
+/// Compares a file with the expected text, or writes it if `WEIR_BLESS` is set.
 fn check(file: &PathBuf, expected: &str) {
     if std::env::var_os("WEIR_BLESS").is_some() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -7,14 +7,14 @@
 //!       path: /var/log/weir/requests.json
 //! ```
 //!
-//! The file is made if it is missing, and appended to. `/dev/stdout` and `/dev/stderr` are the node's own. Lines are
-//! written within a twentieth of a second, many at a time, off the threads that serve requests. Where the file cannot
-//! be written, or not as fast as requests come, lines are dropped: `weir_plugin_dropped_total` in `/metrics` counts
-//! them, and the error log says why. A line of which a full disk took the beginning alone ends there; the next is whole.
+//! The file is created if it is missing, and appended to. `/dev/stdout` and `/dev/stderr` are the node's own. Lines are
+//! written within 50 ms, many at a time, off the threads that serve requests. If the file cannot be written, or not as
+//! fast as requests arrive, lines are dropped: `weir_plugin_dropped_total` in `/metrics` counts them, and the error log
+//! says why. If a full disk cuts a line short, the next line still starts on a line of its own.
 //!
 //! ## The record
 //!
-//! Every log plugin tells the same, with Kong's names:
+//! Every log plugin writes the same record, with Kong's names:
 //!
 //! | member | |
 //! |---|---|
@@ -27,22 +27,22 @@
 //! | `authenticated_entity` | `id` of the credential, and `consumer_id` |
 //! | `client_ip`, `started_at` | the client, and Unix time in milliseconds |
 //! | `source` | who made the response: `upstream`, `exit` (a plugin) or `error` |
-//! | `error` | why the client got no response of the upstream's, or only its beginning; otherwise there is none |
+//! | `error` | why the client got no response of the upstream's, or only its beginning; absent if there was no error |
 //! | `workspace`, `workspace_name` | always those of the one workspace |
 //!
 //! `status` and `size` of `response` are what the client got. `error` is one of `upstream_closed`, `upstream_timeout`,
 //! `upstream_invalid_response`, `upstream_connect_failed`, `upstream_connect_timeout`, `name_resolution_failed`,
 //! `no_healthy_target`, `deadline_exceeded`, `client_closed` and `client_timeout`.
 //!
-//! Header names are in small letters; several headers or arguments of one name are a list, an argument without a value
-//! is `true`. At most a hundred of each are told. `Authorization` and `Proxy-Authorization` are `REDACTED`; other
+//! Header names are in lower case. Several headers or arguments of one name are a list; an argument without a value is
+//! `true`. The record has at most a hundred of each. `Authorization` and `Proxy-Authorization` are `REDACTED`; other
 //! secrets that clients send, such as keys in query strings and cookies, are in the record.
 //!
-//! With protocols of streams, sessions are told of: `session` (`received`, `sent`, `status`, `server_port`), `upstream`,
-//! `latencies`, `route`, `service`, `client_ip`, `started_at`.
+//! With stream protocols, the record describes a session: `session` (`received`, `sent`, `status`, `server_port`),
+//! `upstream`, `latencies`, `route`, `service`, `client_ip`, `started_at`.
 //!
-//! `custom_fields_by_lua` adds fields, or changes and removes those that are there; dots lead into objects. Lua is not
-//! run, only constants are understood:
+//! `custom_fields_by_lua` adds fields, or changes and removes existing ones; dots lead into objects. Lua is not run:
+//! only constants are understood.
 //!
 //! ```yaml
 //! custom_fields_by_lua:
@@ -62,13 +62,13 @@ use weir_plugin::{
     append,
 };
 
-/// The file.
+/// The file, and what is written to it.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// The file.
+    /// The path of the file.
     #[field(check = file_name)]
     pub path: String,
-    /// Opens the file anew each time lines are written, as its rotation may need.
+    /// Opens the file again for each write, for log rotation.
     #[field(default = false)]
     pub reopen: bool,
     /// Fields to add to the record, to change or to remove: constants.
@@ -117,7 +117,7 @@ impl Hooks for FileLog {
     }
 }
 
-/// Where lines go.
+/// The file that lines are written to.
 struct Target {
     path: PathBuf,
     reopen: bool,
@@ -126,13 +126,13 @@ struct Target {
 
 #[derive(Default)]
 struct State {
-    /// Once it was first needed.
+    /// Opened when it is first needed.
     file: Option<File>,
-    /// What was written last ends within a line.
+    /// Whether the last write ended within a line.
     torn: bool,
 }
 
-/// Files block, which must hold up nothing else.
+/// File access blocks, so it must not run on a thread that does other work.
 async fn write(target: Arc<Target>, text: Vec<u8>) -> Delivered {
     let written = tokio::task::spawn_blocking(move || {
         let lost = target.write(&text);
@@ -162,7 +162,7 @@ impl Target {
             Some(file) => file,
             None => {
                 let file = OpenOptions::new().create(true).append(true).mode(0o644).open(&self.path)?;
-                // It may be another one by now.
+                // The path may name another file by now.
                 *torn &= file.metadata()?.len() > 0;
                 file
             }

@@ -1,5 +1,5 @@
-//! Asks another service whether a request may pass, as nginx's `auth_request` and Traefik's ForwardAuth do. An extension:
-//! Kong has no such plugin.
+//! Asks another service whether a request may pass, like nginx's `auth_request` and Traefik's ForwardAuth. An
+//! extension: Kong has no such plugin.
 //!
 //! ```yaml
 //! plugins:
@@ -14,33 +14,35 @@
 //!
 //! ## What the service gets
 //!
-//! A `GET` of `url` with the request's headers, or those that `request_headers` names, without the body, and with these,
-//! whatever the client has sent under their names:
+//! A `GET` of `url` without a body. It has the request's headers, or those that `request_headers` names, and the
+//! following ones, which replace what the client sent under their names:
 //!
 //! | header | value |
 //! |---|---|
 //! | `X-Forwarded-Method` | the method |
-//! | `X-Forwarded-Uri` | path and query; the path in the form that routes are found by, so that both mean the same |
-//! | `X-Forwarded-Host`, `X-Forwarded-Proto` | what the client asked for; as peers of `trusted_ips` say |
+//! | `X-Forwarded-Uri` | path and query; the path is normalized as for route matching, so that both see the same |
+//! | `X-Forwarded-Host`, `X-Forwarded-Proto` | the host and scheme of the request; from a peer in `trusted_ips`, the values that it sends |
 //! | `X-Forwarded-For` | the client's address |
 //!
-//! Headers that ask for a part of a response, or for one that has changed, are sent only where they are named.
+//! Conditional and range headers, such as `If-None-Match` and `Range`, are sent only if `request_headers` names them.
 //!
-//! ## What it says
+//! ## What the service answers
 //!
-//! A status of 200 to 299 lets the request pass. Of that answer, the headers that `upstream_headers` names go to the
-//! upstream; those that the client has sent under such a name, with `_` for `-` too, are removed from every request.
+//! With a status of 200 to 299 the request passes. The headers of that response that `upstream_headers` names go to the
+//! upstream. If a client sends headers of these names itself, also with `_` for `-`, they are removed from every
+//! request.
 //!
-//! Any other answer is the client's: status, body and headers, all of them or those that `client_headers` names. Redirects
-//! are not followed, so that a service may send browsers to where they log in.
+//! Any other response goes to the client: status, body and headers, either all or those that `client_headers` names.
+//! Redirects are not followed, so a service may send browsers to its login page.
 //!
-//! If there is no answer within `timeout`, none below 1 MiB or none at all, the client is answered `status_on_error`. With
+//! If there is no response within `timeout`, none at all, or one above 1 MiB, the client gets `status_on_error`. With
 //! `fail_open` the request passes instead, without headers from the service.
 //!
-//! `cache_ttl` remembers that a request may pass: for the same method, address, client and headers, as far as the service is
-//! told of them. Name those that matter in `request_headers`, or hardly two requests are the same. Refusals are not remembered.
+//! `cache_ttl` caches that a request may pass. The key consists of the method, the address of the client, and the
+//! headers that the service gets. Name the relevant ones in `request_headers`, because otherwise hardly two requests
+//! have the same key. Refusals are not cached.
 //!
-//! It runs behind the authentication plugins, so that the service learns of the consumer, too.
+//! The plugin runs after the authentication plugins, so the service also gets the headers that identify the consumer.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,34 +53,34 @@ use weir_plugin::{
     HttpClient, HttpError, Known, LocalResponse, Phases, Plugin, Record, Resume,
 };
 
-/// Whom to ask, and what is passed on.
+/// The service, and which headers are passed on.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// Where the service is.
+    /// The URL of the service.
     #[field(matches = url)]
     pub url: String,
-    /// Milliseconds for its answer.
+    /// The timeout in milliseconds.
     #[field(default = 5000, between = [1, 2147483646])]
     pub timeout: u32,
-    /// Whether to verify its certificate.
+    /// Whether to verify the service's certificate.
     #[field(default = true)]
     pub ssl_verify: bool,
-    /// The request's headers that it gets; unless set, all.
+    /// The request headers that the service gets; all if unset.
     #[field(matches = header_name)]
     pub request_headers: Option<Vec<String>>,
-    /// Headers of its answer that the upstream gets.
+    /// Headers of the service's response that the upstream gets.
     #[field(default = [], check = tellable)]
     pub upstream_headers: Vec<String>,
-    /// Headers of its refusal that the client gets, beside Content-Type; unless set, all.
+    /// Headers of the service's refusal that the client gets, beside Content-Type; all if unset.
     #[field(matches = header_name)]
     pub client_headers: Option<Vec<String>>,
-    /// Lets requests pass when it does not answer.
+    /// Lets requests pass if the service does not answer.
     #[field(default = false)]
     pub fail_open: bool,
-    /// The status when it does not answer.
+    /// The status if the service does not answer.
     #[field(default = 503, between = [400, 599])]
     pub status_on_error: u16,
-    /// Seconds for which it is not asked again about what may pass; 0 asks about every request.
+    /// For how many seconds to cache that a request may pass; 0 disables the cache.
     #[field(default = 0, between = [0, 86400])]
     pub cache_ttl: u32,
 }
@@ -100,13 +102,13 @@ struct Instance {
     url: Uri,
     client: HttpClient,
     passes: Passes,
-    /// The second, since it was built, of the last warning.
+    /// When the last warning was logged, in seconds since the instance was built.
     warned: AtomicU64,
     built: Instant,
 }
 
-/// What goes to the upstream.
-type Told = Arc<[(HeaderName, HeaderValue)]>;
+/// The headers of the service's response that go to the upstream.
+type UpstreamHeaders = Arc<[(HeaderName, HeaderValue)]>;
 
 impl Plugin for ForwardAuth {
     const NAME: &'static str = "forward-auth";
@@ -115,7 +117,7 @@ impl Plugin for ForwardAuth {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let url = config.url.parse().map_err(|error| format!("config.url is no URL: {error}"))?;
+        let url = config.url.parse().map_err(|error| format!("config.url is not a valid URL: {error}"))?;
         let client = HttpClient::new(build.tls_dialer(config.ssl_verify, "config.ssl_verify: false")?);
         let (passes, warned) = (Passes::default(), AtomicU64::new(0));
         Ok(Self(Arc::new(Instance { config, url, client, passes, warned, built: Instant::now() })))
@@ -132,9 +134,9 @@ impl Hooks for ForwardAuth {
         remove_forged(&mut exchange.request.headers, &instance.config.upstream_headers);
         let headers = instance.question(exchange);
         let remembers = instance.config.cache_ttl > 0;
-        let whose = remembers.then(|| fingerprint(&instance.passes.key, &headers));
-        if let Some(told) = whose.and_then(|whose| instance.passes.get(whose)) {
-            return pass(exchange, &told);
+        let key = remembers.then(|| fingerprint(&instance.passes.key, &headers));
+        if let Some(granted) = key.and_then(|key| instance.passes.get(key)) {
+            return pass(exchange, &granted);
         }
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = instance.url.clone();
@@ -142,14 +144,14 @@ impl Hooks for ForwardAuth {
         Flow::Wait(Box::pin(async move {
             let timeout = Duration::from_millis(instance.config.timeout.into());
             let answered = instance.client.send(request, timeout).await;
-            let resume: Resume = Box::new(move |exchange| instance.decide(exchange, whose, answered));
+            let resume: Resume = Box::new(move |exchange| instance.decide(exchange, key, answered));
             resume
         }))
     }
 }
 
 impl Instance {
-    /// The head of the question.
+    /// The headers of the request to the service.
     fn question(&self, exchange: &Exchange) -> HeaderMap {
         let mut asked = HeaderMap::new();
         let sent = &exchange.request.headers;
@@ -161,15 +163,18 @@ impl Instance {
                 sent.get_all(name).for_each(|value| add(&mut asked, name.as_bytes(), value));
             }),
         }
-        let told = |known, own: &str| {
-            let said = exchange.header(known).filter(|_| exchange.is_from_trusted_proxy());
-            HeaderValue::from_bytes(said.unwrap_or(own.as_bytes())).ok()
+        let forwarded = |known, own: &str| {
+            let sent = exchange.header(known).filter(|_| exchange.is_from_trusted_proxy());
+            HeaderValue::from_bytes(sent.unwrap_or(own.as_bytes())).ok()
         };
         let own = [
             ("x-forwarded-method", HeaderValue::from_str(exchange.request.method_str()).ok()),
             ("x-forwarded-uri", HeaderValue::from_bytes(&exchange.normal_target()).ok()),
-            ("x-forwarded-host", told(Known::XForwardedHost, exchange.request.host().unwrap_or_default())),
-            ("x-forwarded-proto", told(Known::XForwardedProto, exchange.scheme())),
+            (
+                "x-forwarded-host",
+                forwarded(Known::XForwardedHost, exchange.request.host().unwrap_or_default()),
+            ),
+            ("x-forwarded-proto", forwarded(Known::XForwardedProto, exchange.scheme())),
             ("x-forwarded-for", HeaderValue::from_str(&exchange.client_ip.to_string()).ok()),
         ];
         for (name, value) in own {
@@ -182,17 +187,17 @@ impl Instance {
     fn decide(
         &self,
         exchange: &mut Exchange,
-        whose: Option<Fingerprint>,
+        key: Option<Fingerprint>,
         answered: Result<Response<Bytes>, HttpError>,
     ) -> Flow {
         match answered {
             Ok(answer) if answer.status().is_success() => {
-                let told = self.told(answer.headers());
-                if let Some(whose) = whose {
+                let granted = self.granted(answer.headers());
+                if let Some(key) = key {
                     let until = Instant::now() + Duration::from_secs(self.config.cache_ttl.into());
-                    self.passes.remember(whose, until, told.clone());
+                    self.passes.remember(key, until, granted.clone());
                 }
-                pass(exchange, &told)
+                pass(exchange, &granted)
             }
             Ok(answer) if (300..600).contains(&answer.status().as_u16()) => {
                 Flow::Respond(self.refusal(answer))
@@ -202,7 +207,7 @@ impl Instance {
         }
     }
 
-    fn told(&self, headers: &HeaderMap) -> Told {
+    fn granted(&self, headers: &HeaderMap) -> UpstreamHeaders {
         let names = self.config.upstream_headers.iter();
         let named = names.filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
         let fields = named.flat_map(|name| {
@@ -230,14 +235,14 @@ impl Instance {
         })
     }
 
-    /// The service has not answered.
+    /// Refuses the request, or with `fail_open` lets it pass, because the service did not answer.
     fn fail(&self, exchange: &mut Exchange, why: &str) -> Flow {
         let second = self.built.elapsed().as_secs() + 1;
         if self.warned.swap(second, Relaxed) != second {
             let passes = if self.config.fail_open { "the request passes" } else { "the request is refused" };
             tracing::warn!(
                 request_id = exchange.id(),
-                "forward-auth: the service gave no answer, {passes}: {why}"
+                "forward-auth: the service did not answer, {passes}: {why}"
             );
         }
         if self.config.fail_open {
@@ -245,14 +250,14 @@ impl Instance {
         }
         Flow::Respond(LocalResponse::error(
             self.config.status_on_error,
-            "The authorization service gave no answer",
+            "The authorization service did not answer",
         ))
     }
 }
 
-/// Lets the request pass, with what the service has said.
-fn pass(exchange: &mut Exchange, told: &Told) -> Flow {
-    for (name, value) in told.iter() {
+/// Lets the request pass, with the headers from the service.
+fn pass(exchange: &mut Exchange, granted: &UpstreamHeaders) -> Flow {
+    for (name, value) in granted.iter() {
         exchange.describe_caller(name.as_str().as_bytes());
         exchange.describe_caller(value.as_bytes());
         exchange.request.headers.append(name.as_str(), value.as_bytes());
@@ -260,7 +265,8 @@ fn pass(exchange: &mut Exchange, told: &Told) -> Flow {
     Flow::Continue
 }
 
-/// Removes what only the service may say, also where applications would take it for the same.
+/// Removes headers that only the service may set, also with `_` for `-`, because applications may take them for the
+/// same.
 fn remove_forged(headers: &mut Headers, names: &[String]) {
     for name in names {
         headers.remove(name);
@@ -278,7 +284,7 @@ fn remove_forged(headers: &mut Headers, names: &[String]) {
     });
 }
 
-/// Whether the service says that a header of its answer is for this connection alone.
+/// Whether `Connection` in the service's response lists this header.
 fn ends_here(headers: &HeaderMap, name: &HeaderName) -> bool {
     let options = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
     options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case(name.as_str()))
@@ -290,7 +296,7 @@ fn add(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Whether the question has such a header of its own, or none.
+/// Whether the request to the service has its own value of this header, or must not have the header.
 fn is_own(known: Known) -> bool {
     known.is_hop_by_hop()
         || matches!(
@@ -309,7 +315,7 @@ fn is_own(known: Known) -> bool {
         )
 }
 
-/// Whether the header is about the response that the client wants, rather than about the client, or one of our own.
+/// Whether the header concerns the response (conditions, ranges), or is one that the plugin sets itself.
 fn is_particular(name: &[u8], known: Known) -> bool {
     const CONDITIONS: [&[u8]; 7] = [
         b"if-match",
@@ -334,17 +340,18 @@ fn fingerprint(key: &Fingerprinter, headers: &HeaderMap) -> Fingerprint {
     headers.iter().fold(key.clone(), add).of(b"")
 }
 
-/// What may pass, each until some moment.
-type Generation = FingerprintMap<(Instant, Told)>;
+/// Requests that may pass, each until a point in time.
+type Generation = FingerprintMap<(Instant, UpstreamHeaders)>;
 
-/// What may pass. Two generations, so that there is an end to both.
+/// The cache of requests that may pass. It has two generations, so that its size and the age of its entries are
+/// bounded.
 struct Passes {
     key: Fingerprinter,
     shards: [Mutex<[Generation; 2]>; 16],
 }
 
-/// Requests to a generation of a shard.
-const MOST: usize = 1024;
+/// Requests per generation of a shard.
+const MAX_REQUESTS: usize = 1024;
 
 impl Default for Passes {
     fn default() -> Self {
@@ -353,19 +360,18 @@ impl Default for Passes {
 }
 
 impl Passes {
-    fn get(&self, whose: Fingerprint) -> Option<Told> {
-        let shard = self.shards[(whose >> 64) as usize % 16].lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, told) = shard.iter().find_map(|generation| generation.get(&whose))?;
-        (*until > Instant::now()).then(|| told.clone())
+    fn get(&self, key: Fingerprint) -> Option<UpstreamHeaders> {
+        let shard = self.shards[(key >> 64) as usize % 16].lock().unwrap_or_else(PoisonError::into_inner);
+        let (until, granted) = shard.iter().find_map(|generation| generation.get(&key))?;
+        (*until > Instant::now()).then(|| granted.clone())
     }
 
-    fn remember(&self, whose: Fingerprint, until: Instant, told: Told) {
-        let mut shard =
-            self.shards[(whose >> 64) as usize % 16].lock().unwrap_or_else(PoisonError::into_inner);
-        if shard[0].len() >= MOST {
+    fn remember(&self, key: Fingerprint, until: Instant, granted: UpstreamHeaders) {
+        let mut shard = self.shards[(key >> 64) as usize % 16].lock().unwrap_or_else(PoisonError::into_inner);
+        if shard[0].len() >= MAX_REQUESTS {
             shard[1] = std::mem::take(&mut shard[0]);
         }
-        shard[0].insert(whose, (until, told));
+        shard[0].insert(key, (until, granted));
     }
 }
 
@@ -375,17 +381,17 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_remembered_for_a_while_and_within_bounds() {
-        let (passes, told) = (Passes::default(), Told::from([]));
+        let (passes, granted) = (Passes::default(), UpstreamHeaders::from([]));
         let (now, minute) = (Instant::now(), Duration::from_secs(60));
-        passes.remember(1, now + minute, told.clone());
-        passes.remember(2, now, told.clone());
+        passes.remember(1, now + minute, granted.clone());
+        passes.remember(2, now, granted.clone());
         assert!(passes.get(1).is_some() && passes.get(2).is_none() && passes.get(3).is_none());
         for i in 0..100_000u128 {
-            passes.remember(i << 64 | i, now + minute, told.clone());
+            passes.remember(i << 64 | i, now + minute, granted.clone());
         }
         let kept: usize =
             passes.shards.iter().flat_map(|shard| shard.lock().unwrap().each_ref().map(|g| g.len())).sum();
-        assert!((16 * MOST..=32 * MOST).contains(&kept), "{kept}");
+        assert!((16 * MAX_REQUESTS..=32 * MAX_REQUESTS).contains(&kept), "{kept}");
         assert!(passes.get(99_999 << 64 | 99_999).is_some());
     }
 }

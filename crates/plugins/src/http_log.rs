@@ -9,13 +9,13 @@
 //!       queue: {max_batch_size: 100, max_coalescing_delay: 2}
 //! ```
 //!
-//! [file-log](file-log.md#the-record) tells what is in the object. Where `queue.max_batch_size` is above 1, a list of
-//! objects is sent, even if there is but one. User name and password in the URL are sent as `Authorization`. The
-//! certificate of a server of `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`.
+//! [file-log](file-log.md#the-record) describes the object. If `queue.max_batch_size` is above 1, the body is always a
+//! list of objects, even of one. User name and password in the URL are sent as `Authorization`. The certificate of an
+//! `https` server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`.
 //!
-//! A status of 400 or more, like a server that cannot be reached, is a failure: the batch is sent again, with growing
-//! delays, for `queue.max_retry_time` seconds. Requests never wait. What finds no room in the queue, or cannot be
-//! delivered, is dropped: `weir_plugin_dropped_total` in `/metrics` counts it.
+//! A status of 400 or more, or a server that cannot be reached, is a failure: the batch is sent again, with growing
+//! delays, for `queue.max_retry_time` seconds. Requests never wait. A record is dropped if the queue is full or if it
+//! cannot be delivered: `weir_plugin_dropped_total` in `/metrics` counts it.
 
 use super::log_record::{LogRecord, constant};
 use base64::Engine;
@@ -31,7 +31,7 @@ use weir_plugin::{
     QueueConfig, Record, Session, Streams, host_and_port,
 };
 
-/// The server, and how it is told.
+/// The server, and how records are sent.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(super) struct Config {
@@ -44,22 +44,22 @@ pub(super) struct Config {
     /// The content type.
     #[field(default = "application/json", one_of = ["application/json", "application/json; charset=utf-8"])]
     pub content_type: String,
-    /// Milliseconds that the server may take.
+    /// The timeout in milliseconds.
     #[field(default = 10_000)]
     pub timeout: f64,
     /// Milliseconds that an idle connection is kept.
     #[field(default = 60_000)]
     pub keepalive: f64,
-    /// Nothing: `queue.max_retry_time` says how long it is tried.
+    /// Ignored: `queue.max_retry_time` says for how long to retry.
     pub retry_count: Option<i64>,
-    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    /// The former name of `queue.max_batch_size`. It takes precedence unless it is 1.
     pub queue_size: Option<i64>,
-    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    /// The former name of `queue.max_coalescing_delay`. It takes precedence unless it is 2.
     pub flush_timeout: Option<f64>,
     /// Headers to send.
     #[field(secret, key_check = header)]
     pub headers: Option<BTreeMap<String, String>>,
-    /// How records wait, and how failures are mended.
+    /// How records are queued, batched and retried.
     #[field(default = {})]
     pub queue: QueueConfig,
     /// Fields to add to the record, to change or to remove: constants.
@@ -94,7 +94,7 @@ fn violations(config: &Config) -> Vec<FieldError> {
     found
 }
 
-/// What stands before the host of a URL.
+/// The part of a URL before the host.
 fn userinfo(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -114,7 +114,7 @@ impl Plugin for HttpLog {
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
-        QueueConfig::unheeded(config)
+        QueueConfig::ignored_fields(config)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -149,21 +149,20 @@ impl HttpLog {
     }
 }
 
-/// Where records go.
+/// Where records are sent.
 struct Endpoint {
     client: HttpClient,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     timeout: Duration,
-    /// Whether each is sent for itself.
+    /// Whether each record is sent in a request of its own.
     alone: bool,
 }
 
 impl Endpoint {
     fn new(config: &Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        let unusable =
-            |_| "config.http_endpoint is no URL that can be asked; write it percent-encoded".to_owned();
+        let unusable = |_| "config.http_endpoint is not a valid URL; write it percent-encoded".to_owned();
         let user = userinfo(&config.http_endpoint);
         let url = user.map_or(config.http_endpoint.clone(), |user| {
             config.http_endpoint.replacen(&format!("{user}@"), "", 1)
@@ -202,7 +201,7 @@ impl Endpoint {
 fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
     let value = |name: &str, value: &str| {
         HeaderValue::from_str(value)
-            .map_err(|_| format!("config.headers: the value of {name} is no header's"))
+            .map_err(|_| format!("config.headers: the value of {name} is not a valid header value"))
     };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, value("Content-Type", &config.content_type)?);
@@ -212,13 +211,13 @@ fn headers(config: &Config, user: Option<&str>) -> Result<HeaderMap, String> {
     }
     for (name, text) in config.headers.iter().flatten() {
         let known = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| format!("config.headers: {name} is no name"))?;
+            .map_err(|_| format!("config.headers: {name} is not a valid header name"))?;
         headers.insert(known, value(name, text)?);
     }
     Ok(headers)
 }
 
-/// At most a day: clocks cannot tell of times that are too far away.
+/// At most a day, because clocks overflow far in the future.
 fn milliseconds(milliseconds: f64) -> Duration {
     Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
 }

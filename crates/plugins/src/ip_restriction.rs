@@ -1,4 +1,4 @@
-//! Lets clients pass by their addresses.
+//! Allows or denies clients by their addresses.
 //!
 //! ```yaml
 //! plugins:
@@ -9,12 +9,12 @@
 //!       deny: [10.6.6.0/24]
 //! ```
 //!
-//! Whoever is in `deny` is refused; then, if there is an `allow`, whoever is not in that. The address is the client's by
-//! `trusted_ips` and `real_ip_header`; clients of Unix sockets have 127.0.0.1. Lists of thousands of ranges cost no more
-//! than short ones.
+//! A client in `deny` is refused; if there is an `allow`, a client that is not in it is refused, too. The address is
+//! the client's according to `trusted_ips` and `real_ip_header`; clients of Unix sockets have 127.0.0.1. Lists of
+//! thousands of ranges cost no more than short ones.
 //!
-//! Of streams, too, clients are let in by this plugin: unless its `protocols` say otherwise, it runs for those of `tcp` and
-//! `tls`. A session that is refused is closed without a word.
+//! The plugin also works for streams: unless its `protocols` say otherwise, it runs for `tcp` and `tls`. A session that
+//! is refused is closed without a response.
 //!
 //! ## Responses
 //!
@@ -26,19 +26,19 @@ use weir_plugin::{
     Session, Streams,
 };
 
-/// Who may pass.
+/// Which clients are allowed.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 #[record(hint("whitelist", "Kong calls it `allow` since 3.0"))]
 #[record(hint("blacklist", "Kong calls it `deny` since 3.0"))]
 pub(super) struct Config {
-    /// The addresses and ranges that may pass; nobody else may.
+    /// The allowed addresses and ranges. All others are denied.
     #[field(matches = ip_or_cidr)]
     pub allow: Option<Vec<String>>,
-    /// The addresses and ranges that may not pass.
+    /// The denied addresses and ranges.
     #[field(matches = ip_or_cidr)]
     pub deny: Option<Vec<String>>,
-    /// The status of refusals, in place of 403.
+    /// The status of refusals instead of 403.
     #[field(between = [200, 599])]
     pub status: Option<u16>,
     /// The message of refusals.
@@ -107,7 +107,7 @@ impl IpRestriction {
     }
 }
 
-/// Addresses, as ranges that neither touch nor overlap, from the lowest to the highest.
+/// Addresses, as sorted ranges that neither touch nor overlap.
 struct Addresses {
     v4: Vec<(u128, u128)>,
     v6: Vec<(u128, u128)>,
@@ -131,7 +131,7 @@ impl Addresses {
         Self { v4: merged(v4), v6: merged(v6) }
     }
 
-    /// Whether the address is among them. IPv4 written as IPv6 is IPv4.
+    /// Whether the address is among them. An IPv4-mapped IPv6 address counts as IPv4.
     fn hold(&self, address: IpAddr) -> bool {
         let (ranges, address) = match address.to_canonical() {
             IpAddr::V4(address) => (&self.v4, u32::from(address).into()),
@@ -155,7 +155,7 @@ fn range(entry: &str) -> Option<Range> {
     let address: IpAddr = address.parse().ok()?;
     let written = if address.is_ipv4() { 32 } else { 128 };
     let free = written - prefix.map_or(Some(written), |prefix| prefix.parse::<u32>().ok())?.min(written);
-    // Of IPv4 written as IPv6, the range is one of IPv4 if it is no larger than that.
+    // An IPv4-mapped range is an IPv4 range if it is within the mapped prefix.
     let address = if free <= 32 { address.to_canonical() } else { address };
     let host = 1u128.checked_shl(free).map_or(u128::MAX, |size| size - 1);
     let bits = match address {

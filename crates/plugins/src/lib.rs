@@ -1,8 +1,9 @@
 //! The bundled plugins, each a file or a folder. To add one: its file, `mod` and a row in [`PLUGINS`].
 //!
-//! A plugin depends on `weir_plugin` and, of it, not on `weir_plugin::engine`. [`PLUGINS`] goes to the engine, which builds
-//! an instance for each plugin entity of a configuration and calls its hooks. Of some plugins the gateway wants more than
-//! hooks: [`prometheus`] renders the metrics, and [`limits`] take the counters that the nodes of one database share.
+//! A plugin depends on `weir_plugin`, but not on `weir_plugin::engine`. [`PLUGINS`] goes to the engine, which builds an
+//! instance for each plugin entity of a configuration and calls its hooks. The gateway uses two plugins for more than
+//! their hooks: [`prometheus`] renders the metrics, and [`limits`] takes the counters that the nodes of one database
+//! share.
 
 use weir_plugin::{Definition, Plugin};
 
@@ -49,14 +50,14 @@ mod transformer;
 mod udp_log;
 mod zipkin;
 
-/// The version of Kong whose plugins these are; Kong's have its own.
+/// The version of the bundled plugins: Kong's own have the version of Kong.
 pub const KONG_VERSION: &str = "3.9.1";
 
 const fn define<P: Plugin>() -> Definition {
     Definition { version: KONG_VERSION, ..weir_plugin::define::<P>() }
 }
 
-/// Every plugin this gateway has, the one list of them.
+/// Every bundled plugin: the only list of them.
 pub static PLUGINS: &[Definition] = &[
     define::<correlation_id::CorrelationId>(),
     define::<zipkin::Zipkin>(),

@@ -1,4 +1,4 @@
-//! JSON objects whose members are changed: those that are not stay as they were written.
+//! JSON objects whose members are changed. The other members stay as they were written.
 
 mod lenient;
 
@@ -13,13 +13,13 @@ pub(crate) struct Members<'t>(Vec<Member<'t>>);
 
 struct Member<'t> {
     name: String,
-    /// The name with its quotes, where it is no text that could be written anew.
+    /// The name with its quotes, if it cannot be parsed and written again.
     written: Option<&'t [u8]>,
     value: Cow<'t, [u8]>,
 }
 
 impl<'t> Members<'t> {
-    /// None if the text is no JSON object, not even to those who are not strict about it.
+    /// None if the text is not a JSON object, even to a lenient parser.
     pub(crate) fn read(text: &'t [u8]) -> Option<Self> {
         serde_json::from_slice(text).ok().or_else(|| lenient::members(text).map(Self))
     }
@@ -37,7 +37,7 @@ impl<'t> Members<'t> {
         self.0.retain(|member| member.name != name);
     }
 
-    /// Gives a member another name, in the place of the one that had it.
+    /// Renames a member; it replaces a member that has the new name.
     pub(crate) fn rename(&mut self, old: &str, new: &str) {
         if let Some(value) = self.get(old).map(<[u8]>::to_vec).filter(|_| old != new) {
             self.remove(new);
@@ -48,7 +48,7 @@ impl<'t> Members<'t> {
         }
     }
 
-    /// Gives a name one value, which is JSON text.
+    /// Sets the value of a name, as JSON text.
     pub(crate) fn set(&mut self, name: &str, value: impl Into<Vec<u8>>) {
         let value = Cow::Owned(value.into());
         let Some(first) = self.0.iter().position(|member| member.name == name) else {
@@ -62,8 +62,8 @@ impl<'t> Members<'t> {
         });
     }
 
-    /// Adds a value to the list, or to the text that becomes the first of a list. Other values give way to a list of
-    /// this one; an object stays as it is.
+    /// Adds a value to the list, or to the text that becomes the first of a list. Other values are replaced by a list
+    /// of this one; an object stays as it is.
     pub(crate) fn append(&mut self, name: &str, value: &str) {
         let value = value.as_bytes();
         let list = match self.get(name).map(|found| (found.first(), found)) {

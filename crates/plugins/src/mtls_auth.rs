@@ -1,4 +1,4 @@
-//! Lets requests pass whose client showed a certificate of a known authority in its TLS handshake.
+//! Authenticates clients by a certificate that they present in the TLS handshake.
 //!
 //! ```yaml
 //! ca_certificates:
@@ -17,29 +17,30 @@
 //!
 //! `curl --cert alice.pem --key alice.key https://orders.example.com:8443/orders`
 //!
-//! Its name and its fields are those of a plugin of Kong's Enterprise edition. Clients are asked for a certificate in the
-//! handshake where the server name that they ask for is among the `snis` of a route with this plugin, or, without those,
-//! its `hosts`; where a route has neither, all clients are asked. Nobody else is. Each route looks at the certificate for
-//! itself, by its own authorities, on resumed sessions as well.
+//! The plugin has the name and the fields of a plugin of Kong Enterprise. Weir requests a client certificate in the
+//! handshake if the SNI is among the `snis` of a route with this plugin, or, if it has none, among its `hosts`; if a
+//! route has neither, Weir requests one from every client. Other clients need no certificate. Each route verifies the
+//! certificate by its own authorities, also on resumed sessions.
 //!
-//! The consumer is the one whose username or custom id is one of the certificate's alternative names (host names, mail
-//! addresses, URIs, IP addresses), or else its common name. Revocation is not checked: give clients certificates that do
-//! not live long.
+//! The consumer is the one whose username or custom id is one of the certificate's subject alternative names (DNS
+//! names, mail addresses, URIs, IP addresses), or else its common name. Revocation is not checked, so give clients
+//! short-lived certificates.
 //!
 //! ## To the upstream
 //!
-//! `X-Client-Cert-Dn` has the subject as RFC 2253 writes it, `X-Client-Cert-San` the alternative names, joined by commas.
-//! With `forward_certificate`, `Client-Cert` has the certificate as by RFC 9440. The consumer is named as by other
-//! authentication plugins. Clients cannot set these headers, on any route, unless they are among `trusted_ips`.
+//! `X-Client-Cert-Dn` contains the subject in the form of RFC 2253, `X-Client-Cert-San` the alternative names, joined
+//! by commas. With `forward_certificate`, `Client-Cert` contains the certificate in the form of RFC 9440. The headers
+//! that identify the consumer are those of the other authentication plugins. Clients cannot set these headers, on any
+//! route, unless they are among `trusted_ips`.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
-//! | 401 | `No required TLS certificate was sent` | the client has none, or came in clear |
-//! | 401 | `TLS certificate failed verification` | no authority vouches for it, it has expired, or it is nobody's |
-//! | 421 | `The TLS handshake was for another name` | the handshake's server name is none that is asked for a certificate, or the request came over HTTP/3, where nobody is asked |
-//! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
+//! | 401 | `No required TLS certificate was sent` | the client sent none, or did not use TLS |
+//! | 401 | `TLS certificate failed verification` | no authority signed it, it has expired, or it belongs to no consumer |
+//! | 421 | `The TLS handshake was for another name` | the SNI is not one for which Weir requests a certificate, or the request came over HTTP/3, where Weir requests none |
+//! | 500 | `anonymous consumer … is configured but doesn't exist` | `anonymous` names a consumer that does not exist |
 //!
 //! With `anonymous`, such requests pass as that consumer instead.
 
@@ -52,10 +53,10 @@ use weir_plugin::{
     LocalResponse, Phases, Plugin, Record, Uuid,
 };
 
-/// Whose certificates are good, and whom they name.
+/// Which certificates are valid, and which consumers they belong to.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// The authorities, by the ids of their CA certificates.
+    /// The authorities, as ids of CA certificates.
     #[field(len_min = 1, foreign = "ca_certificates")]
     pub ca_certificates: Vec<Uuid>,
     /// The id or username of the consumer that requests without a valid certificate pass as.
@@ -66,10 +67,10 @@ pub(super) struct Config {
     /// Lets every valid certificate pass, whether or not there is a consumer for it.
     #[field(default = false)]
     pub skip_consumer_lookup: bool,
-    /// Where no consumer is looked up, which name in the certificate is the group that acl asks about.
+    /// With `skip_consumer_lookup`, which name in the certificate is the group that acl checks.
     #[field(default = "CN", one_of = ["CN", "DN"])]
     pub authenticated_group_by: Option<String>,
-    /// Whether it is asked if certificates were revoked: it is not.
+    /// Whether revocation is checked: it is not.
     #[field(default = "SKIP", one_of = ["SKIP"])]
     pub revocation_check_mode: String,
     /// Sends the certificate to the upstream, in `Client-Cert`. Kong has no such field.

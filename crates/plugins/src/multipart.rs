@@ -1,14 +1,14 @@
-//! Multipart forms (RFC 7578), as they stand in bodies. They are read as servers read them, who are not strict: lines may
-//! end in LF alone, blanks may follow a delimiter, and the last one may be missing.
+//! Multipart forms (RFC 7578) in bodies. They are parsed as leniently as servers parse them: lines may end in LF alone,
+//! blanks may follow a delimiter, and the last delimiter may be missing.
 
 use std::ops::Range;
 
-/// The parts of a form and where they are.
+/// The parts of a form and their positions.
 pub(crate) struct Multipart<'b> {
     pub(crate) parts: Vec<Part<'b>>,
-    /// Where the first delimiter is.
+    /// The position of the first delimiter.
     pub(crate) start: usize,
-    /// Where the closing one is, if there is one.
+    /// The position of the closing one, if there is one.
     pub(crate) end: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn read<'b>(body: &'b [u8], boundary: &str) -> Option<Multipart<'b>> 
 /// A line that begins with the boundary.
 struct Delimiter {
     at: usize,
-    /// Where a part begins; none, where the form ends.
+    /// Where a part begins; none at the end of the form.
     opens: Option<usize>,
 }
 
@@ -92,7 +92,7 @@ fn without_line_end(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\r\n").or(text.strip_suffix(b"\n")).unwrap_or(text)
 }
 
-/// A part is its fields, an empty line and its value.
+/// A part consists of its fields, an empty line and its value.
 fn part(text: &[u8], range: Range<usize>) -> Part<'_> {
     let (mut head, mut value) = (text, &[][..]);
     let mut begin = 0;
@@ -128,7 +128,7 @@ fn field(head: &str) -> (Option<String>, bool) {
     (name, is_file)
 }
 
-/// What stands between semicolons as `key=value`, without quotes and what is escaped in them.
+/// `key=value` pairs between semicolons, without quotes and escapes.
 fn parameters(disposition: &str) -> Vec<(String, String)> {
     let (mut found, mut text) = (Vec::new(), String::new());
     let (mut is_quoted, mut characters) = (false, disposition.chars());

@@ -1,4 +1,4 @@
-//! Ids that tell requests apart. They are no secrets: the system, whose random numbers cost a call, is not asked for each.
+//! Random ids of requests. They are not secret, so they do not use the system's random numbers, which cost a call each.
 
 use weir_plugin::Uuid;
 

@@ -1,4 +1,4 @@
-//! Sends clients to another URL.
+//! Redirects clients to another URL.
 //!
 //! ```yaml
 //! plugins:
@@ -13,20 +13,20 @@
 //! ## Responses
 //!
 //! Every request is answered with `status_code`, `Location` and the body `redirecting`. With `keep_incoming_path`, path
-//! and query of the `location` give way to those of the request.
+//! and query of the request replace those of `location`.
 
 use weir_plugin::{BuildContext, Exchange, Flow, Hooks, LocalResponse, Phases, Plugin, Record};
 
-/// Where clients are sent.
+/// Where clients are redirected to.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The status.
     #[field(default = 301, between = [200, 599])]
     pub status_code: u16,
-    /// The URL to go to.
+    /// The URL to redirect to.
     #[field(matches = url)]
     pub location: String,
-    /// Puts the request's path and query in the place of those of the URL.
+    /// Replaces the URL's path and query with those of the request.
     #[field(default = false)]
     pub keep_incoming_path: bool,
 }

@@ -1,4 +1,4 @@
-//! Gives each request an id that the upstream and the client see. As APISIX's plugin of this name; Kong's is
+//! Gives each request an id that the upstream and the client receive. Like APISIX's plugin of this name; Kong's is
 //! correlation-id.
 //!
 //! A request that already has the header keeps its value, and so does a response.
@@ -89,7 +89,7 @@ impl Plugin for RequestId {
     }
 }
 
-/// The id as it was given to the request, whatever becomes of its headers.
+/// The id that the request was given, even if another plugin changes the header.
 struct Given(Vec<u8>);
 
 impl Hooks for RequestId {
@@ -121,7 +121,7 @@ impl Hooks for RequestId {
         }
         let id = match exchange.extensions.get::<Given>() {
             Some(Given(id)) => id.clone(),
-            // The request was answered before its access hook could run.
+            // The request was answered before the access hook ran.
             None => self.algorithm.make(),
         };
         exchange.response.headers.set(&self.header_name, &id);

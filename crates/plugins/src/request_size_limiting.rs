@@ -8,17 +8,17 @@
 //!       size_unit: megabytes
 //! ```
 //!
-//! A body of a length that the request tells is refused before any of it is read. Another one is counted on its way: once
-//! it is too long the client is answered, and the upstream's request breaks off. A megabyte is 1,048,576 bytes, a kilobyte
-//! 1024.
+//! If the request declares its length, a body that is too large is refused before any of it is read. Otherwise the body
+//! is counted while it is forwarded: when it becomes too large, the client gets the response, and the request to the
+//! upstream is aborted. A megabyte is 1,048,576 bytes, a kilobyte 1024.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
 //! | 413 | `Request size limit exceeded` | the body is too large |
-//! | 417 | `Request size limit exceeded` | so it is, and the client asks first, by `Expect: 100-continue` |
-//! | 411 | `A valid Content-Length header is required` | with `require_content_length`, where there is neither one nor `Transfer-Encoding: chunked` |
+//! | 417 | `Request size limit exceeded` | the body is too large, and the client sent `Expect: 100-continue` |
+//! | 411 | `A valid Content-Length header is required` | with `require_content_length`, if the request has neither `Content-Length` nor `Transfer-Encoding: chunked` |
 
 use weir_plugin::{
     BuildContext, Exchange, Flow, Framing, Hooks, Known, LocalResponse, Phases, Plugin, Record, Version,
@@ -27,18 +27,18 @@ use weir_plugin::{
 /// How large bodies may be.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// The most that a body may have, in units of `size_unit`.
+    /// The largest body, in units of `size_unit`.
     #[field(default = 128, hint = size_and_unit)]
     pub allowed_payload_size: i64,
     /// The unit.
     #[field(default = "megabytes", one_of = ["megabytes", "kilobytes", "bytes"])]
     pub size_unit: String,
-    /// Refuses requests that do not tell their length.
+    /// Refuses requests that do not declare their length.
     #[field(default = false)]
     pub require_content_length: bool,
 }
 
-/// How a size with its unit, such as `10MB`, is written here.
+/// A size with its unit, such as `10MB`, as this plugin's fields.
 fn size_and_unit(text: &str) -> Option<String> {
     let (size, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let (times, unit) = match unit.trim().to_ascii_lowercase().as_str() {
@@ -94,7 +94,7 @@ impl Hooks for RequestSizeLimiting {
         if length.is_some_and(|length| length > self.most) {
             return Flow::Respond(refuse(asks_first));
         }
-        if self.require_content_length && !tells_length(exchange) {
+        if self.require_content_length && !declares_length(exchange) {
             return Flow::Respond(LocalResponse::error(411, "A valid Content-Length header is required"));
         }
         if length.is_none() && exchange.request.framing != Framing::None {
@@ -108,8 +108,8 @@ impl Hooks for RequestSizeLimiting {
     }
 }
 
-/// Whether the request tells its length, or that it comes in chunks, as HTTP/1.1 alone can.
-fn tells_length(exchange: &Exchange) -> bool {
+/// Whether the request declares its length, or that it is chunked, which only HTTP/1.1 can do.
+fn declares_length(exchange: &Exchange) -> bool {
     let chunked = exchange.request.framing == Framing::Chunked && exchange.request.version != Version::Http2;
     chunked || exchange.header(Known::ContentLength).is_some()
 }

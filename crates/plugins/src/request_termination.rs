@@ -1,5 +1,5 @@
-//! Answers requests itself, with a status and message of choice: for maintenance, retired paths, or to see a request
-//! as the gateway sees it.
+//! Answers requests with a configured status and message: for maintenance, retired paths, or to see a request as the
+//! gateway sees it.
 //!
 //! ```yaml
 //! plugins:
@@ -12,18 +12,17 @@
 //!
 //! ## Responses
 //!
-//! The body is `{"message":"…"}`, or `body` as it is with `content_type`
-//! (`application/json; charset=utf-8` if none is given). Without either, statuses 401, 404, 405, 500, 502 and 503
-//! have a message of their own; others have no body.
+//! The body is `{"message":"…"}`, or `body` with `content_type` (`application/json; charset=utf-8` if unset). Without
+//! either, statuses 401, 404, 405, 500, 502 and 503 have a default message; others have no body.
 //!
 //! With `trigger`, only requests that have a header or a query argument of that name are answered; the others pass.
 //!
-//! With `echo`, the answer tells beside `message`:
+//! With `echo`, the response contains, beside `message`:
 //!
 //! | member | what it holds |
 //! |---|---|
-//! | `request` | `scheme`, `host`, `port`, `method`, `path`, `query`, `headers`; the body as `raw_body`, and read as `body` if it is JSON or a form by its `Content-Type`. A body above 1 MiB is left out |
-//! | `matched_route`, `matched_service` | as the Admin API shows them, without what is unset |
+//! | `request` | `scheme`, `host`, `port`, `method`, `path`, `query`, `headers`; the body as `raw_body`, and parsed as `body` if `Content-Type` says that it is JSON or a form. A body above 1 MiB is left out |
+//! | `matched_route`, `matched_service` | as the Admin API shows them, without unset fields |
 //! | `kong` | the node: `node_id`, `worker_pid`, `hostname` |
 
 mod echo;
@@ -34,7 +33,7 @@ use weir_plugin::{
     BuildContext, Exchange, FieldError, Flow, Hooks, LocalResponse, Phases, Plugin, Record, WantsBody,
 };
 
-/// The answer.
+/// The response.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(super) struct Config {
@@ -47,7 +46,7 @@ pub(super) struct Config {
     pub content_type: Option<String>,
     /// The body, as it is.
     pub body: Option<String>,
-    /// Answers with what was received.
+    /// Answers with the request.
     #[field(default = false)]
     pub echo: bool,
     /// Answers only requests with a header or a query argument of this name.

@@ -1,4 +1,4 @@
-//! Limits what clients use, by what the upstream says that a request has used.
+//! Limits usage that the upstream reports in its responses.
 //!
 //! ```yaml
 //! plugins:
@@ -10,19 +10,18 @@
 //!         image: { minute: 100, hour: 1000 }
 //! ```
 //!
-//! The upstream answers with `X-Kong-Limit: video=1, image=3`, or another header by `header_name`, which clients do not
-//! see. So much is counted, and once a limit is used up, a response that uses more of it becomes a 429 without a body.
-//! `block_on_first_violation` asks the upstream no more as soon as any limit is used up.
+//! The upstream sends `X-Kong-Limit: video=1, image=3`, or another header by `header_name`, which clients do not get.
+//! Weir counts that usage. When a limit is used up, a response that uses more of it becomes a 429 without a body. With
+//! `block_on_first_violation`, requests do not reach the upstream when any limit is used up.
 //!
-//! Windows follow the calendar in UTC. Counts are kept across reloads, and belong to the scope of the
-//! plugin: one on a service counts all its routes together. `limit_by` says who is counted; a client that lacks it is
-//! counted by its address. Numbers below 0 and names that are no limits are ignored; fractions count as the next whole
-//! number.
+//! Windows follow the calendar in UTC. Counts survive reloads, and belong to the scope of the plugin: one on a service
+//! counts all its routes together. `limit_by` says what usage is counted by; a client without such an identifier is
+//! counted by its address. Values below 0 and unknown names are ignored; fractions are rounded up.
 //!
 //! `policy`, `window_type`, `redis` and `fault_tolerant` are those of [rate-limiting](rate-limiting.md#policies), with
 //! Kong's keys `response-ratelimit:…` and Kong's table `response_ratelimiting_metrics`. With `redis` and `cluster` a
-//! request waits until the store has said what is used; what the upstream then says is counted behind the response, so
-//! that requests at once may use more than is left, as with Kong.
+//! request waits until the store has returned the usage. Usage that the upstream then reports is counted after the
+//! response, so concurrent requests may use more than is left, as in Kong.
 //!
 //! ## Responses
 //!
@@ -30,11 +29,11 @@
 //! |---|---|---|
 //! | `X-RateLimit-Limit-video-minute` and so on | clients | the limit |
 //! | `X-RateLimit-Remaining-video-minute` and so on | clients | what is left after this response |
-//! | `X-RateLimit-Remaining-video` and so on | the upstream | what is left, of the period with the least |
+//! | `X-RateLimit-Remaining-video` and so on | the upstream | what is left in the period with the least |
 //!
-//! `hide_client_headers` leaves out those to clients.
+//! `hide_client_headers` leaves out the headers for clients.
 
-use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, written};
+use super::limits::{Identifier, Limit, Limiter, Periods, Policy, Redis, SentQuery, written};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,35 +42,35 @@ use weir_plugin::{
     Phases, Plugin, Record, Resume, Source, Uuid,
 };
 
-/// What is limited, and who is counted.
+/// The limits, and what usage is counted by.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations, old_names = Redis::OLD_NAMES)]
 pub(super) struct Config {
-    /// The header by which the upstream says what was used.
+    /// The header in which the upstream reports usage.
     #[field(default = "x-kong-limit", matches = header_name)]
     pub header_name: String,
-    /// What usage is counted by.
+    /// The identifier that usage is counted by.
     #[field(default = "consumer", one_of = ["consumer", "credential", "ip"])]
     pub limit_by: String,
     /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
-    /// Goes by what this node knows while the store is away; otherwise requests are answered 500.
+    /// Uses the counts of this node while the store is unavailable; otherwise requests are answered 500.
     #[field(default = true)]
     pub fault_tolerant: bool,
-    /// How to reach Redis, for policy `redis`.
+    /// How to connect to Redis, for policy `redis`.
     #[field(default = {})]
     pub redis: Redis,
-    /// Answers 429 before the upstream is asked, once any limit is used up.
+    /// Answers 429 instead of sending the request to the upstream, when any limit is used up.
     #[field(default = false)]
     pub block_on_first_violation: bool,
-    /// Tells clients nothing of limits.
+    /// Sends clients no headers about limits.
     #[field(default = false)]
     pub hide_client_headers: bool,
-    /// The limits by their names.
+    /// The limits by name.
     #[field(len_min = 1)]
     pub limits: BTreeMap<String, Periods>,
-    /// How a window ends: at once, or bit by bit.
+    /// Whether windows are fixed or sliding.
     #[field(default = "fixed", one_of = ["fixed", "sliding"])]
     pub window_type: String,
 }
@@ -94,12 +93,12 @@ fn violations(config: &Config) -> Vec<FieldError> {
     found
 }
 
-/// A limit of some name, and the headers that tell of it.
+/// A named limit, and its headers.
 struct Named {
     name: String,
-    whose: Fingerprinter,
+    scope: Fingerprinter,
     limits: Arc<[Limit]>,
-    /// By limit: the headers of what is allowed, and of what is left.
+    /// For each limit: the headers with the limit, and with what is left.
     to_client: Vec<(String, String)>,
     to_upstream: String,
 }
@@ -107,37 +106,37 @@ struct Named {
 impl Named {
     fn new(name: &str, periods: &Periods, scope: &Fingerprinter) -> Self {
         let limits = periods.limits();
-        let told = |limit: &Limit| {
+        let header_names = |limit: &Limit| {
             let of = |what: &str| format!("X-RateLimit-{what}-{name}-{}", limit.period.name());
             (of("Limit"), of("Remaining"))
         };
         Self {
             name: name.to_owned(),
-            whose: scope.clone().with(name.as_bytes()),
-            to_client: limits.iter().map(told).collect(),
+            scope: scope.clone().with(name.as_bytes()),
+            to_client: limits.iter().map(header_names).collect(),
             limits: limits.into(),
             to_upstream: format!("X-RateLimit-Remaining-{name}"),
         }
     }
 
-    fn fingerprint(&self, whose: Whose) -> Fingerprint {
-        let kind: &[u8] = if matches!(whose, Whose::Id(_)) { b"id" } else { b"ip" };
-        whose.identifier().fingerprint(&self.whose.clone().with(kind))
+    fn fingerprint(&self, caller: Caller) -> Fingerprint {
+        let kind: &[u8] = if matches!(caller, Caller::Id(_)) { b"id" } else { b"ip" };
+        caller.identifier().fingerprint(&self.scope.clone().with(kind))
     }
 }
 
-/// Whose usage is counted.
+/// The identifier that usage is counted by.
 #[derive(Clone, Copy)]
-enum Whose {
+enum Caller {
     Id(Uuid),
     Address(IpAddr),
 }
 
-impl Whose {
+impl Caller {
     fn identifier(self) -> Identifier<'static> {
         match self {
-            Whose::Id(id) => Identifier::Id(id),
-            Whose::Address(address) => Identifier::Address(address),
+            Caller::Id(id) => Identifier::Id(id),
+            Caller::Address(address) => Identifier::Address(address),
         }
     }
 }
@@ -171,9 +170,13 @@ impl Hooks for ResponseRateLimiting {
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
         let rules = &self.0;
-        let whose = rules.identify(exchange);
-        let asked: Vec<_> = rules.limits.iter().filter_map(|named| rules.ask(named, whose)).collect();
-        if asked.is_empty() { rules.admit(exchange, whose) } else { rules.clone().admit_later(whose, asked) }
+        let caller = rules.identify(exchange);
+        let queries: Vec<_> = rules.limits.iter().filter_map(|named| rules.query(named, caller)).collect();
+        if queries.is_empty() {
+            rules.admit(exchange, caller)
+        } else {
+            rules.clone().admit_later(caller, queries)
+        }
     }
 
     fn response(&self, exchange: &mut Exchange) {
@@ -182,40 +185,40 @@ impl Hooks for ResponseRateLimiting {
         let headers = &mut exchange.response.headers;
         let used = if of_upstream { rules.used(headers) } else { vec![0; rules.limits.len()] };
         headers.remove(&rules.config.header_name);
-        let Some(whose) = exchange.extensions.get::<Whose>().copied() else { return };
-        let left: Vec<_> = rules.limits.iter().map(|named| rules.left(named, whose)).collect();
+        let Some(caller) = exchange.extensions.get::<Caller>().copied() else { return };
+        let left: Vec<_> = rules.limits.iter().map(|named| rules.left(named, caller)).collect();
         let is_over = |(left, used): (&Vec<f64>, &u64)| *used > 0 && left.iter().any(|left| *left <= 0.0);
         if left.iter().zip(&used).any(is_over) {
             refuse(exchange);
         } else {
-            rules.count(whose, &used);
+            rules.count(caller, &used);
         }
         if !rules.config.hide_client_headers {
-            rules.tell(&mut exchange.response.headers, &left, &used);
+            rules.set_headers(&mut exchange.response.headers, &left, &used);
         }
     }
 }
 
 impl Rules {
-    fn identify(&self, exchange: &Exchange) -> Whose {
+    fn identify(&self, exchange: &Exchange) -> Caller {
         let consumer = || exchange.consumer().map(|consumer| consumer.entity.id);
         let id = match self.config.limit_by.as_str() {
             "consumer" => consumer().or_else(|| exchange.credential()),
             "credential" => exchange.credential(),
             _ => None,
         };
-        id.map_or(Whose::Address(exchange.client_ip), Whose::Id)
+        id.map_or(Caller::Address(exchange.client_ip), Caller::Id)
     }
 
-    /// Has the store asked for what is used, where it is asked for each request.
-    fn ask(&self, named: &Named, whose: Whose) -> Option<Asked> {
-        self.limiter.refresh(named.fingerprint(whose), whose.identifier(), &named.name, &named.limits)
+    /// Queries the usage, if the policy queries the store for each request.
+    fn query(&self, named: &Named, caller: Caller) -> Option<SentQuery> {
+        self.limiter.refresh(named.fingerprint(caller), caller.identifier(), &named.name, &named.limits)
     }
 
-    /// Tells the upstream what is left, unless it is not to be asked.
-    fn admit(&self, exchange: &mut Exchange, whose: Whose) -> Flow {
+    /// Sends the upstream what is left, unless the request is refused.
+    fn admit(&self, exchange: &mut Exchange, caller: Caller) -> Flow {
         for named in &self.limits {
-            let left = self.left(named, whose);
+            let left = self.left(named, caller);
             if self.config.block_on_first_violation && left.iter().any(|left| *left <= 0.0) {
                 let message = format!("API rate limit exceeded for '{}'", named.name);
                 return Flow::Respond(LocalResponse::error(429, &message));
@@ -223,20 +226,20 @@ impl Rules {
             let least = left.into_iter().fold(f64::INFINITY, f64::min);
             written(least, |least| exchange.request.headers.set(&named.to_upstream, least.as_bytes()));
         }
-        exchange.extensions.insert(whose);
+        exchange.extensions.insert(caller);
         Flow::Continue
     }
 
-    /// When the store has answered, or else as the configuration says.
-    fn admit_later(self: Arc<Self>, whose: Whose, mut asked: Vec<Asked>) -> Flow {
+    /// Admits when the store has replied, or else as the configuration says.
+    fn admit_later(self: Arc<Self>, caller: Caller, mut queries: Vec<SentQuery>) -> Flow {
         let fault_tolerant = self.config.fault_tolerant;
         Flow::Wait(Box::pin(async move {
             let mut answered = true;
-            for asked in &mut asked {
-                answered &= asked.answered().await.is_some();
+            for query in &mut queries {
+                answered &= query.answered().await.is_some();
             }
             let resume: Resume = Box::new(move |exchange| match answered || fault_tolerant {
-                true => self.admit(exchange, whose),
+                true => self.admit(exchange, caller),
                 false => Flow::Respond(LocalResponse::error(500, "An unexpected error occurred")),
             });
             resume
@@ -244,12 +247,12 @@ impl Rules {
     }
 
     /// What is left of each period's limit, as far as this node knows.
-    fn left(&self, named: &Named, whose: Whose) -> Vec<f64> {
-        let usage = self.limiter.usage(named.fingerprint(whose), &named.limits);
+    fn left(&self, named: &Named, caller: Caller) -> Vec<f64> {
+        let usage = self.limiter.usage(named.fingerprint(caller), &named.limits);
         named.limits.iter().map(|limit| limit.value - usage.used[limit.period as usize] as f64).collect()
     }
 
-    /// What the upstream says that was used, in the order of the limits.
+    /// The usage that the upstream reports, in the order of the limits.
     fn used(&self, headers: &Headers) -> Vec<u64> {
         let mut used = vec![0; self.limits.len()];
         let fields =
@@ -265,14 +268,14 @@ impl Rules {
         used
     }
 
-    fn count(&self, whose: Whose, used: &[u64]) {
+    fn count(&self, caller: Caller, used: &[u64]) {
         for (named, used) in self.limits.iter().zip(used).filter(|(_, used)| **used > 0) {
-            let (key, identifier) = (named.fingerprint(whose), whose.identifier());
+            let (key, identifier) = (named.fingerprint(caller), caller.identifier());
             self.limiter.add(key, identifier, &named.name, &named.limits, *used);
         }
     }
 
-    fn tell(&self, headers: &mut Headers, left: &[Vec<f64>], used: &[u64]) {
+    fn set_headers(&self, headers: &mut Headers, left: &[Vec<f64>], used: &[u64]) {
         for ((named, left), used) in self.limits.iter().zip(left).zip(used) {
             for ((limit, (limit_header, left_header)), left) in
                 named.limits.iter().zip(&named.to_client).zip(left)
@@ -285,7 +288,7 @@ impl Rules {
     }
 }
 
-/// Answers in the place of the upstream. What it has said of its body holds no more.
+/// Replaces the upstream's response. Headers about its body are removed, because they do not apply any more.
 fn refuse(exchange: &mut Exchange) {
     exchange.response.status = 429;
     exchange.drop_response_body();

@@ -15,16 +15,17 @@
 //!         json_types: [number]
 //! ```
 //!
-//! What is in `remove` goes first, then `rename`, `replace`, `add` and `append`. `replace` changes what is there, `add` adds
-//! what is not, `append` adds one more value. Whether a header is there is asked of the response as it came. Names are told
-//! from values by the first colon. The gateway's own responses are changed as well.
+//! `remove` is applied first, then `rename`, `replace`, `add` and `append`. `replace` changes an existing value, `add`
+//! adds a missing one, `append` adds one more value. Whether a header exists is decided by the response as it arrived.
+//! The first colon separates the name from the value. The gateway's own responses are changed as well.
 //!
 //! ## JSON
 //!
-//! Objects whose `Content-Type` is `application/json` are changed, up to 8 MiB and unless they are encoded; other bodies pass
-//! as they are, and so do streams of gRPC. What is not named stays as it was written. `json_types` says of each entry of
-//! `json`, by its place, what its value is: `number`, `boolean` (all but `true` is false) or `string`, as without it. A
-//! number that is none adds nothing. The response to a HEAD whose GET would be changed has no `Content-Length`.
+//! The plugin changes objects whose `Content-Type` is `application/json`, up to 8 MiB and unless they are encoded;
+//! other bodies pass unchanged, and so do gRPC streams. What is not named stays as it was written. `json_types` lists
+//! the type of the value of each entry in `json`: `number`, `boolean` (all but `true` is false) or `string`, the
+//! default. An invalid number adds nothing. If the response to a GET would be changed, the response to a HEAD has no
+//! `Content-Length`.
 
 use super::members::{Members, quoted};
 use super::transformer::{
@@ -37,19 +38,19 @@ use weir_plugin::{
 /// What is changed.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// What is taken away.
+    /// What is removed.
     #[field(default = {})]
     pub remove: Remove,
-    /// What gets another name: `old:new`.
+    /// What is renamed: `old:new`.
     #[field(default = {})]
     pub rename: Rename,
-    /// What gets another value where it is there: `name:value`.
+    /// Existing values that are replaced: `name:value`.
     #[field(default = {})]
     pub replace: Set,
-    /// What is added where it is not there: `name:value`.
+    /// Values that are added if they are missing: `name:value`.
     #[field(default = {})]
     pub add: Set,
-    /// What is added to what is there: `name:value`.
+    /// Values that are appended: `name:value`.
     #[field(default = {})]
     pub append: Set,
 }
@@ -65,7 +66,7 @@ pub(super) struct Remove {
     pub headers: Vec<String>,
 }
 
-/// Old names and new ones.
+/// Old and new names.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Rename {
     /// Members of the body: `old:new`.
@@ -82,7 +83,7 @@ pub(super) struct Set {
     /// Members of the body: `name:value`.
     #[field(default = [], check = member)]
     pub json: Vec<String>,
-    /// What the values in `json` are.
+    /// The types of the values in `json`.
     #[field(default = [], one_of = ["boolean", "number", "string"])]
     pub json_types: Vec<String>,
     /// Headers: `name:value`.
@@ -107,7 +108,7 @@ pub(super) struct ResponseTransformer {
     json: Operations,
 }
 
-/// What is done to headers, or to members.
+/// The operations on headers, or on members.
 struct Operations {
     remove: Vec<String>,
     rename: Entries,
@@ -157,7 +158,7 @@ fn headers(set: &Set) -> Entries {
     settable.map(|(name, value)| (name, value.trim().to_owned())).collect()
 }
 
-/// The values as JSON text; what is not of its type is left out.
+/// The values as JSON text; a value that is not of its type is left out.
 fn members(set: &Set) -> Entries {
     let typed = |(at, entry): (usize, &String)| {
         let (name, value) = split(entry);
@@ -172,7 +173,7 @@ fn members(set: &Set) -> Entries {
     set.json.iter().enumerate().filter_map(typed).collect()
 }
 
-/// A number as Lua reads it, as JSON writes it.
+/// Parses a number as Lua does, and writes it as JSON.
 fn number(text: &str) -> Option<String> {
     if serde_json::from_str::<serde_json::Number>(text).is_ok() {
         return Some(text.to_owned());
@@ -208,7 +209,7 @@ impl Hooks for ResponseTransformer {
     }
 }
 
-/// Whether one of the types that the header lists is JSON's.
+/// Whether one of the types in the header is JSON.
 fn is_json(headers: &Headers) -> bool {
     let Some(listed) = headers.get_known(Known::ContentType) else { return false };
     listed.split(|byte| *byte == b',').any(|listed| {
@@ -245,7 +246,7 @@ impl Operations {
         }
     }
 
-    /// As Lua does it: a member that is false is none where one is looked for.
+    /// As in Lua, a member that is false counts as missing.
     fn apply_to(&self, mut members: Members<'_>) -> Vec<u8> {
         self.remove.iter().for_each(|name| members.remove(name));
         self.rename.iter().for_each(|(old, new)| members.rename(old, new));

@@ -1,4 +1,4 @@
-//! Sends a message of JSON about each request to the system's log.
+//! Sends a JSON message about each request to the system log.
 //!
 //! ```yaml
 //! plugins:
@@ -8,11 +8,11 @@
 //!       facility: local0
 //! ```
 //!
-//! [file-log](file-log.md#the-record) tells what is in the object. Messages go to the socket `/dev/log` as those of
-//! `kong`, which rules for them may know, with the severity that the response's status asks for: below 400, below 500,
-//! or above. Those less severe than `log_level` are left out. Messages that the system does not take are dropped:
-//! `weir_plugin_dropped_total` in `/metrics` counts them, and the error log says so once a minute at most. In a container
-//! there is no `/dev/log` unless the host's is mounted (`-v /dev/log:/dev/log`).
+//! [file-log](file-log.md#the-record) describes the object. Messages go to the socket `/dev/log` with the identifier
+//! `kong`, for filters in rsyslog or journald, and with the severity configured for the response's status: below 400,
+//! below 500, or above. Messages less severe than `log_level` are left out. Messages that the system does not accept
+//! are dropped: `weir_plugin_dropped_total` in `/metrics` counts them, and the error log says so at most once a minute.
+//! A container has no `/dev/log` unless you mount the host's (`-v /dev/log:/dev/log`).
 
 use super::datagrams::{Socket, send_lines};
 use super::log_record::{LogRecord, constant};
@@ -21,10 +21,10 @@ use std::io;
 use std::path::Path;
 use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams};
 
-/// How severe a request is, and for whom.
+/// The severity and the facility of messages.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// The least severity that is told.
+    /// The lowest severity that is sent.
     #[field(default = "info", one_of = ["debug", "info", "notice", "warning", "err", "crit", "alert", "emerg"])]
     pub log_level: String,
     /// The severity of responses below 400.
@@ -39,7 +39,7 @@ pub(super) struct Config {
     /// Fields to add to the record, to change or to remove: constants.
     #[field(check = constant)]
     pub custom_fields_by_lua: Option<BTreeMap<String, String>>,
-    /// The kind of program that says so.
+    /// The facility.
     #[field(default = "user", one_of = [
         "auth", "authpriv", "cron", "daemon", "ftp", "kern", "lpr", "mail", "news", "syslog", "user", "uucp",
         "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"
@@ -47,7 +47,7 @@ pub(super) struct Config {
     pub facility: String,
 }
 
-/// By their numbers, RFC 5424's.
+/// By RFC 5424's numbers.
 const SEVERITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "",
@@ -60,7 +60,7 @@ const SOCKET: &str = "/dev/log";
 pub(super) struct Syslog {
     record: LogRecord,
     lines: Lines,
-    /// What messages of successes, the clients' errors and the servers' begin with; nothing where they are left out.
+    /// The beginnings of messages for successes, client errors and server errors; none if they are left out.
     beginnings: [Option<String>; 3],
 }
 
@@ -89,14 +89,14 @@ impl Plugin for Syslog {
     }
 }
 
-/// The system's socket, or why there is none and what to do about it.
+/// The system's socket, or why it is unavailable and how to fix it.
 fn socket(path: &Path) -> io::Result<Socket> {
-    let told = |error: io::Error| {
+    let with_hint = |error: io::Error| {
         let path = path.display();
         let advice = "mount the host's socket into the container, or use tcp-log or udp-log";
         io::Error::new(error.kind(), format!("{path}: {error}; run a system log there, {advice}"))
     };
-    Socket::unix(path).map_err(told)
+    Socket::unix(path).map_err(with_hint)
 }
 
 impl Hooks for Syslog {
@@ -139,13 +139,13 @@ mod tests {
     use weir_plugin::testing::Gateway;
 
     #[tokio::test]
-    async fn each_line_is_a_message_and_what_nobody_takes_is_counted() {
+    async fn each_line_is_a_message_and_undelivered_ones_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let nobody = send_lines(b"<14>kong: {}\n<14>kong: {}\n", socket(&path)).await.unwrap_err();
-        assert_eq!(nobody.lines, 2);
+        let refused = send_lines(b"<14>kong: {}\n<14>kong: {}\n", socket(&path)).await.unwrap_err();
+        assert_eq!(refused.lines, 2);
         let (place, advice) = (path.display().to_string(), "or use tcp-log or udp-log");
-        assert!(nobody.why.starts_with(&place) && nobody.why.ends_with(advice), "{}", nobody.why);
+        assert!(refused.why.starts_with(&place) && refused.why.ends_with(advice), "{}", refused.why);
         let system = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
         send_lines(b"<14>kong: {\"a\":1}\n<11>kong: {}\n", socket(&path)).await.unwrap();
         let mut message = [0; 100];

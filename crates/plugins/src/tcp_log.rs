@@ -8,10 +8,11 @@
 //!       port: 9999
 //! ```
 //!
-//! [file-log](file-log.md#the-record) tells what is in the object. Lines are sent within a twentieth of a second, many
-//! at a time, over a connection that is kept for `keepalive` milliseconds. With `tls` it is encrypted, and the
-//! certificate of the server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`. Lines are dropped where the server does not take them within
-//! `timeout`, or not as fast as requests come: `weir_plugin_dropped_total` in `/metrics` counts them.
+//! [file-log](file-log.md#the-record) describes the object. Lines are sent within 50 ms, many at a time, over a
+//! connection that is kept for `keepalive` milliseconds. With `tls` it is encrypted, and the certificate of the server
+//! is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is `off`. Lines are dropped if the server
+//! does not accept them within `timeout`, or not as fast as requests arrive: `weir_plugin_dropped_total` in `/metrics`
+//! counts them.
 
 use super::log_record::{LogRecord, constant};
 use rustls::pki_types::ServerName;
@@ -37,16 +38,16 @@ pub(super) struct Config {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Milliseconds that connecting and sending may take.
+    /// The timeout for connecting and sending, in milliseconds.
     #[field(default = 10_000)]
     pub timeout: f64,
     /// Milliseconds that an idle connection is kept.
     #[field(default = 60_000)]
     pub keepalive: f64,
-    /// Speaks TLS.
+    /// Uses TLS.
     #[field(default = false)]
     pub tls: bool,
-    /// The server name that is asked for; `host` if there is none.
+    /// The SNI; `host` if unset.
     #[field(matches = host)]
     pub tls_sni: Option<String>,
     /// Fields to add to the record, to change or to remove: constants.
@@ -108,7 +109,7 @@ struct Server {
     timeout: Duration,
     keepalive: Duration,
     dialer: Dialer,
-    /// Over TLS: the name of the server.
+    /// The SNI, with TLS.
     tls: Option<String>,
     kept: Mutex<Option<Kept>>,
 }
@@ -118,7 +119,7 @@ impl Server {
         let host = config.host.trim_matches(['[', ']']).to_owned();
         let tls = config.tls.then(|| config.tls_sni.unwrap_or_else(|| host.clone()));
         if tls.as_ref().is_some_and(|name| ServerName::try_from(name.as_str()).is_err()) {
-            return Err("config.tls_sni is no server name".to_owned());
+            return Err("config.tls_sni is not a valid server name".to_owned());
         }
         Ok(Self {
             name: format!("{}:{}", config.host, config.port),
@@ -162,7 +163,7 @@ impl Server {
     }
 }
 
-/// Whether the server has neither closed the connection nor said what nobody asked for.
+/// Whether the server has neither closed the connection nor sent unexpected data.
 async fn is_open(stream: &mut dyn Duplex) -> bool {
     poll_fn(|cx| {
         let mut byte = [0];
@@ -172,7 +173,7 @@ async fn is_open(stream: &mut dyn Duplex) -> bool {
     .await
 }
 
-/// At most a day: clocks cannot tell of times that are too far away.
+/// At most a day, because clocks overflow far in the future.
 fn milliseconds(milliseconds: f64) -> Duration {
     Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0))
 }

@@ -1,4 +1,4 @@
-//! What the transformers share: entries of their configurations, and headers that change.
+//! Shared by the transformers: entries of their configurations, and changes of headers.
 
 use weir_plugin::rule::header_name;
 use weir_plugin::{FieldWarning, Headers, Json, Known};
@@ -9,7 +9,7 @@ pub(super) fn split(entry: &str) -> (&str, &str) {
     (name, value.trim_start_matches(':'))
 }
 
-/// The entry of a header that goes.
+/// The name of a header to remove.
 pub(super) fn named_header(entry: &str) -> Result<(), String> {
     header_name(split(entry).0)
 }
@@ -59,7 +59,7 @@ pub(super) fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
     ["rename", "replace", "add", "append"].into_iter().flat_map(listed).collect()
 }
 
-/// Gives values of a header another name, in the place of those that had it.
+/// Gives the values of a header another name; they replace those that have the new name.
 pub(super) fn rename(headers: &mut Headers, old: &str, new: &str, values: &[Vec<u8>]) {
     if !values.is_empty() {
         headers.remove(old);

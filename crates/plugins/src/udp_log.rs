@@ -8,9 +8,9 @@
 //!       port: 9999
 //! ```
 //!
-//! [file-log](file-log.md#the-record) tells what is in the object. Datagrams are sent within a twentieth of a second.
-//! A record that no datagram holds, of 65,507 bytes at most, or that finds no way to the server is dropped:
-//! `weir_plugin_dropped_total` in `/metrics` counts it. What the network loses is lost.
+//! [file-log](file-log.md#the-record) describes the object. Datagrams are sent within 50 ms. A record that does not fit
+//! into a datagram of 65,507 bytes, or that cannot be sent to the server, is dropped: `weir_plugin_dropped_total` in
+//! `/metrics` counts it. Weir does not notice datagrams that the network loses.
 
 use super::datagrams::{Peer, send_lines};
 use super::log_record::{LogRecord, constant};
@@ -26,7 +26,7 @@ pub(super) struct Config {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Milliseconds that finding the server's address may take.
+    /// The timeout for resolving the server's name, in milliseconds.
     #[field(default = 10_000)]
     pub timeout: f64,
     /// Fields to add to the record, to change or to remove: constants.

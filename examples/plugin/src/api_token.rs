@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weir_plugin::{
     AdminMethod, AdminRequest, AdminResponse, AdminRoute, BodyFilter, BuildContext, ConsumerIndex,
-    Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks, Known,
-    LocalResponse, Phases, Plugin, Record, Resume, Uuid,
+    Credential, CustomEntity, CustomEntitySchema, Exchange, FingerprintMap, Fingerprinter, Flow, Hooks,
+    Known, LocalResponse, Phases, Plugin, Record, Resume, Uuid,
 };
 
 /// Where the token is, and what happens with and without it.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use weir_model::Uuid;
 use weir_plugins::limits::{
-    Add, Bound, CounterStore, Pending, Period, Take, Taken, Unavailable, Whose, Window,
+    Add, Bound, CounterKey, CounterStore, Pending, Period, Take, Taken, Unavailable, Window,
 };
 
 /// How often expired rows are removed.
@@ -37,7 +37,7 @@ pub(super) struct Counters {
 /// One row: the count of an identifier in a window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
-    whose: Arc<Whose>,
+    counter: Arc<CounterKey>,
     period: Period,
     starts: u64,
 }
@@ -47,12 +47,12 @@ type Change = (Key, i64, u64);
 type Counts = HashMap<Key, u64>;
 
 impl Key {
-    fn of(whose: &Arc<Whose>, window: Window) -> Key {
-        Key { whose: whose.clone(), period: window.period, starts: window.starts }
+    fn of(counter: &Arc<CounterKey>, window: Window) -> Key {
+        Key { counter: counter.clone(), period: window.period, starts: window.starts }
     }
 
     fn table(&self) -> &'static str {
-        match self.whose.of_responses {
+        match self.counter.of_responses {
             None => "ratelimiting_metrics",
             Some(_) => "response_ratelimiting_metrics",
         }
@@ -60,7 +60,7 @@ impl Key {
 
     /// As Kong writes it.
     fn period(&self) -> String {
-        match &self.whose.of_responses {
+        match &self.counter.of_responses {
             None => self.period.name().to_owned(),
             Some(name) => format!("{name}_{}", self.period.name()),
         }
@@ -135,7 +135,7 @@ impl CounterStore for Counters {
         Box::pin(self.on_connection(async move |connection| {
             let change_of = |add: &Add| {
                 let amount = i64::try_from(add.amount).unwrap_or(i64::MAX);
-                (Key::of(&add.whose, add.window), amount, add.window.kept)
+                (Key::of(&add.key, add.window), amount, add.window.kept)
             };
             let changes: Vec<_> = adds.iter().map(change_of).collect();
             // All or none, because after an error the caller sends all of it again.
@@ -149,9 +149,13 @@ impl CounterStore for Counters {
     fn reach(&self) -> Pending<'_, ()> {
         // The same work as for a request, because a server may respond and yet be unable to count.
         Box::pin(self.on_connection(async |connection| {
-            let whose =
-                Whose { route: Uuid::nil(), service: Uuid::nil(), identifier: "".into(), of_responses: None };
-            let key = Key { whose: Arc::new(whose), period: Period::Second, starts: 0 };
+            let counter = CounterKey {
+                route: Uuid::nil(),
+                service: Uuid::nil(),
+                identifier: "".into(),
+                of_responses: None,
+            };
+            let key = Key { counter: Arc::new(counter), period: Period::Second, starts: 0 };
             let mut transaction = connection.begin().await?;
             change(&mut transaction, &[(key, 0, 0)]).await?;
             transaction.rollback().await
@@ -162,7 +166,7 @@ impl CounterStore for Counters {
 /// The rows that decide, with those of the previous windows.
 fn keys(takes: &[Take]) -> Vec<Change> {
     let of_bound = |take: &Take, bound: &Bound| {
-        let key = Key::of(&take.whose, bound.window);
+        let key = Key::of(&take.key, bound.window);
         let before = bound.before.map(|(starts, _)| Key { starts, ..key.clone() });
         std::iter::once(key).chain(before).map(|key| (key, 0, 0)).collect::<Vec<_>>()
     };
@@ -171,7 +175,7 @@ fn keys(takes: &[Take]) -> Vec<Change> {
 
 /// What the window of a bound has, and what the one before adds to it.
 fn count(take: &Take, bound: &Bound, counts: &Counts) -> (u64, u64) {
-    let key = Key::of(&take.whose, bound.window);
+    let key = Key::of(&take.key, bound.window);
     let at = |key: &Key| counts.get(key).copied().unwrap_or_default();
     let carried = bound.before.map_or(0, |(starts, slide)| slide.carried(at(&Key { starts, ..key.clone() })));
     (at(&key), carried)
@@ -203,7 +207,7 @@ fn changes(takes: &[Take], amounts: &[u64]) -> Vec<Change> {
     let takes = takes.iter().zip(amounts).filter(|(_, amount)| **amount > 0);
     let changes = takes.flat_map(|(take, amount)| {
         let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
-        take.bounds.iter().map(move |bound| (Key::of(&take.whose, bound.window), amount, bound.window.kept))
+        take.bounds.iter().map(move |bound| (Key::of(&take.key, bound.window), amount, bound.window.kept))
     });
     changes.collect()
 }
@@ -250,11 +254,11 @@ async fn run(
         }
         let keys = || changes.iter().map(|(key, ..)| key);
         let query = sqlx::query_as(AssertSqlSafe(statement(table)))
-            .bind(keys().map(|key| key.whose.identifier.to_string()).collect::<Vec<_>>())
+            .bind(keys().map(|key| key.counter.identifier.to_string()).collect::<Vec<_>>())
             .bind(keys().map(Key::period).collect::<Vec<_>>())
             .bind(keys().map(|key| key.starts.cast_signed()).collect::<Vec<_>>())
-            .bind(keys().map(|key| key.whose.service.to_string()).collect::<Vec<_>>())
-            .bind(keys().map(|key| key.whose.route.to_string()).collect::<Vec<_>>())
+            .bind(keys().map(|key| key.counter.service.to_string()).collect::<Vec<_>>())
+            .bind(keys().map(|key| key.counter.route.to_string()).collect::<Vec<_>>())
             .bind(changes.iter().map(|(_, amount, _)| *amount).collect::<Vec<_>>())
             .bind(changes.iter().map(|(.., kept)| kept.cast_signed()).collect::<Vec<_>>());
         let rows: Vec<(String, String, i64, String, String, Option<i64>)> =
@@ -271,7 +275,7 @@ async fn run(
 
 /// A key as rows have it.
 fn row(key: &Key) -> (String, String, i64, String, String) {
-    let Whose { identifier, service, route, .. } = &*key.whose;
+    let CounterKey { identifier, service, route, .. } = &*key.counter;
     (identifier.to_string(), key.period(), key.starts.cast_signed(), service.to_string(), route.to_string())
 }
 

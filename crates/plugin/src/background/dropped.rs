@@ -1,4 +1,4 @@
-//! What could not be delivered, by whose it was.
+//! Counts entries that could not be delivered, per plugin entity.
 
 use crate::background::Background;
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ impl Dropped {
     }
 }
 
-/// Whose entries are delivered, where, and how many were not.
+/// A plugin entity's access to the thread, and its counters.
 pub(crate) struct Sender {
-    /// What the log calls it.
+    /// Its name in the log.
     pub name: String,
     pub background: Arc<Background>,
     pub dropped: Arc<AtomicU64>,
@@ -44,32 +44,32 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Counts entries as dropped, and says why, now and then: an outage may lose one at a time.
+    /// Counts entries as dropped, and logs why at intervals, because an outage may drop one entry at a time.
     pub(super) fn lose(&self, entries: u64, why: &str) {
         self.dropped.fetch_add(entries, Ordering::Relaxed);
-        let told = self.untold.lock().unwrap_or_else(PoisonError::into_inner).add(entries, Instant::now());
-        if let Some(entries) = told {
+        let due = self.untold.lock().unwrap_or_else(PoisonError::into_inner).add(entries, Instant::now());
+        if let Some(entries) = due {
             let seconds = PAUSE.as_secs();
             tracing::error!(
                 queue = self.name,
                 entries,
-                "entries are dropped, which is told every {seconds} seconds at most: {why}"
+                "entries are dropped (logged at most once in {seconds} seconds): {why}"
             );
         }
     }
 }
 
 impl Sender {
-    /// How many entries were dropped that the log has not told of.
+    /// How many entries were dropped that were not logged yet.
     pub(super) fn untold(&self) -> u64 {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner).entries
     }
 }
 
-/// How long the log is silent about what is dropped of one queue, after it said so.
+/// The pause between two log messages about dropped entries of one queue.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// What was dropped and not told.
+/// Dropped entries that were not logged yet.
 #[derive(Default)]
 pub(crate) struct Untold {
     entries: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
-    /// How many to tell of now, if it is time.
+    /// How many to log now, if it is time.
     fn add(&mut self, entries: u64, now: Instant) -> Option<u64> {
         self.entries += entries;
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_told_at_once_and_then_in_intervals() {
+    fn drops_are_logged_at_once_and_then_at_intervals() {
         let (mut untold, start) = (Untold::default(), Instant::now());
         assert_eq!(untold.add(2, start), Some(2));
         assert_eq!((0..1000).find_map(|_| untold.add(1, start + PAUSE / 2)), None);

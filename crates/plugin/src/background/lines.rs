@@ -1,5 +1,5 @@
-//! Lines of text that are to be delivered somewhere else. Each worker writes into a buffer of its own, so that none waits
-//! for another, and one task delivers them all.
+//! Lines of text to deliver. Each worker writes into a buffer of its own, so that none waits for another, and one task
+//! delivers them all.
 
 use super::Holder;
 use super::dropped::Sender;
@@ -12,26 +12,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Workers beyond share a buffer with others.
+/// The number of buffers. More workers than that share them.
 const BUFFERS: usize = 16;
 
-/// Who delivers looks for lines on its own, as often as so many bytes come: a worker that had to wake it would spend on
-/// that what some lines cost.
+/// The task polls the buffers, about as often as this many bytes arrive: waking it would cost a worker as much as
+/// writing some lines.
 const WORTHWHILE: usize = 64 * 1024;
 
-/// A buffer of this size is delivered at once all the same.
+/// A buffer of this size wakes the task.
 const FULL: usize = 512 * 1024;
 
-/// What waits at most in one buffer; beyond, lines are dropped.
-const MOST: usize = 2 * 1024 * 1024;
+/// The size of one buffer. If it is full, lines are dropped.
+const MAX_BUFFERED: usize = 2 * 1024 * 1024;
 
-/// How old a line gets before it is delivered.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between polls, and so the longest delay of a line.
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-/// How soon is looked for lines again.
+/// The shortest pause between polls.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// What became of lines, and their buffer, to be used again.
+/// The result of a delivery, and the buffer, to be used again.
 pub type Delivered = (Vec<u8>, Result<(), Undelivered>);
 
 /// Lines that could not be delivered.
@@ -52,26 +52,26 @@ impl Undelivered {
 
 type Delivery = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
-/// Lines on their way. When it is dropped, those that wait are still delivered.
+/// A queue of lines. When it is dropped, queued lines are still delivered.
 pub struct Lines(Arc<Inner>);
 
 struct Inner {
     sender: Sender,
     deliver: Box<dyn Fn(Vec<u8>) -> Delivery + Send + Sync>,
     buffers: [Buffer; BUFFERS],
-    /// Memory for the next task that delivers.
+    /// A buffer for the next delivery.
     spare: Mutex<Vec<u8>>,
-    /// A task delivers.
+    /// Whether a task delivers.
     served: AtomicBool,
-    /// There is a full buffer.
+    /// Notified when a buffer is full.
     full: Notify,
-    /// Lines were dropped since some were last delivered.
+    /// Whether lines were dropped since the last delivery.
     overflown: AtomicBool,
-    /// Lines that were taken out of a buffer and are not yet delivered.
-    under_way: AtomicU64,
+    /// Lines that were taken out of a buffer and are not delivered yet.
+    in_flight: AtomicU64,
 }
 
-/// A worker's own: no two in one line of the processor's cache, nor in the pair of lines that it fetches.
+/// A worker's buffer. No two share a cache line, nor the pair of lines that the CPU prefetches.
 #[derive(Default)]
 #[repr(align(128))]
 struct Buffer(Mutex<Text>);
@@ -101,19 +101,19 @@ impl Lines {
             served: AtomicBool::new(false),
             full: Notify::new(),
             overflown: AtomicBool::new(false),
-            under_way: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
         });
         let holder: Weak<dyn Holder> = Arc::downgrade(&(inner.clone() as Arc<dyn Holder>));
         inner.sender.background.watch(holder);
         Self(inner)
     }
 
-    /// Adds the line that `write` appends; its end is added. Never waits: where there is no room, it is dropped.
+    /// Adds the line that `write` appends, and a line feed. Never waits: if there is no room, the line is dropped.
     pub fn write(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let inner = &self.0;
         let mut text = inner.buffers[worker % BUFFERS].lock();
         let before = text.bytes.len();
-        if before >= MOST {
+        if before >= MAX_BUFFERED {
             drop(text);
             return inner.overflow();
         }
@@ -129,7 +129,7 @@ impl Lines {
         }
     }
 
-    /// Has a task deliver, unless one does.
+    /// Starts a task that delivers, unless one runs.
     #[cold]
     fn begin(&self) {
         if !self.0.served.swap(true, Ordering::Relaxed) {
@@ -146,7 +146,7 @@ impl Inner {
         if !self.overflown.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 queue = self.sender.name,
-                "lines come faster than they can be delivered: they are dropped until some are"
+                "lines arrive faster than they can be delivered: they are dropped until some are"
             );
         }
     }
@@ -155,14 +155,14 @@ impl Inner {
         self.buffers.iter().map(|buffer| buffer.lock().bytes.len()).max().unwrap_or_default()
     }
 
-    /// Takes out what a buffer holds, and leaves it this memory.
+    /// Takes the text of a buffer, and leaves it `room` as its memory.
     fn take(&self, buffer: &Buffer, room: Vec<u8>) -> Vec<u8> {
         let mut text = buffer.lock();
-        self.under_way.store(std::mem::take(&mut text.lines), Ordering::Relaxed);
+        self.in_flight.store(std::mem::take(&mut text.lines), Ordering::Relaxed);
         std::mem::replace(&mut text.bytes, room)
     }
 
-    /// Delivers what waits, buffer by buffer, and returns the last of them for use.
+    /// Delivers all buffers, one after another, and returns the last one's memory.
     async fn deliver_all(&self, mut room: Vec<u8>) -> Vec<u8> {
         for buffer in &self.buffers {
             if buffer.lock().bytes.is_empty() {
@@ -172,7 +172,7 @@ impl Inner {
             let result;
             (room, result) = (self.deliver)(text).await;
             room.clear();
-            self.under_way.store(0, Ordering::Relaxed);
+            self.in_flight.store(0, Ordering::Relaxed);
             match result {
                 Ok(()) => self.overflown.store(false, Ordering::Relaxed),
                 Err(lost) => self.sender.lose(lost.lines, &lost.why),
@@ -189,20 +189,20 @@ impl Holder for Inner {
 
     fn undelivered(&self) -> u64 {
         let waiting: u64 = self.buffers.iter().map(|buffer| buffer.lock().lines).sum();
-        waiting + self.under_way.load(Ordering::Relaxed) + self.sender.untold()
+        waiting + self.in_flight.load(Ordering::Relaxed) + self.sender.untold()
     }
 }
 
-/// How long until there is again what is worth a delivery, if as much comes as did.
+/// The pause until enough bytes for a delivery have arrived, if they arrive at the same rate.
 fn pause(delivered: usize, since: Duration) -> Duration {
-    since.mul_f64(WORTHWHILE as f64 / delivered.max(1) as f64).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    since.mul_f64(WORTHWHILE as f64 / delivered.max(1) as f64).clamp(SHORTEST_PAUSE, MAX_PAUSE)
 }
 
-/// Delivers until nothing comes any more.
+/// Delivers until no lines arrive any more.
 async fn serve(inner: Arc<Inner>) {
     let spare = || inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
     let mut room = std::mem::take(&mut *spare());
-    let mut since = LONGEST_PAUSE;
+    let mut since = MAX_PAUSE;
     loop {
         let (began, largest) = (Instant::now(), inner.largest());
         room = inner.deliver_all(room).await;
@@ -210,7 +210,7 @@ async fn serve(inner: Arc<Inner>) {
         since = began.elapsed();
         if inner.largest() == 0 {
             inner.served.store(false, Ordering::Relaxed);
-            // A line that was written before that may have relied on this task. The buffers' locks order the two.
+            // A line that was written before may have relied on this task. The buffers' locks order the two.
             if inner.largest() == 0 || inner.served.swap(true, Ordering::Relaxed) {
                 *spare() = room;
                 return inner.sender.background.end();
@@ -228,7 +228,7 @@ mod tests {
         let millis = Duration::from_millis;
         assert_eq!(pause(2 * WORTHWHILE, millis(20)), millis(10));
         assert_eq!(pause(64 * WORTHWHILE, millis(20)), SHORTEST_PAUSE);
-        assert_eq!(pause(100, millis(20)), LONGEST_PAUSE);
-        assert_eq!(pause(0, millis(1)), LONGEST_PAUSE);
+        assert_eq!(pause(100, millis(20)), MAX_PAUSE);
+        assert_eq!(pause(0, millis(1)), MAX_PAUSE);
     }
 }

@@ -1,5 +1,5 @@
-//! What plugins do off the request path: one thread for all of them, started when one first needs it. It outlives
-//! configurations.
+//! Work of plugins off the request path: one thread for all of them, started when one first needs it. It survives
+//! reloads.
 
 mod dropped;
 mod lines;
@@ -26,19 +26,19 @@ use tokio::task::AbortHandle;
 #[derive(Default)]
 pub struct Background {
     runtime: OnceLock<Option<Handle>>,
-    /// How many tasks are to end before the node does.
+    /// How many tasks the node waits for before it exits.
     awaited: Mutex<usize>,
     ended: Condvar,
     ending: watch::Sender<bool>,
-    /// All that may hold entries.
+    /// Everything that may hold entries.
     holders: Mutex<Vec<Weak<dyn Holder>>>,
 }
 
-/// What holds entries that are to be delivered.
+/// Holds entries that are to be delivered.
 trait Holder: Send + Sync {
-    /// Whose they are.
+    /// The name of the plugin entity in the log.
     fn name(&self) -> &str;
-    /// How many are neither delivered nor told to be dropped.
+    /// How many entries are neither delivered nor logged as dropped.
     fn undelivered(&self) -> u64;
 }
 
@@ -59,18 +59,18 @@ impl Background {
         runtime.map(|runtime| runtime.spawn(task).abort_handle())
     }
 
-    /// Says that something is under way that should be completed before the node ends.
+    /// Registers work that the node waits for before it exits. Call [`end`](Self::end) when it is done.
     pub fn begin(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
 
-    /// Says that it is.
+    /// Ends work that [`begin`](Self::begin) registered.
     pub fn end(&self) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.ended.notify_all();
     }
 
-    /// Counts what it holds among the undelivered, for as long as it is there.
+    /// Includes a holder in the number of undelivered entries, as long as it exists.
     fn watch(&self, holder: Weak<dyn Holder>) {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         if holders.len() == holders.capacity() {
@@ -79,7 +79,7 @@ impl Background {
         holders.push(holder);
     }
 
-    /// How many entries of each plugin's entity, by its name in the log, are not delivered.
+    /// How many entries of each plugin entity are not delivered, by its name in the log.
     pub fn undelivered(&self) -> BTreeMap<String, u64> {
         let holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counts = BTreeMap::new();
@@ -92,24 +92,24 @@ impl Background {
         counts
     }
 
-    /// Says that the node is about to end: nothing is held back from now on.
+    /// Announces that the node is about to exit: from now on nothing is delayed.
     pub fn hurry(&self) {
         self.ending.send_replace(true);
     }
 
-    /// Returns when the node is about to end, for those who would otherwise wait longer.
+    /// Completes when the node is about to exit, to interrupt longer waits.
     pub fn ending(&self) -> impl Future<Output = ()> + use<> {
         let mut ending = self.ending.subscribe();
         async move {
-            // An error means that the node has ended.
+            // An error means that the node has exited.
             let _ = ending.wait_for(|ending| *ending).await;
         }
     }
 
-    /// Waits until what is under way is completed, but no longer than so; whether it is.
-    pub fn finish(&self, patience: Duration) -> bool {
+    /// Waits until registered work has ended, for at most `timeout`; returns whether it has.
+    pub fn finish(&self, timeout: Duration) -> bool {
         self.hurry();
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         while *awaited > 0 {
             let left = end.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! What is to be delivered somewhere else: bounded, in batches, tried again; requests never wait for it.
+//! A bounded queue of entries to deliver, in batches and with retries; requests never wait for it.
 
 use super::Holder;
 use super::dropped::Sender;
@@ -12,38 +12,38 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use weir_model::schema::{FieldError, Json, Record};
 
-/// The first pause between tries while the node is about to end, and the longest.
+/// The first and the longest pause between retries while the node is about to exit.
 const SHORTEST_FINAL_DELAY: Duration = Duration::from_millis(10);
-const LONGEST_FINAL_DELAY: Duration = Duration::from_millis(500);
+const MAX_FINAL_DELAY: Duration = Duration::from_millis(500);
 
-/// How long the task of an empty queue stays, so that traffic need not wake it for every entry.
+/// How long the task of an empty queue stays, so that not every entry has to start one.
 const LINGER: Duration = Duration::from_millis(10);
 
-/// The most bytes, where nothing is said: entries are as long as clients make them.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// The default of `max_bytes`. There must be one, because clients decide how long entries are.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// How entries wait, how many are delivered together, and how often that is tried.
+/// How entries are queued, batched and retried.
 #[derive(Debug, Clone, Record)]
 #[record(hint("queue_size", "batch_max_size", "write `max_batch_size`"))]
 #[record(hint("flush_timeout", "write `max_coalescing_delay`, in seconds"))]
 #[record(hint("retry_count", "max_retries", "write `max_retry_time`, in seconds"))]
 pub struct QueueConfig {
-    /// The most entries that are delivered together.
+    /// The most entries per batch.
     #[field(default = 1, between = [1, 1_000_000])]
     pub max_batch_size: u32,
-    /// Seconds that an entry waits at most for others to be delivered with; without effect where `max_batch_size` is 1.
+    /// The most seconds that an entry waits for others of its batch; without effect if `max_batch_size` is 1.
     #[field(default = 1, between = [0, 3600])]
     pub max_coalescing_delay: f64,
-    /// The most entries that wait; beyond, the oldest are dropped.
+    /// The most entries in the queue; beyond, the oldest are dropped.
     #[field(default = 10_000, between = [1, 1_000_000])]
     pub max_entries: u32,
-    /// The most bytes that wait or are being delivered, 64 MiB unless set; beyond, the oldest are dropped.
+    /// The most bytes in the queue or in delivery, 64 MiB if unset; beyond, the oldest entries are dropped.
     #[field(gt = 0)]
     pub max_bytes: Option<i64>,
-    /// Seconds after which a batch that cannot be delivered is dropped; -1 tries once.
+    /// Seconds after which a batch that cannot be delivered is dropped; -1 tries only once.
     #[field(default = 60)]
     pub max_retry_time: f64,
-    /// Seconds before the second try; doubled for each further one.
+    /// Seconds before the first retry; doubled for each further one.
     #[field(default = 0.01, between = [0.001, 1_000_000])]
     pub initial_retry_delay: f64,
     /// The most seconds between two tries.
@@ -55,7 +55,7 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
-    /// What it is with the fields that Kong's plugins had before there were queues: they win, as in Kong.
+    /// Applies the fields that Kong's plugins had before there were queues: they take precedence, as in Kong.
     pub fn overridden(mut self, batch_size: Option<i64>, delay: Option<f64>) -> Self {
         if let Some(size) = batch_size {
             self.max_batch_size = size.clamp(1, 1_000_000) as u32;
@@ -66,20 +66,20 @@ impl QueueConfig {
         self
     }
 
-    /// What is told by a `retry_count` that stands beside the queue, and has no effect.
-    pub fn unheeded(config: &Json) -> Vec<FieldError> {
-        let is_told = config["retry_count"].as_i64().is_some_and(|count| count != 10);
+    /// The warning for a `retry_count` beside the queue, which has no effect.
+    pub fn ignored_fields(config: &Json) -> Vec<FieldError> {
+        let is_ignored = config["retry_count"].as_i64().is_some_and(|count| count != 10);
         let message = "use queue.max_retry_time";
-        is_told.then(|| FieldError::new("retry_count", message)).into_iter().collect()
+        is_ignored.then(|| FieldError::new("retry_count", message)).into_iter().collect()
     }
 }
 
 /// Why a batch was not delivered.
 #[derive(Debug)]
 pub enum Failed {
-    /// It may be delivered at another time.
+    /// It may succeed later, so it is retried.
     Now(String),
-    /// It never will be: it is not tried again.
+    /// It never will, so it is not retried.
     Forever(String),
 }
 
@@ -91,7 +91,7 @@ impl From<String> for Failed {
 
 type Delivery = Pin<Box<dyn Future<Output = Result<(), Failed>> + Send>>;
 
-/// Entries on their way. When the last handle is dropped, those that wait are still delivered.
+/// A queue. When the last handle is dropped, queued entries are still delivered.
 pub struct Queue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
@@ -99,20 +99,20 @@ struct Inner<T> {
     config: QueueConfig,
     deliver: Box<dyn Fn(Arc<[T]>) -> Delivery + Send + Sync>,
     waiting: Mutex<Waiting<T>>,
-    /// There are as many entries as a batch may have.
+    /// Notified when the queue has enough entries for a batch.
     batch: Notify,
 }
 
 struct Waiting<T> {
     entries: VecDeque<(T, usize)>,
     bytes: usize,
-    /// Bytes that were taken out and are not yet delivered.
-    under_way: usize,
-    /// Entries that were.
-    entries_under_way: usize,
-    /// A task takes entries out.
+    /// Bytes of the batches in flight.
+    in_flight: usize,
+    /// Entries of the batches in flight.
+    entries_in_flight: usize,
+    /// Whether a task takes entries out.
     served: bool,
-    /// Entries were dropped since a batch was last delivered.
+    /// Whether entries were dropped since the last delivery.
     full: bool,
 }
 
@@ -140,10 +140,10 @@ impl<T: Send + Sync + 'static> Queue<T> {
         Self(inner)
     }
 
-    /// Has an entry of so many bytes delivered. Never waits: where there is no room, the oldest entries are dropped.
+    /// Queues an entry of this size. Never waits: if there is no room, the oldest entries are dropped.
     pub fn push(&self, entry: T, bytes: usize) {
         let inner = &self.0;
-        let most = inner.config.max_bytes.map_or(MOST_BYTES, |most| most.try_into().unwrap_or(usize::MAX));
+        let most = inner.config.max_bytes.map_or(MAX_BYTES, |most| most.try_into().unwrap_or(usize::MAX));
         if bytes > most {
             return inner.sender.lose(1, "an entry is larger than max_bytes");
         }
@@ -181,20 +181,20 @@ impl<T: Send + Sync> Holder for Inner<T> {
 
     fn undelivered(&self) -> u64 {
         let waiting = self.waiting();
-        (waiting.entries.len() + waiting.entries_under_way) as u64 + self.sender.untold()
+        (waiting.entries.len() + waiting.entries_in_flight) as u64 + self.sender.untold()
     }
 }
 
 impl<T> Waiting<T> {
     fn new() -> Self {
         let entries = VecDeque::new();
-        Self { entries, bytes: 0, under_way: 0, entries_under_way: 0, served: false, full: false }
+        Self { entries, bytes: 0, in_flight: 0, entries_in_flight: 0, served: false, full: false }
     }
 
-    /// Adds an entry, and returns how many were dropped to make room: the oldest that wait, or this one where what is
-    /// under way leaves none.
+    /// Adds an entry, and returns how many were dropped to make room: the oldest ones, or this one if the batches in
+    /// flight leave none.
     fn add(&mut self, entry: T, bytes: usize, most_entries: usize, most_bytes: usize) -> u64 {
-        let room = most_bytes.saturating_sub(self.under_way);
+        let room = most_bytes.saturating_sub(self.in_flight);
         if bytes > room {
             return 1;
         }
@@ -215,26 +215,26 @@ impl<T> Inner<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest entries, as many as a batch may have, and their bytes.
+    /// Takes a batch of the oldest entries, and their bytes.
     fn take(&self) -> Option<(Arc<[T]>, usize)> {
         let mut waiting = self.waiting();
         let most = waiting.entries.len().min(self.config.max_batch_size as usize);
         let (batch, bytes): (Vec<T>, Vec<usize>) = waiting.entries.drain(..most).unzip();
         let bytes = bytes.iter().sum();
         waiting.bytes -= bytes;
-        waiting.under_way += bytes;
-        waiting.entries_under_way += batch.len();
+        waiting.in_flight += bytes;
+        waiting.entries_in_flight += batch.len();
         (!batch.is_empty()).then(|| (batch.into(), bytes))
     }
 
-    /// Whether nothing has come, so that the task may end.
+    /// Whether no entry has arrived, so that the task may end.
     fn may_end(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.served = !waiting.entries.is_empty();
         !waiting.served
     }
 
-    /// Waits for a whole batch, as long as entries may wait for each other; not at all once the node is about to end.
+    /// Waits until a batch is complete or `max_coalescing_delay` is over; does not wait when the node is about to exit.
     async fn gather(&self) {
         let wanted = self.config.max_batch_size as usize;
         let is_short = |len: usize| len > 0 && len < wanted;
@@ -251,12 +251,12 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Delivers a batch, and makes room for others.
+    /// Delivers a batch, and frees its room.
     async fn deliver(&self, (batch, bytes): (Arc<[T]>, usize)) {
         let delivered = self.try_until_delivered(&batch).await;
         let mut waiting = self.waiting();
-        waiting.under_way -= bytes;
-        waiting.entries_under_way -= batch.len();
+        waiting.in_flight -= bytes;
+        waiting.entries_in_flight -= batch.len();
         match delivered {
             Ok(()) => waiting.full = false,
             Err(why) => {
@@ -266,8 +266,8 @@ impl<T> Inner<T> {
         }
     }
 
-    /// Tries to deliver a batch for as long as that is wanted. When the node is about to end, the next try is made at once,
-    /// and others soon.
+    /// Retries a batch until it is delivered or `max_retry_time` is over. When the node is about to exit, it retries at
+    /// once, and then with short pauses.
     async fn try_until_delivered(&self, batch: &Arc<[T]>) -> Result<(), String> {
         let (start, mut longest) = (Instant::now(), seconds(self.config.max_retry_delay));
         let mut delay = seconds(self.config.initial_retry_delay).min(longest);
@@ -281,14 +281,11 @@ impl<T> Inner<T> {
             if start.elapsed().as_secs_f64() >= self.config.max_retry_time {
                 return Err(why);
             }
-            tracing::warn!(
-                queue = self.sender.name,
-                "entries could not be delivered, which is tried again: {why}"
-            );
+            tracing::warn!(queue = self.sender.name, "a batch could not be delivered; it is retried: {why}");
             tokio::select! {
                 () = sleep(delay) => delay = delay.saturating_mul(2).min(longest),
                 () = self.sender.background.ending(), if !is_ending => {
-                    (is_ending, longest) = (true, longest.min(LONGEST_FINAL_DELAY));
+                    (is_ending, longest) = (true, longest.min(MAX_FINAL_DELAY));
                     delay = SHORTEST_FINAL_DELAY.min(longest);
                 }
             }
@@ -296,7 +293,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// Takes entries out until there are none.
+/// Delivers batches until the queue is empty.
 async fn serve<T: Send + Sync + 'static>(inner: Arc<Inner<T>>) {
     loop {
         inner.gather().await;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use weir_model::schema::Record;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn config(json: serde_json::Value) -> QueueConfig {
     QueueConfig::from_value(&json).unwrap()
@@ -18,7 +18,7 @@ fn sender(background: &Arc<Background>) -> Sender {
     }
 }
 
-/// A queue whose deliveries a test decides on: it is told of each batch, and says what becomes of it.
+/// A queue whose deliveries a test controls: it sees each batch, and decides its result.
 struct Scripted {
     queue: Queue<u32>,
     delivered: mpsc::Receiver<Vec<u32>>,
@@ -26,11 +26,11 @@ struct Scripted {
 }
 
 fn scripted(background: &Arc<Background>, json: serde_json::Value) -> Scripted {
-    let (told, delivered) = mpsc::channel();
+    let (batches, delivered) = mpsc::channel();
     let (outcomes, outcome) = mpsc::channel();
     let outcome = Arc::new(Mutex::new(outcome));
     let deliver = move |batch: Arc<[u32]>| {
-        told.send(batch.to_vec()).unwrap();
+        batches.send(batch.to_vec()).unwrap();
         let outcome = outcome.clone();
         async move {
             let wait = move || outcome.lock().unwrap().recv().unwrap_or(Ok(()));
@@ -43,7 +43,7 @@ fn scripted(background: &Arc<Background>, json: serde_json::Value) -> Scripted {
 
 impl Scripted {
     fn batch(&self) -> Vec<u32> {
-        self.delivered.recv_timeout(PATIENCE).unwrap()
+        self.delivered.recv_timeout(TIMEOUT).unwrap()
     }
 }
 
@@ -60,7 +60,7 @@ fn a_full_queue_drops_its_oldest_entries_and_counts_them() {
         assert_eq!(it.batch(), [expected]);
     }
     it.outcomes.send(Ok(())).unwrap();
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
-fn what_is_under_way_takes_room_too() {
+fn batches_in_flight_take_room_too() {
     let background = Arc::new(Background::default());
     let it = scripted(&background, serde_json::json!({ "max_bytes": 10, "concurrency_limit": -1 }));
     it.queue.push(0, 6);
@@ -90,7 +90,7 @@ fn what_is_under_way_takes_room_too() {
     it.queue.push(2, 4);
     assert_eq!(it.batch(), [2]);
     (0..2).for_each(|_| it.outcomes.send(Ok(())).unwrap());
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     it.queue.push(3, 10);
     assert_eq!(it.batch(), [3]);
     it.outcomes.send(Ok(())).unwrap();
@@ -116,7 +116,7 @@ fn no_number_of_tries_is_too_many() {
         assert_eq!(it.batch(), [7]);
         it.outcomes.send(outcome).unwrap();
     }
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert_eq!(it.queue.dropped(), 0);
 }
 
@@ -129,13 +129,13 @@ fn a_batch_is_tried_again_and_in_the_end_dropped() {
         assert_eq!(it.batch(), [7]);
         it.outcomes.send(outcome).unwrap();
     }
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert_eq!(it.queue.dropped(), 0);
     let once = scripted(&background, serde_json::json!({ "max_retry_time": -1 }));
     once.queue.push(8, 1);
     assert_eq!(once.batch(), [8]);
     once.outcomes.send(Err("no".to_owned())).unwrap();
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert_eq!(once.queue.dropped(), 1);
     assert!(once.delivered.try_recv().is_err());
 }
@@ -150,7 +150,7 @@ fn what_will_never_be_delivered_is_not_tried_again() {
         async { Err::<(), _>(Failed::Forever("no".to_owned())) }
     });
     queue.push(1, 1);
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert_eq!((queue.dropped(), tries.load(std::sync::atomic::Ordering::Relaxed)), (1, 1));
 }
 
@@ -164,7 +164,7 @@ fn entries_are_delivered_together_and_after_the_queue_is_gone() {
     (3..6).for_each(|entry| queue.push(entry, 1));
     drop(queue);
     outcomes.send(Ok(())).unwrap();
-    assert_eq!(delivered.recv_timeout(PATIENCE).unwrap(), [3, 4, 5]);
+    assert_eq!(delivered.recv_timeout(TIMEOUT).unwrap(), [3, 4, 5]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn what_is_held_back_is_delivered_at_once_when_the_node_is_about_to_end() {
         assert_eq!(it.batch(), [0, 1], "it is tried again soon");
     }
     it.outcomes.send(Ok(())).unwrap();
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert!(background.undelivered().is_empty());
 }
 
@@ -196,11 +196,11 @@ fn what_is_not_delivered_is_counted_by_name_wherever_it_waits() {
     (0..3).for_each(|entry| one.queue.push(entry, 1));
     other.queue.push(0, 1);
     assert_eq!((one.batch(), other.batch()), (vec![0], vec![0]));
-    let (told, delivered) = mpsc::channel();
+    let (texts, delivered) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let deliver = move |text: Vec<u8>| {
-        told.send(text.len()).unwrap();
+        texts.send(text.len()).unwrap();
         let wait = wait.clone();
         async move {
             let blocked = move || wait.lock().unwrap().recv().is_ok();
@@ -210,7 +210,7 @@ fn what_is_not_delivered_is_counted_by_name_wherever_it_waits() {
     };
     let lines = Lines::new(Sender { name: "lines".into(), ..sender(&background) }, deliver);
     lines.write(0, |out| out.push(b'a'));
-    delivered.recv_timeout(PATIENCE).unwrap();
+    delivered.recv_timeout(TIMEOUT).unwrap();
     lines.write(1, |out| out.push(b'b'));
     lines.write(1, |out| out.push(b'c'));
     assert!(!background.finish(Duration::ZERO));
@@ -219,7 +219,7 @@ fn what_is_not_delivered_is_counted_by_name_wherever_it_waits() {
     drop(go_on);
     (0..3).for_each(|_| one.outcomes.send(Ok(())).unwrap());
     other.outcomes.send(Ok(())).unwrap();
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert!(background.undelivered().is_empty());
 }
 
@@ -231,15 +231,15 @@ fn batches_are_delivered_side_by_side_where_that_is_wanted() {
     // Neither has an outcome yet.
     assert_eq!([it.batch(), it.batch()], [[0], [1]]);
     (0..2).for_each(|_| it.outcomes.send(Ok(())).unwrap());
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
 }
 
 #[test]
 fn lines_of_all_workers_arrive_whole_in_the_order_of_each_and_after_the_last_handle_is_gone() {
     let background = Arc::new(Background::default());
-    let (told, delivered) = mpsc::channel();
+    let (texts, delivered) = mpsc::channel();
     let deliver = move |text: Vec<u8>| {
-        told.send(String::from_utf8(text.clone()).unwrap()).unwrap();
+        texts.send(String::from_utf8(text.clone()).unwrap()).unwrap();
         async move { (text, Ok(())) }
     };
     let lines = Lines::new(sender(&background), deliver);
@@ -254,7 +254,7 @@ fn lines_of_all_workers_arrive_whole_in_the_order_of_each_and_after_the_last_han
         }
     });
     drop(lines);
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     let text: String = delivered.try_iter().collect();
     for worker in 0..4 {
         let of_worker = text.lines().filter(|line| line.starts_with(&worker.to_string()));
@@ -283,13 +283,13 @@ fn lines_that_cannot_be_delivered_or_kept_are_counted() {
     });
     let kilobyte = |out: &mut Vec<u8>| out.resize(out.len() + 1023, b'x');
     lines.write(0, kilobyte);
-    begins.recv_timeout(PATIENCE).unwrap();
-    // One is under way, and this is as much as is kept.
+    begins.recv_timeout(TIMEOUT).unwrap();
+    // One is in flight, and this is as much as fits.
     (0..2 * 1024).for_each(|_| lines.write(0, kilobyte));
     assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 0);
     (0..3).for_each(|_| lines.write(0, kilobyte));
     assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 3);
     drop(go_on);
-    assert!(background.finish(PATIENCE));
+    assert!(background.finish(TIMEOUT));
     assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 3 + 1 + 2 * 1024);
 }

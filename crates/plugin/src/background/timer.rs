@@ -1,11 +1,11 @@
-//! Work that is done later, or again and again.
+//! Delayed and periodic work.
 
 use super::Background;
 use std::future::Future;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// Work that is done later, or again and again, until this is dropped.
+/// Delayed or periodic work. Dropping it stops the work.
 #[must_use = "a timer that is dropped does nothing any more"]
 pub struct Timer(Option<AbortHandle>);
 
@@ -24,7 +24,7 @@ impl Drop for Timer {
 }
 
 impl Background {
-    /// Does something once, after this time. What has begun is done to its end unless the timer is dropped.
+    /// Does something once, after this delay. Dropping the timer stops it, even if it has begun.
     pub fn after(&self, delay: Duration, work: impl Future<Output = ()> + Send + 'static) -> Timer {
         Timer(self.begin_task(async move {
             tokio::time::sleep(delay).await;
@@ -32,7 +32,7 @@ impl Background {
         }))
     }
 
-    /// Does something again and again, each time so long after the time before ended. The first time is at once.
+    /// Does something repeatedly, at once and then with this pause after each time.
     pub fn every<F>(&self, pause: Duration, mut work: impl FnMut() -> F + Send + 'static) -> Timer
     where
         F: Future<Output = ()> + Send + 'static,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     #[test]
     fn work_is_done_later_or_again_until_its_timer_is_dropped() {
@@ -63,13 +63,13 @@ mod tests {
             async move { again.send("again").unwrap_or_default() }
         });
         for _ in 0..3 {
-            assert_eq!(seen.recv_timeout(PATIENCE), Ok("again"));
+            assert_eq!(seen.recv_timeout(TIMEOUT), Ok("again"));
         }
         drop(every);
         let after =
             background.after(Duration::from_millis(1), async move { once.send("once").unwrap_or_default() });
-        let rest: Vec<_> = std::iter::from_fn(|| seen.recv_timeout(PATIENCE).ok()).collect();
-        assert_eq!(rest.last(), Some(&"once"), "and then nobody is left who could send");
+        let rest: Vec<_> = std::iter::from_fn(|| seen.recv_timeout(TIMEOUT).ok()).collect();
+        assert_eq!(rest.last(), Some(&"once"), "and then no sender is left");
         drop(after);
     }
 }

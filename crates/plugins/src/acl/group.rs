@@ -1,4 +1,4 @@
-//! The entity `acls`: who is in which group.
+//! The entity `acls`: which consumer is in which group.
 use std::fmt;
 use weir_plugin::{CustomEntity, CustomEntitySchema, DerivedId, Record, Uuid};
 

@@ -49,7 +49,7 @@ fn groups_that_no_consumer_is_in_are_warned_of() {
 
 #[derive(Clone, Copy)]
 enum Caller {
-    Nobody,
+    Unknown,
     Alice,
     Bob,
     Guest,
@@ -60,7 +60,7 @@ fn send(gateway: &Gateway, config: &Json, caller: Caller, groups: &[&str]) -> Ou
     let mut exchange = gateway.exchange("GET /");
     let credential = Credential { id: id(9), identifier: None };
     match caller {
-        Caller::Nobody => {}
+        Caller::Unknown => {}
         Caller::Alice => exchange.authenticate(ConsumerIndex(0), credential),
         Caller::Bob => exchange.authenticate(ConsumerIndex(1), credential),
         Caller::Guest => exchange.authenticate_anonymous(ConsumerIndex(2)),
@@ -85,12 +85,12 @@ fn consumers_pass_by_the_groups_that_they_are_in() {
         (json!({ "deny": ["visitors"] }), [401, 200, 200, 403]),
     ] {
         let status = |caller| send(&gateway, &config, caller, &[]).status();
-        assert_eq!([Nobody, Alice, Bob, Guest].map(status), expected, "{config}");
+        assert_eq!([Unknown, Alice, Bob, Guest].map(status), expected, "{config}");
     }
 }
 
 #[test]
-fn an_anonymous_consumer_without_groups_is_nobody() {
+fn an_anonymous_consumer_without_groups_is_unauthorized() {
     let mut gateway = gateway();
     gateway.document.custom.set([member(1, "staff"), member(1, "friends")]);
     for config in [json!({ "allow": ["staff"] }), json!({ "deny": ["staff"] })] {
@@ -99,22 +99,25 @@ fn an_anonymous_consumer_without_groups_is_nobody() {
 }
 
 #[test]
-fn the_upstream_is_told_the_groups() {
+fn the_upstream_gets_the_groups() {
     let gateway = gateway();
-    let told = |config: Json, caller, groups: &[&str]| {
+    let sent_groups = |config: Json, caller, groups: &[&str]| {
         let outcome = send(&gateway, &config, caller, groups);
         assert_eq!(outcome.status(), 200);
         ["X-Consumer-Groups", "X-Authenticated-Groups"]
             .map(|name| outcome.upstream_header(name).map(str::to_owned))
     };
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(told(json!({ "allow": ["staff"] }), Caller::Alice, &[]), [said("staff, friends"), None]);
-    assert_eq!(told(json!({ "deny": ["x"] }), Caller::Bob, &[]), [said(""), None]);
+    let value = |text: &str| Some(text.to_owned());
     assert_eq!(
-        told(json!({ "allow": ["staff"], "hide_groups_header": true }), Caller::Alice, &[]),
+        sent_groups(json!({ "allow": ["staff"] }), Caller::Alice, &[]),
+        [value("staff, friends"), None]
+    );
+    assert_eq!(sent_groups(json!({ "deny": ["x"] }), Caller::Bob, &[]), [value(""), None]);
+    assert_eq!(
+        sent_groups(json!({ "allow": ["staff"], "hide_groups_header": true }), Caller::Alice, &[]),
         [None, None]
     );
-    assert_eq!(told(json!({ "allow": ["b"] }), Caller::Nobody, &["a", "b"]), [None, said("a, b")]);
+    assert_eq!(sent_groups(json!({ "allow": ["b"] }), Caller::Unknown, &["a", "b"]), [None, value("a, b")]);
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn groups_of_an_authentication_plugin_are_asked_about_where_it_knows_no_consumer
     use Caller::*;
     let gateway = gateway();
     let statuses = |config: Json, groups: &[&str]| {
-        [Nobody, Alice, Bob, Guest].map(|caller| send(&gateway, &config, caller, groups).status())
+        [Unknown, Alice, Bob, Guest].map(|caller| send(&gateway, &config, caller, groups).status())
     };
     assert_eq!(statuses(json!({ "allow": ["staff"] }), &["visitors"]), [403, 200, 403, 403]);
     assert_eq!(statuses(json!({ "allow": ["visitors"] }), &["staff"]), [403, 403, 403, 403]);

@@ -6,8 +6,8 @@ use weir_plugin::entity::EntityKind;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Document, EntityWarning, Plugin};
 
-/// Warns of groups that a configuration names and no consumer is in. A group may be denied before anybody is in it, or be
-/// known from certificates; one that is spelt nearly like another is reported all the same.
+/// Warns about groups that a configuration names and no consumer is in. No warning if a group is only denied or may
+/// come from certificates, unless its name is nearly that of another group.
 pub(super) fn unknown_groups(document: &Document) -> Vec<EntityWarning> {
     let groups: HashSet<&str> = document.custom.of().map(|it: &Membership| it.group.as_str()).collect();
     let from_elsewhere = document.plugins.iter().any(|plugin| plugin.config["skip_consumer_lookup"] == true);
@@ -18,7 +18,7 @@ pub(super) fn unknown_groups(document: &Document) -> Vec<EntityWarning> {
             let named = plugin.config[field].as_array().into_iter().flatten().enumerate();
             let unknown = named.filter_map(|(at, name)| Some((at, name.as_str()?)));
             for (at, group) in unknown.filter(|(_, group)| !groups.contains(group)) {
-                // Looking for a misspelt name takes time.
+                // The search for a misspelt name takes time.
                 let known = groups.iter().copied().filter(|_| found.len() < 20);
                 let hint = did_you_mean(group, known);
                 if hint.is_empty() && (from_elsewhere || !is_allowed) {

@@ -14,7 +14,7 @@ fn gateway() -> Gateway {
     gateway_with(ALICE_STORED)
 }
 
-/// The same, with this in the place of what is stored of Alice's password.
+/// The same, with this stored in place of Alice's password.
 fn gateway_with(stored: &str) -> Gateway {
     let mut gateway = Gateway::new(PLUGINS);
     let password = |number, owner, username: &str, stored: &str| -> BasicAuthCredential {

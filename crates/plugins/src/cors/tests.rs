@@ -57,7 +57,7 @@ fn a_preflight_meets_no_other_plugin_and_keeps_its_answer() {
 }
 
 proptest::proptest! {
-    /// What is compared is what the client sent, up to the end of the authority: never more, and never another host.
+    /// Only what the client sent is compared, up to the end of the authority: never more, and never another host.
     #[test]
     fn an_origin_is_a_beginning_of_what_was_sent(sent in "(https?|://|a|\\.|:|443|80|@|\\[::1\\]|/|#|\\?|\\\\){0,12}") {
         let origin = Origin::of(sent.as_bytes());

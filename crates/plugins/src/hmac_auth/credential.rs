@@ -13,7 +13,7 @@ pub(super) struct HmacAuthCredential {
     pub consumer: Uuid,
     #[field(unique)]
     pub username: String,
-    /// The secret; made up when not given.
+    /// The secret; generated if not given.
     #[field(auto, secret)]
     pub secret: String,
     #[field(set, matches = tag)]

@@ -1,4 +1,4 @@
-//! Lets requests pass that are signed with the secret of a consumer.
+//! Authenticates requests that are signed with the secret of a consumer.
 //!
 //! ```yaml
 //! consumers:
@@ -21,34 +21,35 @@
 //!   headers="date @request-target", signature="'"$signature"'"' http://localhost:8000/orders
 //! ```
 //!
-//! `Proxy-Authorization` is tried first, then `Authorization`. What is signed is a line for each of `headers`, joined by
-//! line feeds: the name as it is written there, a colon, a space and the value; the name and the colon alone where the
-//! request has no such header; for `@request-target` the method in small letters, a space, path and query; and for
-//! `request-line` the request's first line itself, without a name. Path and query are as the client sent them.
+//! The plugin reads `Proxy-Authorization` first, then `Authorization`. The signed text has a line for each name in
+//! `headers`, joined by line feeds: the name as it is written there, a colon, a space and the value. If the request has
+//! no such header, the line is the name and the colon. For `@request-target` the value is the method in lower case, a
+//! space, path and query. For `request-line` the line is the request line itself, without a name. Path and query are as
+//! the client sent them.
 //!
-//! `X-Date` or `Date` must be within `clock_skew` of the node's clock, and of two one that is signed. A signature can be used again for as long: sign
-//! `@request-target` and, with `validate_request_body`, `digest` too, which is then compared with the body:
-//! `Digest: SHA-256=…` in base64. A body of more than 1 MiB is not compared, and refused,
-//! and so is a signature of more than 256 KiB, as of one header many times over.
+//! `X-Date` or `Date` must be within `clock_skew` of the node's clock; if a request has both, a signed one counts. A
+//! signature can be replayed within that time, so sign `@request-target`. With `validate_request_body`, sign `digest`
+//! too: the plugin compares it with the body (`Digest: SHA-256=…` in base64). A body of more than 1 MiB is refused,
+//! because it is not buffered to be compared. A signed text of more than 256 KiB is refused, too.
 //!
 //! ## To the upstream
 //!
-//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the user name) name the
-//! caller. `hide_credentials` removes the header that was looked at.
+//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the user name)
+//! identify the consumer. `hide_credentials` removes the header that carried the credentials.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
 //! | 401 | `Unauthorized` | there are no credentials |
-//! | 401 | `HMAC signature cannot be verified, a valid date or x-date header is required for HMAC Authentication` | the date is missing, no date, or too far off |
-//! | 401 | `HMAC signature cannot be verified` | the header cannot be read, the algorithm is none of `algorithms`, one of `enforce_headers` is not signed, or the user is nobody |
-//! | 401 | `HMAC signature does not match` | as it says; or the digest is not the body's |
-//! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
+//! | 401 | `HMAC signature cannot be verified, a valid date or x-date header is required for HMAC Authentication` | the date is missing, malformed, or too far off |
+//! | 401 | `HMAC signature cannot be verified` | the header is malformed, the algorithm is not in `algorithms`, one of `enforce_headers` is not signed, or the user is unknown |
+//! | 401 | `HMAC signature does not match` | the signature is wrong, or the digest is not the body's |
+//! | 500 | `anonymous consumer … is configured but doesn't exist` | `anonymous` names a consumer that does not exist |
 //!
-//! Those of status 401 have `WWW-Authenticate: hmac`, with the `realm` if one is set. With `anonymous`, such requests pass
-//! as that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication plugin has let
-//! pass needs no signature.
+//! Responses with status 401 have `WWW-Authenticate: hmac`, with the `realm` if one is set. With `anonymous`, such
+//! requests pass as that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication
+//! plugin has authenticated needs no signature.
 
 mod credential;
 mod parameters;
@@ -81,10 +82,10 @@ pub(super) struct Config {
     pub clock_skew: f64,
     /// The id or username of the consumer that requests without a valid signature pass as.
     pub anonymous: Option<String>,
-    /// Compares the body with the request's `Digest`; it is collected for that.
+    /// Compares the body with the request's `Digest`. The body is buffered for this.
     #[field(default = false)]
     pub validate_request_body: bool,
-    /// The headers that must be signed at least, as clients write them in `headers`.
+    /// The headers that must be signed, as clients write them in `headers`.
     #[field(default = [])]
     pub enforce_headers: Vec<String>,
     /// The algorithms that clients may use.
@@ -150,7 +151,7 @@ impl Users {
     }
 }
 
-/// Headers that may say when a request was made.
+/// Headers that may carry the date of a request.
 const DATES: [&str; 2] = ["X-Date", "Date"];
 
 const NO_DATE: &str =
@@ -215,7 +216,7 @@ impl HmacAuth {
         let mut allowed = self.config.algorithms.iter();
         let algorithm = allowed.find(|name| name.as_bytes() == parameters.algorithm).ok_or(NOT_VALID)?;
         let user = self.users.find(parameters.username).filter(|_| all_signed).ok_or(NOT_VALID)?;
-        // Whoever repeats a request must not get by with a date of their own.
+        // A client that replays a request must not replace the date with a fresh one.
         let is_signed =
             |date: &&&str| parameters.headers().any(|name| name.eq_ignore_ascii_case(date.as_bytes()));
         let mut dates = DATES.iter().filter(is_signed).peekable();
@@ -228,7 +229,7 @@ impl HmacAuth {
         if same && body_is_same() { Ok(user) } else { Err(NOT_SAME) }
     }
 
-    /// Whether the request has this date, and it is about now.
+    /// Whether the request has this date header, and its date is within the allowed skew.
     fn is_timely(&self, exchange: &Exchange, name: &str) -> bool {
         let date = exchange.request.headers.get(name).and_then(|date| std::str::from_utf8(date).ok());
         let date = date.and_then(|date| httpdate::parse_http_date(date).ok());

@@ -1,4 +1,4 @@
-//! What is in the header: `hmac username="…", algorithm="…", headers="…", signature="…"`.
+//! The parameters of the header: `hmac username="…", algorithm="…", headers="…", signature="…"`.
 
 use regex::bytes::Regex;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ pub(super) struct Parameters<'a> {
     pub(super) signature: &'a [u8],
 }
 
-/// As Kong reads it: in this order, wherever it stands.
+/// As Kong parses it: in this order, anywhere in the header.
 static FORM: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let form = r#"(?-u)[Hh]mac\s*username="(.+)",\s*algorithm="(.+)",\s*headers="(.+)",\s*signature="(.+)""#;
     Regex::new(form).ok()
@@ -23,7 +23,7 @@ impl<'a> Parameters<'a> {
         Self::at_the_start(header).or_else(|| Self::anywhere(header))
     }
 
-    /// What nearly all clients send, which is found without a regex: no quotes but those around the parts.
+    /// Parses the form that nearly all clients send without a regex: no quotes but those around the parameters.
     fn at_the_start(header: &'a [u8]) -> Option<Self> {
         let rest = header.strip_prefix(b"hmac").or_else(|| header.strip_prefix(b"Hmac"))?;
         let (username, rest) = quoted(rest.trim_ascii_start(), b"username=\"")?;
@@ -40,13 +40,13 @@ impl<'a> Parameters<'a> {
         Some(Self { username: part(1)?, algorithm: part(2)?, headers: part(3)?, signature: part(4)? })
     }
 
-    /// The names of what is signed, in order.
+    /// The names of the signed headers, in order.
     pub(super) fn headers(&self) -> impl Iterator<Item = &'a [u8]> {
         self.headers.split(|byte| *byte == b' ')
     }
 }
 
-/// What stands between a name and the next quote, if there is anything, and what is behind.
+/// The text between a name and the next quote, if there is any, and the rest.
 fn quoted<'a>(text: &'a [u8], name: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let text = text.strip_prefix(name)?;
     let end = memchr::memchr(b'"', text).filter(|end| *end > 0)?;

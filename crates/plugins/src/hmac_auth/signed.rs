@@ -1,4 +1,4 @@
-//! What a client signs, and whether a signature is of that.
+//! The text that a client signs, and the verification of its signature.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine;
@@ -11,14 +11,14 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The longest text. No head is as long: only one that names its headers many times over gets there.
-const LONGEST: usize = 256 * 1024;
+/// The longest text. No request head is as long; only `headers` that repeat long headers reach this.
+const MAX_SIGNED_LEN: usize = 256 * 1024;
 
-/// The lines that these names stand for; none, where that is too much.
+/// The signed text for these names; none if it is too long.
 pub(super) fn text<'a>(exchange: &Exchange, names: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     for (at, name) in names.enumerate() {
-        if text.len() > LONGEST {
+        if text.len() > MAX_SIGNED_LEN {
             return None;
         }
         if at > 0 {
@@ -54,7 +54,7 @@ fn target(exchange: &Exchange) -> String {
     format!("{}{query}", exchange.request.path())
 }
 
-/// Whether a signature in base64 is of this text and by this secret.
+/// Whether a signature in base64 is valid for this text and secret.
 pub(super) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]) -> bool {
     let algorithm = match algorithm {
         "hmac-sha1" => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
@@ -66,7 +66,7 @@ pub(super) fn is_by(secret: &str, algorithm: &str, text: &[u8], signature: &[u8]
     BASE64.decode(signature).is_ok_and(|signature| hmac::verify(&key, text, &signature).is_ok())
 }
 
-/// Whether the request's digest is that of its body. Where there is none, there must be no body.
+/// Whether the request's digest is that of its body. Without a digest, there must be no body.
 pub(super) fn digest_is_of_body(exchange: &Exchange) -> bool {
     match (exchange.request.headers.get("Digest"), exchange.body()) {
         (_, None) => false,

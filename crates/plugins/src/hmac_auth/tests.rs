@@ -1,4 +1,4 @@
-//! hmac-auth over exchanges in memory. What is signed, and how, is said by the cases that run against the real binary.
+//! hmac-auth over exchanges in memory. The cases that run against the real binary cover what is signed, and how.
 
 use super::credential::HmacAuthCredential;
 use super::parameters::Parameters;

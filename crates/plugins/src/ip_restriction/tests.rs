@@ -64,7 +64,7 @@ fn clients_pass_by_their_addresses_over_http_and_in_sessions() {
 }
 
 proptest::proptest! {
-    /// Against the definition: an address is in a range if their first bits are the same.
+    /// Compared with the definition: an address is in a range if their first bits are the same.
     #[test]
     fn ranges_hold_what_begins_alike(
         ranges in proptest::collection::vec((proptest::prelude::any::<[u8; 4]>(), 0u32..=32), 0..8),
@@ -72,7 +72,7 @@ proptest::proptest! {
         near in 0usize..8,
     ) {
         let bits = |octets: [u8; 4]| u64::from(u32::from_be_bytes(octets));
-        // An address at random is in hardly any range: one that begins as a range does is asked about, too.
+        // A random address is in hardly any range, so one that begins like a range is tested, too.
         let beside = ranges.get(near).map_or(address, |(first, _)| [first[0], first[1], address[2], address[3]]);
         let list: Vec<_> =
             ranges.iter().map(|(octets, prefix)| format!("{}/{prefix}", Ipv4Addr::from(*octets))).collect();

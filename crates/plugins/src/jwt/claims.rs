@@ -1,11 +1,11 @@
-//! What is looked at in a token's header and in its claims; everything else is skipped.
+//! The members that the plugin reads from a token's header and claims; it skips the others.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// One member, as far as it is looked at. What is false is as good as absent.
+/// One member, as far as the plugin reads it. A member of the wrong type counts as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Claim<'a> {
     #[default]
@@ -21,25 +21,25 @@ impl Claim<'_> {
     }
 }
 
-/// The members that matter of a header or of claims. Of several of one name, the last counts.
+/// The members of a header or of claims that the plugin reads. If several have one name, the last counts.
 #[derive(Debug, Default)]
 pub(super) struct Members<'a> {
-    /// Whether it is an object at all.
+    /// Whether the JSON is an object.
     pub(super) is_object: bool,
     /// The name of the algorithm.
     pub(super) alg: Claim<'a>,
-    /// The one that names the credential.
+    /// The member that names the credential.
     pub(super) named: Claim<'a>,
     pub(super) exp: Claim<'a>,
     pub(super) nbf: Claim<'a>,
     /// The id of a key.
     pub(super) kid: Claim<'a>,
-    /// Whether it names extensions that must be understood: there is none that is.
+    /// Whether `crit` names extensions. None is supported.
     pub(super) has_critical: bool,
 }
 
 impl<'a> Members<'a> {
-    /// Reads JSON; `name` is what the member that names the credential is called.
+    /// Parses JSON; `name` is the name of the member that names the credential.
     pub(super) fn read(json: &'a [u8], name: &str) -> Result<Self, &'static str> {
         let mut deserializer = serde_json::Deserializer::from_slice(json);
         let read = match json.trim_ascii_start().first() {

@@ -14,10 +14,10 @@ pub(super) struct JwtSecret {
     pub id: Uuid,
     #[field(foreign = "consumers")]
     pub consumer: Uuid,
-    /// What a token's `iss` claim names; made up when not given.
+    /// What a token's `iss` claim names; generated if not given.
     #[field(auto, unique)]
     pub key: String,
-    /// The secret of an HS algorithm; made up when not given.
+    /// The secret of an HS algorithm; generated if not given.
     #[field(auto, secret)]
     pub secret: Option<String>,
     #[field(default = "HS256", one_of = [

@@ -1,5 +1,5 @@
-//! Tokens that were made wrong in the ways of Project Wycheproof's vectors for JSON Web Signatures, for every algorithm:
-//! none is believed.
+//! Tokens that are forged in the ways of Project Wycheproof's vectors for JSON Web Signatures, for every algorithm. All
+//! of them must be refused.
 
 use super::credential::JwtSecret;
 use super::jwk::Keys;
@@ -27,7 +27,7 @@ enum Signer {
 }
 
 impl Signer {
-    /// With a new pair of keys, or with this secret.
+    /// With a new key pair, or with this secret.
     fn new(algorithm: &str, known: &str) -> Self {
         let secret = |algorithm| Self::Secret(Box::new(hmac::Key::new(algorithm, known.as_bytes())));
         let rsa =
@@ -65,7 +65,7 @@ impl Signer {
         }
     }
 
-    /// The public key as a SubjectPublicKeyInfo; none of a secret.
+    /// The public key as a SubjectPublicKeyInfo; none for a secret.
     fn public(&self) -> Option<Vec<u8>> {
         let der: PublicKeyX509Der<'_> = match self {
             Self::Secret(_) => return None,
@@ -76,7 +76,7 @@ impl Signer {
         Some(der.as_ref().to_vec())
     }
 
-    /// The numbers of a signature on a curve are as long as this.
+    /// The length of the numbers in an elliptic-curve signature.
     fn number(&self) -> Option<usize> {
         match self {
             Self::Curve(_) => Some(self.sign("").len() / 2),
@@ -105,7 +105,7 @@ fn gateway(algorithm: &str, issuer: &Signer) -> Gateway {
     gateway
 }
 
-/// The same token with a part that is missing, that is too much, or that is another's.
+/// The same token with a part missing, added, or taken from another token.
 fn misshapen(token: &str) -> Vec<(&'static str, String)> {
     let parts: Vec<&str> = token.split('.').collect();
     let [header, claims, signature] = parts[..] else { panic!("{token}") };
@@ -140,7 +140,7 @@ fn misshapen(token: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Tokens by somebody who knows no more than the public key.
+/// Tokens made with nothing but the public key.
 fn confused(algorithm: &str, issuer: &Signer) -> Vec<(&'static str, String)> {
     let mine = Signer::new(algorithm, "guessed");
     let mut tokens = vec![
@@ -169,7 +169,7 @@ fn confused(algorithm: &str, issuer: &Signer) -> Vec<(&'static str, String)> {
     tokens
 }
 
-/// Signatures on a curve whose numbers are none that a signature can have.
+/// Elliptic-curve signatures with numbers that are out of range.
 fn out_of_range(algorithm: &str, issuer: &Signer) -> Vec<(&'static str, String)> {
     let Some(length) = issuer.number() else { return Vec::new() };
     let signed =
@@ -217,7 +217,7 @@ fn no_forgery_is_believed_by_any_algorithm() {
     assert!(refused > 350, "{refused} forgeries");
 }
 
-/// Each algorithm's tokens under the name of every other.
+/// Each algorithm's tokens under the name of every other algorithm.
 #[test]
 fn a_key_serves_its_own_algorithm_alone() {
     for algorithm in key::names() {
@@ -265,7 +265,7 @@ fn a_key_of_a_set_is_for_what_it_says_it_is_for() {
     }
 }
 
-/// 65537 to the power of 128, which is what a modulus of that generator is modulo its primes.
+/// 65537 to the power of 128: the form that ROCA's moduli have modulo its primes.
 fn roca() -> Vec<u8> {
     (0..128).fold(vec![1], |number: Vec<u8>, _| {
         let shifted = [&*number, &[0, 0]].concat();
@@ -284,7 +284,7 @@ fn roca() -> Vec<u8> {
 }
 
 #[test]
-fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
+fn a_key_that_others_can_sign_with_is_reported_and_not_used() {
     let modulus = |size| {
         let pair = rsa::KeyPair::generate(size).unwrap();
         BASE64.encode(&pair.public_key().as_ref()[9..][..pair.public_modulus_len()])
@@ -306,22 +306,22 @@ fn a_key_that_others_can_sign_with_is_told_of_and_not_used() {
         (published, Some("its private part is published with it")),
         (
             json!({ "kty": "oct", "kid": "k", "k": "c2VjcmV0", "alg": "HS256" }),
-            Some("it is a secret, and whoever reads the set could sign with it"),
+            Some("it is a secret, and any client that reads the set could sign with it"),
         ),
     ] {
         let keys = Keys::read(Bytes::from(json!({ "keys": [key] }).to_string())).unwrap();
         assert_eq!(keys.find("k").is_some(), refused.is_none(), "{key}");
-        let told: Vec<_> = keys.refused.iter().map(|(id, why)| (&**id, *why)).collect();
-        assert_eq!(told, refused.map(|why| ("k", why)).into_iter().collect::<Vec<_>>(), "{key}");
+        let refusals: Vec<_> = keys.refused.iter().map(|(id, why)| (&**id, *why)).collect();
+        assert_eq!(refusals, refused.map(|why| ("k", why)).into_iter().collect::<Vec<_>>(), "{key}");
     }
     let long = json!({ "keys": [{ "kty": "oct", "kid": "k".repeat(100_000), "k": "c2VjcmV0" }] });
     let keys = Keys::read(Bytes::from(long.to_string())).unwrap();
-    assert!(keys.refused.iter().all(|(id, _)| id.len() <= 100), "its id is told in part");
+    assert!(keys.refused.iter().all(|(id, _)| id.len() <= 100), "its id is cut short");
 }
 
-/// RFC 7517, 4.5: such keys stand for each other.
+/// RFC 7517, 4.5: keys with one id are alternatives.
 #[test]
-fn keys_of_one_id_are_told_apart_by_algorithm_and_all_tried() {
+fn keys_of_one_id_are_selected_by_algorithm_and_all_tried() {
     let pairs = [(); 2].map(|()| EcdsaKeyPair::generate(&sign::ECDSA_P256_SHA256_FIXED_SIGNING).unwrap());
     let key = |pair: &EcdsaKeyPair| {
         let point = pair.public_key().as_ref();
@@ -339,11 +339,11 @@ fn keys_of_one_id_are_told_apart_by_algorithm_and_all_tried() {
     }
 }
 
-/// With an exponent of one a signature is its own padding, which everybody can write.
+/// With an exponent of one a signature is its own padding, so anyone can write one.
 #[test]
 fn an_exponent_of_one_verifies_nothing() {
     let pair = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
-    // Behind the heads of a sequence and of a number that begins with a zero.
+    // After the headers of a sequence and of a number that begins with a zero.
     let modulus = BASE64.encode(&pair.public_key().as_ref()[9..][..pair.public_modulus_len()]);
     let key = |e: &str| json!({ "kty": "RSA", "alg": "RS256", "kid": "k", "n": modulus, "e": e });
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, b"message");

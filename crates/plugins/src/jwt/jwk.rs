@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_plugin::Bytes;
 use weir_plugin::schema::quoted;
 
-/// One key, as far as it is looked at.
+/// One key, as far as the plugin reads it.
 #[derive(Deserialize)]
 pub(super) struct Jwk {
     kty: String,
@@ -39,7 +39,7 @@ impl Jwk {
         Some((number(self.n.as_ref())?, number(self.e.as_ref())?))
     }
 
-    /// The point on this curve, as it is written down outside JSON.
+    /// The point on this curve, in the encoding used outside JSON.
     pub(super) fn point(&self, curve: &str) -> Option<Vec<u8>> {
         (self.crv.as_deref() == Some(curve)).then_some(())?;
         let x = number(self.x.as_ref())?;
@@ -53,14 +53,14 @@ impl Jwk {
         }
     }
 
-    /// Whether it says that it is for something else (RFC 7517, 4.2 and 4.3).
+    /// Whether the key says that it is for another purpose (RFC 7517, 4.2 and 4.3).
     fn is_for_others(&self) -> bool {
         let verifies = |operations: &Vec<String>| operations.iter().any(|operation| operation == "verify");
         self.purpose.as_deref().is_some_and(|purpose| purpose != "sig")
             || self.key_ops.as_ref().is_some_and(|operations| !verifies(operations))
     }
 
-    /// Why nobody should trust it, if so.
+    /// Why the key must not be trusted, if so.
     fn weakness(&self) -> Option<&'static str> {
         let modulus = self.rsa().map(|(modulus, _)| modulus);
         let bits = |modulus: &[u8]| {
@@ -69,7 +69,7 @@ impl Jwk {
                 - digits.take(1).map(|byte| byte.leading_zeros() as usize).sum::<usize>()
         };
         match (self.kty.as_str(), modulus) {
-            ("oct", _) => Some("it is a secret, and whoever reads the set could sign with it"),
+            ("oct", _) => Some("it is a secret, and any client that reads the set could sign with it"),
             (_, Some(modulus)) if bits(&modulus) < 2048 => Some("its modulus has less than 2048 bits"),
             (_, Some(modulus)) if roca::is_weak(&modulus) => {
                 Some("its generator made keys that can be factored (ROCA, CVE-2017-15361)")
@@ -78,7 +78,7 @@ impl Jwk {
         }
     }
 
-    /// What verifies signatures with it, for each algorithm that it may be used with.
+    /// A verifier for each algorithm that the key may be used with.
     fn verifiers(&self) -> Vec<(&'static str, Verifier)> {
         let for_this = |name: &&str| self.alg.as_deref().is_none_or(|alg| alg == *name);
         if self.is_for_others() {
@@ -88,23 +88,23 @@ impl Jwk {
     }
 }
 
-/// The keys of a set by their ids.
+/// The keys of a set by id.
 #[derive(Default)]
 pub(super) struct Keys {
-    /// Differs from that of every other set of keys in this process; 0 while none were fetched.
+    /// Differs from that of every other key set in this process; 0 before the first fetch.
     pub(super) version: u64,
     text: Bytes,
     by_id: HashMap<String, Vec<(&'static str, Verifier)>>,
-    /// The ids of keys that are not to be trusted, and why.
+    /// The ids of keys that must not be trusted, and why.
     pub(super) refused: Vec<(String, &'static str)>,
 }
 
-/// More keys than any issuer has in use.
-const MOST: usize = 256;
+/// More keys than any issuer uses.
+const MAX_KEYS: usize = 256;
 
 impl Keys {
-    /// Reads a set. A key without an id, or of a kind that is not known, is left out. Keys of one id stand for each
-    /// other (RFC 7517, 4.5): each is tried that fits a token's algorithm.
+    /// Parses a set. Keys without an id or of an unknown kind are left out. Keys with one id are alternatives (RFC
+    /// 7517, 4.5): each one that fits the token's algorithm is tried.
     pub(super) fn read(text: Bytes) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
@@ -112,9 +112,10 @@ impl Keys {
         }
         static VERSIONS: AtomicU64 = AtomicU64::new(1);
         let set: Set =
-            serde_json::from_slice(&text).map_err(|error| format!("it is no set of keys: {error}"))?;
+            serde_json::from_slice(&text).map_err(|error| format!("it is not a JWK set: {error}"))?;
         let (mut by_id, mut refused) = (HashMap::<_, Vec<_>>::new(), Vec::new());
-        let keys = set.keys.into_iter().take(MOST).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        let keys =
+            set.keys.into_iter().take(MAX_KEYS).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
         for (id, key) in keys.filter_map(|key| Some((key.kid.clone()?, key))) {
             match key.weakness() {
                 Some(why) => refused.push((quoted(&id).into_owned(), why)),
@@ -133,7 +134,7 @@ impl Keys {
         self.by_id.len()
     }
 
-    /// What verifies the signatures of a key, by algorithm; none if there is no such key.
+    /// The verifiers of a key, by algorithm; none if there is no such key.
     pub(super) fn find(&self, id: &str) -> Option<&[(&'static str, Verifier)]> {
         self.by_id.get(id).map(|verifiers| &**verifiers)
     }

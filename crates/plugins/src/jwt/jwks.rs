@@ -1,8 +1,9 @@
-//! Sets of keys that are fetched from their issuers, off the request path.
+//! Key sets that are fetched from their issuers, off the request path.
 //!
-//! A set is fetched when it is first needed, then every five minutes while requests come, and at once for a token with a
-//! key that is not in it, unless that brought nothing new within the last ten seconds. What was fetched stays in use while the issuer
-//! cannot be reached; it is asked again after 1 s, 2 s, 4 s and so on up to a minute.
+//! A set is fetched when it is first needed, then every five minutes while requests come. It is also fetched when a
+//! token names a key that is not in it, unless a fetch within the last ten seconds brought nothing new. While the
+//! issuer cannot be reached, the last keys stay in use, and the fetch is retried after 1 s, 2 s, 4 s and so on up to a
+//! minute.
 
 use super::jwk::Keys;
 use arc_swap::{ArcSwap, Guard};
@@ -17,12 +18,12 @@ use weir_plugin::{Background, BuildContext, Bytes, HttpClient};
 
 /// How long a set is used before it is fetched again.
 const FRESH: Duration = Duration::from_secs(300);
-/// How long unknown keys must wait after a set was fetched that had nothing new.
+/// How long tokens with unknown keys wait after a fetch that brought nothing new.
 const PAUSE: Duration = Duration::from_secs(10);
 /// How long an issuer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest pause after failures.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// The keys of one issuer.
 pub(super) struct KeySet {
@@ -31,9 +32,9 @@ pub(super) struct KeySet {
     background: Arc<Background>,
     keys: ArcSwap<Keys>,
     schedule: Mutex<Schedule>,
-    /// When it is to be fetched again, in milliseconds of this process.
+    /// When to fetch it again, in milliseconds of this process.
     due: AtomicU64,
-    /// How often it was tried.
+    /// The number of attempts so far.
     attempts: watch::Sender<u64>,
 }
 
@@ -44,7 +45,7 @@ struct Schedule {
     not_before: Option<Instant>,
 }
 
-/// The sets in use, over configurations.
+/// The sets in use, shared across configurations.
 #[derive(Default)]
 struct KeySets(Mutex<HashMap<(String, bool), Weak<KeySet>>>);
 
@@ -54,7 +55,7 @@ fn milliseconds() -> u64 {
 }
 
 impl KeySet {
-    /// The set at this address; nothing is fetched yet.
+    /// The set at this URL; it is not fetched yet.
     pub(super) fn of(uri: &str, verify: bool, build: &BuildContext<'_>) -> Result<Arc<Self>, String> {
         let sets = build.retained.get::<KeySets>();
         let mut sets = sets.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +76,7 @@ impl KeySet {
         Ok(made)
     }
 
-    /// The keys as they were last fetched; if that is long ago, they are fetched beside the request.
+    /// The last keys that were fetched. If that was long ago, a fetch starts in the background.
     pub(super) fn keys(self: &Arc<Self>) -> Guard<Arc<Keys>> {
         let keys = self.keys.load();
         if keys.version != 0 && milliseconds() >= self.due.load(Ordering::Relaxed) {
@@ -84,15 +85,15 @@ impl KeySet {
         keys
     }
 
-    /// For a key that is not there: waits until the set was fetched anew. None if it was just fetched.
+    /// For a key that is not in the set: waits until the set is fetched again. None if it was just fetched.
     pub(super) fn fetched(self: &Arc<Self>) -> Option<impl Future<Output = ()> + use<>> {
         let mut attempts = self.attempts.subscribe();
         self.begin().then_some(async move {
-            let _ = tokio::time::timeout(PATIENCE, attempts.changed()).await;
+            let _ = tokio::time::timeout(FETCH_TIMEOUT, attempts.changed()).await;
         })
     }
 
-    /// Has the set fetched, unless it is too early for that; whether it is under way.
+    /// Starts a fetch unless it is too early for one; returns whether a fetch is in progress.
     fn begin(self: &Arc<Self>) -> bool {
         let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
         if !schedule.is_under_way {
@@ -125,7 +126,7 @@ impl KeySet {
             }
             Err(why) => {
                 tracing::warn!("the keys at {} were not fetched: {why}", self.uri);
-                let pause = Duration::from_secs(1 << schedule.failures.min(6)).min(LONGEST_PAUSE);
+                let pause = Duration::from_secs(1 << schedule.failures.min(6)).min(MAX_BACKOFF);
                 schedule.failures += 1;
                 (pause, pause)
             }
@@ -139,7 +140,7 @@ impl KeySet {
     async fn ask(&self) -> Result<Keys, String> {
         let request = Request::get(&self.uri).header("Accept", "application/json").body(Bytes::new());
         let request = request.map_err(|error| error.to_string())?;
-        let response = self.client.send(request, PATIENCE).await.map_err(|error| error.to_string())?;
+        let response = self.client.send(request, FETCH_TIMEOUT).await.map_err(|error| error.to_string())?;
         match response.status().as_u16() {
             200 => Keys::read(response.into_body()),
             status => Err(format!("the answer has status {status}")),

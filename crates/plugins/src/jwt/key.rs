@@ -1,4 +1,4 @@
-//! Keys that signatures are verified with. A key is of one algorithm, whatever a token says.
+//! Keys that verify signatures. A key has one algorithm, whatever a token says.
 
 use super::jwk::Jwk;
 use aws_lc_rs::hmac;
@@ -54,7 +54,7 @@ pub(super) enum Verifier {
 }
 
 impl Verifier {
-    /// One that knows a secret.
+    /// A verifier with a secret.
     pub(super) fn of_secret(name: &str, secret: &[u8]) -> Option<Self> {
         match algorithm(name)? {
             Algorithm::Hmac(algorithm) => Some(Self::Hmac(Box::new(hmac::Key::new(algorithm, secret)))),
@@ -62,7 +62,7 @@ impl Verifier {
         }
     }
 
-    /// One that knows a public key, given as PEM or as a SubjectPublicKeyInfo.
+    /// A verifier with a public key, given as PEM or as a SubjectPublicKeyInfo.
     pub(super) fn of_public_key(name: &str, key: &[u8]) -> Option<Self> {
         let algorithm: &'static dyn VerificationAlgorithm = match algorithm(name)? {
             Algorithm::Hmac(_) => return None,
@@ -79,7 +79,7 @@ impl Verifier {
         parsed.ok().map(Self::Public)
     }
 
-    /// One that knows the public key of a JWK, if that is of the algorithm.
+    /// A verifier with the public key of a JWK, if that is for the algorithm.
     pub(super) fn of_jwk(name: &str, jwk: &Jwk) -> Option<Self> {
         let parsed = match algorithm(name)? {
             Algorithm::Hmac(_) => return None,
@@ -92,7 +92,7 @@ impl Verifier {
         parsed.ok().map(Self::Public)
     }
 
-    /// Whether the signature is of this key; secrets are compared in constant time.
+    /// Whether this key made the signature; secrets are compared in constant time.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::Hmac(key) => hmac::verify(key, message, signature).is_ok(),

@@ -1,4 +1,4 @@
-//! Lets requests pass that carry a JSON Web Token signed with the key of a consumer (RFC 7519).
+//! Authenticates requests by a JSON Web Token that is signed with the key of a consumer (RFC 7519).
 //!
 //! ```yaml
 //! consumers:
@@ -18,22 +18,26 @@
 //!
 //! `curl -H "Authorization: Bearer $TOKEN" http://localhost:8000/orders`
 //!
-//! The token is looked for in the query arguments `uri_param_names`, the cookies `cookie_names` and, behind `Bearer`, the
-//! headers `header_names`; one that is in several places counts once. Its claim `key_claim_name`, or its header's member of
-//! that name, is the `key` of a credential, which says with what algorithm and key the signature is verified: the token
-//! itself has no say in that. The algorithms are HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256,
-//! ES384, ES512 and EdDSA (Ed25519). Expiry is checked only if `claims_to_verify` has `exp`.
+//! The plugin looks for the token in the query arguments `uri_param_names`, the cookies `cookie_names` and, after
+//! `Bearer`, the headers `header_names`; the same token in several places counts once. The claim `key_claim_name`, or
+//! else the header member of that name, contains the `key` of a credential. The credential determines the algorithm and
+//! the key that verify the signature; the token cannot choose them. The algorithms are HS256, HS384, HS512, RS256,
+//! RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA (Ed25519). Expiry is checked only if
+//! `claims_to_verify` has `exp`.
 //!
 //! ## Keys of an issuer
 //!
-//! With `jwks_uri`, an extension of Weir's, a token whose header names one of the keys published there in `kid` is verified
-//! with that key, and names its consumer, by username or custom id, in the claim `jwks_consumer_claim`. The keys are fetched
-//! when they are first needed and every five minutes from then on. A token with an unknown `kid` waits while they are
-//! fetched anew; if that brought nothing new, not again within ten seconds. While the issuer cannot be reached, the keys
-//! that are known stay in use. Keys that say in `use`, `key_ops` or `alg` that they are for something else are left
-//! out, and so are, with a line in the log, those that others could sign with: secrets (`oct`), keys whose private part is
-//! there too, RSA keys of less than 2048 bits, and those with the ROCA weakness. Where several keys have one `kid`, a token
-//! may be signed with any of them that is for its algorithm. `aud` is not looked at: let an issuer that serves others too name consumers of yours alone.
+//! `jwks_uri` is an extension of Weir's. If a token's header names one of the keys published there in `kid`, that key
+//! verifies the token, and the claim `jwks_consumer_claim` names the consumer, by username or custom id. The keys are
+//! fetched when they are first needed, and then every five minutes. A token with an unknown `kid` waits while the keys
+//! are fetched again; if that brings nothing new, the next such fetch is ten seconds later. While the issuer cannot be
+//! reached, the last keys stay in use.
+//!
+//! Keys whose `use`, `key_ops` or `alg` name another purpose are left out. Keys that others could sign with are left
+//! out and logged: secrets (`oct`), keys that include their private part, RSA keys of less than 2048 bits, and those
+//! with the ROCA weakness. If several keys have one `kid`, any of them that fits the algorithm may have signed the
+//! token. `aud` is not checked: if an issuer also serves others, make sure that only your tokens name consumers of
+//! yours.
 //!
 //! ```yaml
 //! plugins:
@@ -45,13 +49,13 @@
 //!
 //! ## Speed
 //!
-//! A signature that was found right is remembered by a keyed hash of the whole token, a few thousand on each worker, until
-//! credentials change; `exp` and `nbf` are checked every time.
+//! Each worker caches a few thousand verified signatures by a keyed hash of the whole token, until credentials change;
+//! `exp` and `nbf` are checked every time.
 //!
 //! ## To the upstream
 //!
-//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the credential's `key`)
-//! name the caller.
+//! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the credential's
+//! `key`) identify the consumer.
 //!
 //! ## Responses
 //!
@@ -59,19 +63,19 @@
 //! |---|---|---|
 //! | 401 | `Unauthorized` | there is no token |
 //! | 401 | `Multiple tokens provided` | there are several |
-//! | 401 | `Unrecognizable token` | a query argument without a value is in its place |
-//! | 401 | `Bad token; invalid …` | JSON, alg, crit, claims or signature, whichever cannot be read |
+//! | 401 | `Unrecognizable token` | the query argument has no value |
+//! | 401 | `Bad token; invalid …` | JSON, alg, crit, claims or signature cannot be parsed |
 //! | 401 | `No mandatory 'iss' in claims`, `Invalid 'iss' in claims` | the token names no key |
-//! | 401 | `No credentials found for given 'iss'` | the key is nobody's |
-//! | 401 | `No consumer found for given 'sub'` | an issuer's token names no consumer |
-//! | 401 | `Invalid algorithm` | the token's is not the credential's |
+//! | 401 | `No credentials found for given 'iss'` | no credential has this key |
+//! | 401 | `No consumer found for given 'sub'` | an issuer's token names no known consumer |
+//! | 401 | `Invalid algorithm` | the token's algorithm is not the credential's |
 //! | 401 | `Invalid key/secret` | the credential's key cannot be used with its algorithm |
-//! | 401 | `Invalid signature` | as it says |
+//! | 401 | `Invalid signature` | the signature is wrong |
 //! | 401 | `{"exp":"token expired"}`, `{"nbf":"token not valid yet"}`, `{"exp":"must be a number"}`, `{"exp":"exceeds maximum allowed expiration"}` | by `claims_to_verify` and `maximum_expiration` |
-//! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
+//! | 500 | `anonymous consumer … is configured but doesn't exist` | `anonymous` names a consumer that does not exist |
 //!
-//! Those of status 401 have `WWW-Authenticate: Bearer`, with the `realm` if one is set, and `error="invalid_token"` where
-//! there was a token. With `anonymous`, such requests pass as that consumer instead.
+//! Responses with status 401 have `WWW-Authenticate: Bearer`, with the `realm` if one is set, and
+//! `error="invalid_token"` if there was a token. With `anonymous`, such requests pass as that consumer instead.
 
 mod cache;
 mod claims;
@@ -98,7 +102,7 @@ use weir_plugin::{
     Hooks, Json, LocalResponse, Method, Phases, Plugin, Record, Resume,
 };
 
-/// Where tokens are looked for, and what is asked of them.
+/// Where tokens are found, and what is verified.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 #[record(hint(
@@ -115,32 +119,32 @@ pub(super) struct Config {
     /// The names of cookies that may hold the token.
     #[field(set, default = [])]
     pub cookie_names: Vec<String>,
-    /// The names of headers that may hold the token, behind `Bearer`.
+    /// The names of headers that may hold the token, after `Bearer`.
     #[field(set, default = ["authorization"], matches = header_name)]
     pub header_names: Vec<String>,
     /// The claim, or else the member of the token's header, that names the credential.
     #[field(default = "iss")]
     pub key_claim_name: String,
-    /// Whether the secrets of HS algorithms are written in base64.
+    /// Whether the secrets of HS algorithms are base64.
     #[field(default = false)]
     pub secret_is_base64: bool,
     /// The claims that are checked against the clock.
     #[field(set, one_of = ["exp", "nbf"])]
     pub claims_to_verify: Option<Vec<String>>,
-    /// For how many seconds a token may still be valid at most; 0 for any. Needs `exp` in `claims_to_verify`.
+    /// The longest remaining validity of a token in seconds; 0 for any. Needs `exp` in `claims_to_verify`.
     #[field(default = 0, between = [0, 31_536_000])]
     pub maximum_expiration: f64,
     /// The id or username of the consumer that requests without a valid token pass as.
     pub anonymous: Option<String>,
-    /// Asks for the token of OPTIONS requests too.
+    /// Requires a token for OPTIONS requests, too.
     #[field(default = true)]
     pub run_on_preflight: bool,
     /// The realm in `WWW-Authenticate`.
     pub realm: Option<String>,
-    /// Where an issuer publishes its keys (RFC 7517), for tokens that name one of them in `kid`. Kong has no such field.
+    /// The URL of an issuer's keys (RFC 7517), for tokens that name one of them in `kid`. Kong has no such field.
     #[field(matches = url)]
     pub jwks_uri: Option<String>,
-    /// Whether the server at `jwks_uri` must have a certificate that `lua_ssl_trusted_certificate` vouches for.
+    /// Whether to verify the certificate of the server at `jwks_uri` with `lua_ssl_trusted_certificate`.
     #[field(default = true)]
     pub jwks_ssl_verify: bool,
     /// The claim that names the consumer, by username or custom id, in tokens signed with a key of `jwks_uri`.
@@ -162,7 +166,7 @@ impl Config {
     }
 }
 
-/// One configured instance; requests that wait for keys hold on to it.
+/// One configured instance; requests that wait for keys keep it alive.
 pub(super) struct Jwt(Arc<Instance>);
 
 struct Instance {
@@ -174,7 +178,7 @@ struct Instance {
     secrets: Arc<Secrets>,
     /// The keys of an issuer, and the consumers that its tokens may name.
     issuer: Option<(Arc<KeySet>, Arc<Consumers>)>,
-    /// Makes the keys of tokens that this instance has verified.
+    /// Makes the cache keys of tokens that this instance has verified.
     fingerprinter: Fingerprinter,
 }
 
@@ -205,15 +209,15 @@ impl Plugin for Jwt {
     }
 }
 
-/// Why a request is not let pass.
+/// Why a request is refused.
 enum Refusal {
     /// There is no token.
     NoToken,
-    /// There is something wrong with it.
+    /// The token is invalid.
     Message(Cow<'static, str>),
     /// It names no credential, and a key that is not known.
     NoKey(Cow<'static, str>),
-    /// There is something wrong with its times.
+    /// Its `exp` or `nbf` is invalid.
     Claims { exp: Option<&'static str>, nbf: Option<&'static str> },
 }
 
@@ -237,7 +241,7 @@ impl Hooks for Jwt {
             Ok(()) => return Flow::Continue,
             Err(refusal) => refusal,
         };
-        // Perhaps the key is too new to be known here.
+        // The key may be too new to be known here.
         let fetched = match (&refusal, &self.0.issuer) {
             (Refusal::NoKey(_), Some((keys, _))) => keys.fetched(),
             _ => None,
@@ -295,7 +299,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What is known of the request's token, or found out.
+    /// Verifies the request's token, or finds it in the cache.
     fn verified(&self, exchange: &Exchange) -> Result<Verified, Refusal> {
         let token = match token::find(exchange, &self.config) {
             Found::Nothing => return Err(Refusal::NoToken),
@@ -304,7 +308,7 @@ impl Instance {
             Found::Token(token) => token,
         };
         let keys = self.issuer.as_ref().map(|(keys, _)| keys.keys());
-        // Also where there are none: a token that begins as another's version does is not that other one.
+        // Added even if there are none, so that a token that begins like another one's version is not taken for it.
         let version = keys.as_ref().map_or(0, |keys| keys.version);
         let fingerprint = self.fingerprinter.clone().with(&version.to_le_bytes()).of(&token);
         if let Some(verified) = cache::get(fingerprint) {

@@ -1,10 +1,10 @@
-//! RSA keys of a generator whose primes are all of one form, so that they can be found (ROCA, CVE-2017-15361).
+//! RSA keys of a generator whose primes are all of one form, so that they can be factored (ROCA, CVE-2017-15361).
 
 /// Modulo each of these, the generator's numbers are powers of 65537.
 const PRIMES: [u32; 17] = [11, 13, 17, 19, 37, 53, 61, 71, 73, 79, 97, 103, 107, 109, 127, 151, 157];
 const BASE: u32 = 65537;
 
-/// Whether a modulus, its highest byte first, is of that form; others are by chance once in 238 million.
+/// Whether a big-endian modulus is of that form; other moduli are, by chance, once in 238 million.
 pub(super) fn is_weak(modulus: &[u8]) -> bool {
     PRIMES.iter().all(|prime| is_power(remainder(modulus, *prime), *prime))
 }

@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{BuildContext, ConsumerIndex, FingerprintMap, Fingerprinter, Uuid};
 
-/// Every credential of the configuration, and the places of their keys' fingerprints.
+/// Every credential of the configuration, and its index by its key's fingerprint.
 pub(super) struct Secrets {
     fingerprinter: Fingerprinter,
     places: FingerprintMap<u32>,
@@ -20,9 +20,9 @@ pub(super) struct Secrets {
 pub(super) struct Secret {
     pub(super) consumer: ConsumerIndex,
     entity: Arc<JwtSecret>,
-    /// Made when first needed; none if the key does not fit the algorithm.
+    /// Made when it is first needed; none if the key does not fit the algorithm.
     verifier: OnceLock<Option<Verifier>>,
-    /// The same, of a secret in base64.
+    /// The same, for a secret in base64.
     of_base64: OnceLock<Option<Verifier>>,
 }
 
@@ -40,7 +40,7 @@ impl Secrets {
         Self { fingerprinter, places, secrets }
     }
 
-    /// The credential with this key, and its place.
+    /// The credential with this key, and its index.
     pub(super) fn find(&self, key: &str) -> Option<(u32, &Secret)> {
         let place = *self.places.get(&self.fingerprinter.of(key.as_bytes()))?;
         Some((place, self.at(place)))
@@ -50,7 +50,7 @@ impl Secrets {
         &self.secrets[place as usize]
     }
 
-    /// Makes fingerprints of tokens that hold for these credentials and this way to read them alone.
+    /// Makes fingerprints of tokens that are valid only for these credentials and this configuration.
     pub(super) fn fingerprinter(&self, config: &Config) -> Fingerprinter {
         let names = [&config.key_claim_name, &config.jwks_consumer_claim];
         let own = self.fingerprinter.clone().with(&[config.secret_is_base64.into()]);
@@ -71,7 +71,7 @@ impl Secret {
         &self.entity.algorithm
     }
 
-    /// What verifies signatures; none if the credential's key cannot be used.
+    /// The verifier; none if the credential's key cannot be used.
     pub(super) fn verifier(&self, secret_is_base64: bool) -> Option<&Verifier> {
         let slot = if secret_is_base64 { &self.of_base64 } else { &self.verifier };
         slot.get_or_init(|| self.make_verifier(secret_is_base64)).as_ref()
@@ -88,7 +88,7 @@ impl Secret {
     }
 }
 
-/// Undoes base64 of either alphabet, with padding or without.
+/// Decodes base64 of either alphabet, with padding or without.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)

@@ -1,4 +1,4 @@
-//! jwt over exchanges in memory. That other makers' tokens are believed is shown with the real binary.
+//! jwt over exchanges in memory. The tests against the real binary verify tokens of other implementations.
 
 use super::credential::JwtSecret;
 use super::*;
@@ -89,7 +89,7 @@ fn bearing(gateway: &Gateway, config: Json, token: &str) -> Outcome {
     gateway.send(&[&*plugin], &format!("GET /\nAuthorization: Bearer {token}"))
 }
 
-/// The status, and the answer's message or else all of it.
+/// The status, and the message or else the whole body.
 fn said(outcome: &Outcome) -> String {
     let Some(answer) = &outcome.answer else { return "passed".to_owned() };
     let body: Json = serde_json::from_str(answer).unwrap();
@@ -133,7 +133,7 @@ fn a_token_is_as_good_as_its_signature() {
         (format!("{signed}.%"), "401 Bad token; invalid signature"),
         (signed.to_owned(), "401 Bad token; invalid JSON"),
         (format!("x{alices}"), "401 Bad token; invalid JSON"),
-        // Confused: by whichever name, it is the credential's algorithm and key that count.
+        // Algorithm confusion: whatever the token names, the credential's algorithm and key count.
         (
             hashed(hmac::HMAC_SHA256, HS256, &iss("bob"), public_key(&bobs).as_bytes()),
             "401 Invalid algorithm",
@@ -192,7 +192,7 @@ fn a_token_that_cannot_be_read_is_refused() {
         (json!({ "iss": null }), "Invalid 'iss' in claims"),
         (json!({ "iss": [KEY] }), "Invalid 'iss' in claims"),
         (json!({ "iss": 7 }), "Invalid 'iss' in claims"),
-        (json!({ "iss": "nobody" }), "No credentials found for given 'iss'"),
+        (json!({ "iss": "unknown" }), "No credentials found for given 'iss'"),
     ] {
         assert_eq!(
             said(&bearing(&gateway, json!({}), &token(&claims))),
@@ -222,9 +222,9 @@ fn the_credential_is_named_by_a_claim_or_by_the_header() {
     );
 }
 
-/// Also of a token whose signature is known already.
+/// Also for a token whose signature is cached.
 #[test]
-fn times_are_asked_about_every_time() {
+fn times_are_checked_every_time() {
     let gateway = gateway();
     let now = now();
     let both = json!(["exp", "nbf"]);
@@ -326,7 +326,7 @@ fn what_is_refused_is_challenged() {
 }
 
 #[test]
-fn the_upstream_is_told_who_calls() {
+fn the_upstream_gets_the_consumer() {
     let gateway = gateway();
     let outcome = bearing(&gateway, json!({}), &token(&json!({ "iss": KEY })));
     for (name, value) in [
@@ -380,7 +380,7 @@ fn a_new_configuration_forgets_old_signatures() {
     assert_eq!(said(&bearing(&gateway, json!({}), &token)), "401 No credentials found for given 'iss'");
 }
 
-/// The same token is not known under another way to read it.
+/// A cached token is not valid under another configuration.
 #[test]
 fn what_one_instance_found_out_another_does_not_believe() {
     let gateway = gateway();
@@ -393,7 +393,7 @@ fn what_one_instance_found_out_another_does_not_believe() {
     );
 }
 
-/// An argument of the query may have any byte, those of the version of an issuer's keys too.
+/// An argument of the query may have any byte, also those of the version of an issuer's keys.
 #[test]
 fn a_token_behind_a_version_of_keys_is_not_the_one_found_out_with_them() {
     let gateway = gateway();

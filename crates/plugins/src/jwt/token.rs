@@ -1,4 +1,4 @@
-//! Where a request has its token, and what a token is made of.
+//! Finds a request's token, and splits it into its parts.
 
 use super::Config;
 use base64::Engine;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known};
 
-/// What is found in a request.
+/// What a request contains.
 pub(super) enum Found<'a> {
     Nothing,
     Token(Cow<'a, [u8]>),
@@ -18,7 +18,7 @@ pub(super) enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// With another one, which may be the same.
+    /// Adds another token, which may be the same.
     fn and(self, other: Option<Cow<'a, [u8]>>) -> Self {
         match (self, other) {
             (found, Some(token)) if token.is_empty() => found,
@@ -64,7 +64,7 @@ fn cookie<'a>(exchange: &'a Exchange, name: &str) -> Option<&'a [u8]> {
     values.next()
 }
 
-/// What follows the word `Bearer`, wherever it stands.
+/// The text after `Bearer`, anywhere in the value.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::find_iter(value, b"earer").find(|at| {
         let before = at.checked_sub(1).is_some_and(|before| matches!(value[before], b'B' | b'b'));
@@ -73,13 +73,13 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     Some(value[at + 5..].trim_ascii())
 }
 
-/// A token in its parts (RFC 7515, 7.1).
+/// The parts of a token (RFC 7515, 7.1).
 pub(super) struct Token<'a> {
     pub(super) header: Vec<u8>,
     pub(super) claims: Vec<u8>,
-    /// None if it is no base64.
+    /// None if it is not base64.
     pub(super) signature: Option<Vec<u8>>,
-    /// What the signature is of.
+    /// The signed part.
     pub(super) signed: &'a [u8],
 }
 
@@ -89,7 +89,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 impl<'a> Token<'a> {
-    /// Takes a token apart. What cannot be read at all is no JSON, in Kong's words.
+    /// Splits and decodes a token. In Kong's words, whatever cannot be decoded is invalid JSON.
     pub(super) fn decode(token: &'a [u8]) -> Result<Self, &'static str> {
         let first = memchr::memchr(b'.', token).ok_or("JSON")?;
         let second = first + 1 + memchr::memchr(b'.', &token[first + 1..]).ok_or("JSON")?;

@@ -1,5 +1,5 @@
-//! Whose key a token is signed with. The token does not choose how it is verified: its credential says with which
-//! algorithm, or an issuer's key is for some algorithms and no others.
+//! Verifies tokens. The token does not choose how it is verified: its credential determines the algorithm, and an
+//! issuer's key is valid for certain algorithms only.
 
 use super::cache::{Signer, Verified};
 use super::claims::{Claim, Members};
@@ -9,7 +9,7 @@ use super::secrets::Secret;
 use super::token::Token;
 use super::{Instance, Refusal};
 
-/// What a key is asked about.
+/// What a key verifies.
 struct Signed<'a> {
     algorithm: &'a str,
     text: &'a [u8],
@@ -21,7 +21,7 @@ fn bad(what: &'static str) -> Refusal {
 }
 
 impl Instance {
-    /// Whose key the token is signed with.
+    /// Verifies the token, and returns whose key signed it.
     pub(super) fn verify(&self, token: &[u8], keys: Option<&Keys>) -> Result<Verified, Refusal> {
         let token = Token::decode(token).map_err(bad)?;
         let header = Members::read(&token.header, &self.config.key_claim_name).map_err(bad)?;
@@ -83,11 +83,11 @@ impl Instance {
         let consumers = self.issuer.as_ref().map(|(_, consumers)| consumers);
         let found = consumers.and_then(|consumers| consumers.find(&["username", "custom_id"], name));
         let claim = &self.config.jwks_consumer_claim;
-        let nobody = || Refusal::Message(format!("No consumer found for given '{claim}'").into());
-        found.map(|(consumer, id)| Signer::Issuer(consumer, id)).ok_or_else(nobody)
+        let unknown = || Refusal::Message(format!("No consumer found for given '{claim}'").into());
+        found.map(|(consumer, id)| Signer::Issuer(consumer, id)).ok_or_else(unknown)
     }
 
-    /// The credential that a token names, and its place.
+    /// The credential that a token names, and its index.
     fn named(&self, header: &Members<'_>, claims: &Members<'_>) -> Result<(u32, &Secret), Refusal> {
         let name = &self.config.key_claim_name;
         let unknown = |message: String| match header.kid {

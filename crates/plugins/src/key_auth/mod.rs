@@ -1,4 +1,4 @@
-//! Lets requests pass that carry the key of a consumer.
+//! Authenticates requests by the key of a consumer.
 //!
 //! ```yaml
 //! consumers:
@@ -14,27 +14,27 @@
 //!
 //! `curl -H 'apikey: correct-horse-battery' http://localhost:8000/orders`
 //!
-//! Under each of `key_names` in turn, the key is looked for in the headers, the query string and, with `key_in_body`,
-//! the fields of an urlencoded, multipart or JSON body. A credential's `ttl` counts from its `created_at`, or from
-//! when the configuration was loaded if it has none.
+//! For each of `key_names` in turn, the plugin looks for the key in the headers, the query string and, with
+//! `key_in_body`, the fields of an urlencoded, multipart or JSON body. A credential's `ttl` counts from its
+//! `created_at`, or from when the configuration was loaded if it has none.
 //!
 //! ## To the upstream
 //!
 //! `X-Consumer-ID`, `X-Consumer-Username`, `X-Consumer-Custom-ID` and `X-Credential-Identifier` (the credential's id)
-//! name the caller. `hide_credentials` removes the key from headers, query string and body.
+//! identify the consumer. `hide_credentials` removes the key from headers, query string and body.
 //!
 //! ## Responses
 //!
 //! | status | message | when |
 //! |---|---|---|
 //! | 401 | `No API key found in request` | there is no key |
-//! | 401 | `Duplicate API key found` | one place has several |
-//! | 401 | `Unauthorized` | the key is nobody's, or has expired |
-//! | 500 | `anonymous consumer … is configured but doesn't exist` | as it says |
+//! | 401 | `Duplicate API key found` | the headers, the query string or the body have several |
+//! | 401 | `Unauthorized` | the key is unknown, or has expired |
+//! | 500 | `anonymous consumer … is configured but doesn't exist` | `anonymous` names a consumer that does not exist |
 //!
-//! Those of status 401 have `WWW-Authenticate: Key`, with the `realm` if one is set. With `anonymous`, such requests
-//! pass as that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication
-//! plugin has let pass needs no key.
+//! Responses with status 401 have `WWW-Authenticate: Key`, with the `realm` if one is set. With `anonymous`, such
+//! requests pass as that consumer instead, with `X-Anonymous-Consumer: true`; and a request that another authentication
+//! plugin has authenticated needs no key.
 
 mod body;
 mod credential;
@@ -50,7 +50,7 @@ use weir_plugin::{
     Fingerprinter, Flow, Hooks, LocalResponse, Method, Phases, Plugin, Record, Uuid, WantsBody,
 };
 
-/// Where keys are looked for, and what becomes of requests without one.
+/// Where keys are found, and what happens to requests without one.
 #[derive(Debug, Clone, Record)]
 #[record(hint(
     "key",
@@ -76,10 +76,10 @@ pub(super) struct Config {
     /// Looks for the key in the query string.
     #[field(default = true)]
     pub key_in_query: bool,
-    /// Looks for the key in the body, which is collected for that.
+    /// Looks for the key in the body, which is buffered for this.
     #[field(default = false)]
     pub key_in_body: bool,
-    /// Asks for the key of OPTIONS requests too.
+    /// Requires a key for OPTIONS requests, too.
     #[field(default = true)]
     pub run_on_preflight: bool,
     /// The realm in `WWW-Authenticate`.
@@ -109,7 +109,7 @@ impl Plugin for KeyAuth {
     }
 }
 
-/// Every key of the configuration, by its fingerprint: the keys themselves are not kept.
+/// Every key of the configuration, by its fingerprint. The keys themselves are not stored.
 struct Keys {
     fingerprinter: Fingerprinter,
     owners: FingerprintMap<Owner>,
@@ -174,11 +174,11 @@ impl Hooks for KeyAuth {
     }
 }
 
-/// What is found under a name.
+/// What a request has under a name.
 enum Found<'a> {
     Nothing,
     Key(Cow<'a, [u8]>),
-    /// Something that is no key, such as a query argument without a value.
+    /// Something that is not a key, such as a query argument without a value.
     Other,
     Several,
 }

@@ -1,4 +1,4 @@
-//! What requests are counted by: a variable, several in a text, or one text for all.
+//! The key that requests are counted by: a variable, a text with several variables, or one constant for all.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use weir_plugin::form;
 use weir_plugin::schema::{did_you_mean, quoted};
 use weir_plugin::{Exchange, Fingerprint, Fingerprinter, Known};
 
-/// A variable of a request, by APISIX's name.
+/// A variable of a request, with APISIX's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Variable {
     RemoteAddr,
@@ -68,13 +68,13 @@ impl Variable {
                 let hint = did_you_mean(name, names.iter().copied());
                 let (shown, names) = (quoted(name), names.join(", "));
                 Err(format!(
-                    "there is no variable `{shown}`; there are {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
+                    "unknown variable `{shown}`; expected one of {names}, http_NAME, arg_NAME and cookie_NAME{hint}"
                 ))
             }
         }
     }
 
-    /// Its value; none where the request has none.
+    /// Its value; none if the request has none.
     pub(super) fn value<'e>(&'e self, exchange: &'e Exchange) -> Option<Cow<'e, [u8]>> {
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match self {
@@ -120,7 +120,7 @@ fn cookie<'e>(exchange: &'e Exchange, name: &str) -> Option<Cow<'e, [u8]>> {
         .map(|(_, value)| value.into())
 }
 
-/// What requests are counted by.
+/// The key that requests are counted by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Key {
     Variable(Variable),
@@ -145,7 +145,7 @@ impl Key {
         }
     }
 
-    /// What this request is counted by; none, if by its client's address.
+    /// The key of this request; none if it is counted by its client's address.
     pub(super) fn value<'e>(&'e self, exchange: &'e Exchange) -> Option<Cow<'e, [u8]>> {
         match self {
             Key::Variable(Variable::RemoteAddr) => None,
@@ -155,7 +155,7 @@ impl Key {
         }
     }
 
-    /// The same for a table, with the address where there is nothing else.
+    /// The same as a fingerprint, of the address if the key has no value.
     pub(super) fn of(
         &self,
         exchange: &Exchange,
@@ -187,13 +187,13 @@ fn combination(text: &str) -> Result<Vec<Part>, String> {
         rest = after;
     }
     if parts.is_empty() {
-        return Err("there is no variable in it; write `$remote_addr`, or `key_type: constant`".to_owned());
+        return Err("it contains no variable; write `$remote_addr`, or `key_type: constant`".to_owned());
     }
     parts.push(Part::Text(rest.to_owned()));
     Ok(parts)
 }
 
-/// None if not one of the variables has a value.
+/// None if no variable has a value.
 fn combined<'e>(parts: &[Part], exchange: &Exchange) -> Option<Cow<'e, [u8]>> {
     let (mut text, mut found) = (Vec::new(), false);
     for part in parts {

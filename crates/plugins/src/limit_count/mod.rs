@@ -1,8 +1,8 @@
-//! Lets through so many requests per window, counted by a variable of the request. As APISIX's plugin of this name.
+//! Limits the number of requests per window, counted by a variable of the request. Like APISIX's plugin of this name.
 //!
-//! A window begins with its first request and lasts `time_window` seconds. Counting is exact: of k requests at once
-//! against n remaining, min(k, n) pass, on however many workers. Counts are kept across reloads, and begin anew when
-//! `count` or `time_window` changes.
+//! A window begins with its first request and lasts `time_window` seconds. Counting is exact: of k concurrent requests
+//! against n remaining, min(k, n) pass, on any number of workers. Counts survive reloads, and start again when `count`
+//! or `time_window` changes.
 //!
 //! ```yaml
 //! plugins:
@@ -14,7 +14,7 @@
 //!       key: remote_addr
 //! ```
 //!
-//! ## Who is counted
+//! ## What requests are counted by
 //!
 //! With `key_type: var`, `key` is the name of a variable: `remote_addr`, `remote_port`, `server_addr`, `server_port`,
 //! `consumer_name`, `host`, `uri`, `request_uri`, `args`, `request_method`, `scheme`, `route_id`, `service_id`, or
@@ -23,7 +23,7 @@
 //! all requests are counted together. A request without a value is counted by its client's address.
 //!
 //! Counts belong to the scope of the plugin. Plugins with the same `group` count together, wherever they are. They must
-//! have the same configuration: another one is refused. To change that of all, change the name of the group with it.
+//! have the same configuration: Weir refuses a different one. To change all of them, change the name of the group, too.
 //!
 //! ## Responses
 //!
@@ -33,8 +33,8 @@
 //! | `X-RateLimit-Remaining` | what is left after this request |
 //! | `X-RateLimit-Reset` | seconds until the window is over |
 //!
-//! `show_limit_quota_header` leaves them out. A refused request is answered with `rejected_code` (503) and, if there is
-//! a `rejected_msg`, the body `{"error_msg":"…"}`.
+//! `show_limit_quota_header: false` leaves them out. A refused request is answered with `rejected_code` (503) and, if
+//! there is a `rejected_msg`, the body `{"error_msg":"…"}`.
 //!
 //! ## Policies
 //!
@@ -42,7 +42,7 @@
 //! |---|---|---|
 //! | `local` | in this node's memory | exactly `count`, on each node by itself |
 //! | `redis` | in Redis or Valkey, named by `redis_host` | exactly `count`, on all nodes together |
-//! | `redis-cluster` | in a cluster of them, named by `redis_cluster_nodes` | the same |
+//! | `redis-cluster` | in a Redis Cluster, named by `redis_cluster_nodes` | the same |
 //!
 //! ```yaml
 //! plugins:
@@ -55,20 +55,21 @@
 //!       redis_password: secret
 //! ```
 //!
-//! With Redis a request waits for one answer of the server. The questions of all requests that wait at the same time travel
-//! together, over one connection to each server; `redis_keepalive_timeout` and `redis_keepalive_pool` have no effect.
-//! Certificates are verified by the node's `lua_ssl_trusted_certificate`. A key in Redis is
-//! `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…` without a group, where a
-//! consumer group may stand in the consumer's place, and ends in
-//! `address:ADDRESS` where the client's address counts; it lasts as long as the window. Nodes of APISIX have keys of their
-//! own, which name a version of the configuration, and count apart. What is written through
-//! [APISIX's Admin API](../coming-from-apisix.md) without a group has that of its object: `apisix:routes:1` for the route 1,
-//! whose keys begin with `limit-count:group:apisix:routes:1:`. A user of Redis with rights of its own needs `EVAL`,
-//! `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY`, `EXPIRE` and `PTTL` on the keys `limit-count:*` and `ratelimit:probe`.
+//! With Redis a request waits for one reply of the server. The queries of concurrent requests are pipelined over one
+//! connection to each server, so `redis_keepalive_timeout` and `redis_keepalive_pool` have no effect. Certificates are
+//! verified with the node's `lua_ssl_trusted_certificate`.
 //!
-//! The first request that gets no answer within `redis_timeout` has the server left alone until it answers again, which is
-//! tried every second. Meanwhile requests are answered 500 and `{"error_msg":"failed to limit count"}`; with
-//! `allow_degradation` they are counted by this node, which lets up to `count` of each window pass. APISIX lets all of them
+//! A key in Redis is `limit-count:group:GROUP:COUNT:SECONDS:key:VALUE`, or `limit-count:ROUTE:SERVICE:CONSUMER:…`
+//! without a group; a consumer group may take the consumer's place. The key ends in `address:ADDRESS` if the client's
+//! address counts. It lasts as long as the window. Nodes of APISIX count separately, because their keys contain a
+//! version of the configuration. A plugin that was written through [APISIX's Admin API](../coming-from-apisix.md)
+//! without a group has the group of its object: `apisix:routes:1` for the route 1, whose keys begin with
+//! `limit-count:group:apisix:routes:1:`. If the Redis user is restricted by ACLs, it needs `EVAL`, `EVALSHA`, `SCRIPT
+//! LOAD`, `GET`, `INCRBY`, `EXPIRE` and `PTTL` on the keys `limit-count:*` and `ratelimit:probe`.
+//!
+//! If a request gets no reply within `redis_timeout`, Weir stops sending queries to the server until it replies again,
+//! which Weir checks every second. Meanwhile requests are answered 500 and `{"error_msg":"failed to limit count"}`;
+//! with `allow_degradation` this node counts them and lets up to `count` of each window pass. APISIX lets all of them
 //! pass.
 
 mod key;
@@ -85,7 +86,7 @@ use weir_plugin::{
 };
 use window::{Limit, Usage, Window, wall_clock};
 
-/// What is limited, and how clients are told.
+/// The limit, and what clients see of it.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(super) struct Config {
@@ -95,10 +96,10 @@ pub(super) struct Config {
     /// Seconds that a window lasts.
     #[field(between = [1, 9007199254740])]
     pub time_window: i64,
-    /// What requests are counted by.
+    /// The variable or text that requests are counted by.
     #[field(default = "remote_addr")]
     pub key: String,
-    /// How `key` is read.
+    /// How `key` is interpreted.
     #[field(default = "var", one_of = ["var", "var_combination", "constant"])]
     pub key_type: String,
     /// Counts together with all plugins of this group.
@@ -106,48 +107,48 @@ pub(super) struct Config {
     /// The status of refused requests.
     #[field(default = 503, between = [200, 599])]
     pub rejected_code: u16,
-    /// What refused requests are told.
+    /// The message of refused requests.
     pub rejected_msg: Option<String>,
     /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "redis", "redis-cluster"])]
     pub policy: String,
-    /// Counts requests on this node while Redis is away; otherwise they are answered 500.
+    /// Counts requests on this node while Redis is unavailable; otherwise they are answered 500.
     #[field(default = false)]
     pub allow_degradation: bool,
-    /// Tells clients of the limit.
+    /// Sends clients the headers with the limit.
     #[field(default = true)]
     pub show_limit_quota_header: bool,
     /// With `policy: redis`: the host name or address of the server.
     #[field(matches = host)]
     pub redis_host: Option<String>,
-    /// With `policy: redis`: the port; without one, 6379.
+    /// With `policy: redis`: the port; 6379 if unset.
     #[field(between = [1, 65535])]
     pub redis_port: Option<u16>,
-    /// With `policy: redis`: the user; without one, the password alone is sent.
+    /// With `policy: redis`: the user; if unset, only the password is sent.
     #[field(len_min = 1)]
     pub redis_username: Option<String>,
-    /// The password of the server, or of those of the cluster; an empty one is none.
+    /// The password of the server, or of those of the cluster; an empty one counts as none.
     #[field(secret, len_min = 0)]
     pub redis_password: Option<Secret>,
-    /// With `policy: redis`: the number of the database; without one, 0.
+    /// With `policy: redis`: the number of the database; 0 if unset.
     pub redis_database: Option<u32>,
-    /// Milliseconds to connect and to answer; without a number, 1000.
+    /// The timeout for connecting and for each reply, in milliseconds; 1000 if unset.
     #[field(between = [1, 2147483646])]
     pub redis_timeout: Option<u32>,
     /// With `policy: redis`: whether to connect over TLS.
     pub redis_ssl: Option<bool>,
     /// With `policy: redis`: whether to verify the server's certificate.
     pub redis_ssl_verify: Option<bool>,
-    /// Milliseconds that idle connections are kept.
+    /// For how many milliseconds idle connections are kept.
     #[field(between = [1000, 2147483646])]
     pub redis_keepalive_timeout: Option<u32>,
     /// How many idle connections are kept.
     #[field(between = [1, 2147483646])]
     pub redis_keepalive_pool: Option<u32>,
-    /// With `policy: redis-cluster`: servers of it, `host:port`; one of them is asked which there are.
+    /// With `policy: redis-cluster`: some of its servers, `host:port`. Weir asks one of them for all the others.
     #[field(len_min = 1)]
     pub redis_cluster_nodes: Option<Vec<String>>,
-    /// With `policy: redis-cluster`: what APISIX calls the cluster.
+    /// With `policy: redis-cluster`: the cluster's name in APISIX.
     pub redis_cluster_name: Option<String>,
     /// With `policy: redis-cluster`: whether to connect over TLS.
     pub redis_cluster_ssl: Option<bool>,
@@ -169,11 +170,11 @@ pub(super) struct LimitCount(Arc<Instance>);
 struct Instance {
     limit: Limit,
     key: Key,
-    /// Fingerprints of this scope's keys, and of addresses where the key has no value.
+    /// Fingerprints of this scope's keys, and of addresses if the key has no value.
     keys: Fingerprinter,
     addresses: Fingerprinter,
     table: Arc<Table<Window>>,
-    /// Where all nodes count together.
+    /// The store in which all nodes count together.
     shared: Option<Shared>,
     rejected: LocalResponse,
     show_limit_quota_header: bool,
@@ -214,7 +215,7 @@ impl Plugin for LimitCount {
     }
 }
 
-/// What tells the counts of a plugin from those of others.
+/// Separates the counts of this plugin from those of others.
 fn scope(key: &Fingerprinter, config: &Config, entity: &weir_plugin::entity::Plugin) -> Fingerprinter {
     match &config.group {
         Some(group) => key.clone().with(b"group").with(group.as_bytes()),
@@ -242,12 +243,12 @@ impl Hooks for LimitCount {
     fn access(&self, exchange: &mut Exchange) -> Flow {
         match &self.0.shared {
             None => self.0.count_here(exchange),
-            Some(shared) => self.0.ask(shared, exchange),
+            Some(shared) => self.0.query(shared, exchange),
         }
     }
 
     fn response(&self, exchange: &mut Exchange) {
-        let Some(Told { limit, usage }) = exchange.extensions.get::<Told>().copied() else { return };
+        let Some(Limited { limit, usage }) = exchange.extensions.get::<Limited>().copied() else { return };
         let mut number = itoa::Buffer::new();
         for (name, value) in [
             ("X-RateLimit-Limit", limit),
@@ -269,15 +270,15 @@ impl Instance {
 
     fn decide(&self, exchange: &mut Exchange, usage: Usage) -> Flow {
         if self.show_limit_quota_header {
-            exchange.extensions.insert(Told { limit: self.limit.count, usage });
+            exchange.extensions.insert(Limited { limit: self.limit.count, usage });
         }
         if usage.admitted { Flow::Continue } else { Flow::Respond(self.rejected.clone()) }
     }
 
-    /// Decides when the store has answered, or else as the configuration says.
-    fn ask(self: &Arc<Self>, shared: &Shared, exchange: &mut Exchange) -> Flow {
-        let asked = shared.ask(exchange, self.key.value(exchange));
-        let Ok(answer) = asked else { return self.decide_alone(shared, exchange) };
+    /// Decides when the store has replied, or else as the configuration says.
+    fn query(self: &Arc<Self>, shared: &Shared, exchange: &mut Exchange) -> Flow {
+        let sent = shared.query(exchange, self.key.value(exchange));
+        let Ok(answer) = sent else { return self.decide_alone(shared, exchange) };
         let instance = self.clone();
         Flow::Wait(Box::pin(async move {
             let answered = answer.await.ok();
@@ -299,9 +300,9 @@ impl Instance {
     }
 }
 
-/// What the client is told of its limit.
+/// The limit and its usage, for the response headers.
 #[derive(Clone, Copy)]
-struct Told {
+struct Limited {
     limit: u64,
     usage: Usage,
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use weir_plugin::{BuildContext, Exchange, FieldError, Uuid};
 
-/// Where the counts of one plugin are.
+/// The counts of one plugin in Redis.
 pub(super) struct Shared {
     quotas: Arc<Quotas>,
     quota: Quota,
-    /// What its keys begin with.
+    /// The beginning of its keys.
     scope: String,
-    /// Whether requests are counted here while the store is away.
+    /// Whether this node counts by itself while the store is unavailable.
     pub(super) allow_degradation: bool,
 }
 
@@ -38,8 +38,8 @@ impl Shared {
         })
     }
 
-    /// Leaves the question of a request that is counted by this value, or else by its client's address.
-    pub(super) fn ask(
+    /// Queues the query of a request that is counted by this value, or else by its client's address.
+    pub(super) fn query(
         &self,
         exchange: &Exchange,
         value: Option<Cow<'_, [u8]>>,
@@ -48,10 +48,10 @@ impl Shared {
             Some(value) => ("key", Identifier::Sent(value).text()),
             None => ("address", Identifier::Address(exchange.client_ip).text()),
         };
-        self.quotas.ask(&format!("{}:{kind}:{identifier}", self.scope), self.quota)
+        self.quotas.query(&format!("{}:{kind}:{identifier}", self.scope), self.quota)
     }
 
-    /// As clients are told.
+    /// The usage as the headers show it.
     pub(super) fn usage(&self, answered: QuotaUsage) -> Usage {
         Usage {
             admitted: answered.admitted,
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// How the servers are reached.
+/// The servers, and how to connect to them.
 fn redis(config: &Config) -> Redis {
     let is_cluster = config.policy == "redis-cluster";
     let (ssl, ssl_verify) = match is_cluster {
@@ -97,7 +97,7 @@ fn cluster_node(text: &str) -> Option<ClusterNode> {
     Some(ClusterNode { ip: ip.to_owned(), port })
 }
 
-/// What a policy needs and is not there.
+/// The fields that a policy needs and that are missing.
 pub(super) fn violations(config: &Config) -> Vec<FieldError> {
     let needed = match &*config.policy {
         "redis" => vec![("redis_host", config.redis_host.is_some())],

@@ -1,4 +1,4 @@
-//! limit-count over exchanges in memory. Windows of a day, so that no test meets the end of one.
+//! limit-count over exchanges in memory. The windows last a day, so that none ends during a test.
 
 use crate::PLUGINS;
 use serde_json::json;
@@ -19,7 +19,7 @@ fn limiter(gateway: &Gateway, config: Json) -> Arc<dyn Hooks> {
 }
 
 #[test]
-fn what_is_refused_is_told_why_and_when_to_come_back() {
+fn refused_clients_learn_why_and_when_to_retry() {
     let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "rejected_code": 429, "rejected_msg": "say \"please\"" }));
     gateway.send(&[&*plugin], "GET /");
@@ -43,7 +43,7 @@ fn without_a_message_there_is_no_body() {
     assert_eq!(refused.header("Content-Type"), None);
 }
 
-/// Which of these requests pass, where one per key does.
+/// Which of these requests pass, if one per key does.
 fn passing(key_type: &str, key: &str, requests: &[&str]) -> Vec<bool> {
     let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "key_type": key_type, "key": key }));
@@ -68,7 +68,7 @@ fn requests_are_counted_by_their_key() {
 }
 
 #[test]
-fn consumers_are_told_apart() {
+fn consumers_are_counted_separately() {
     let gateway = Gateway::new(PLUGINS);
     let plugin = limiter(&gateway, json!({ "key": "consumer_name" }));
     let status = |consumer| {

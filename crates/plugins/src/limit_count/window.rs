@@ -1,4 +1,4 @@
-//! A window that begins with its first request, and what has been used in it.
+//! A window that begins with its first request, and what was used in it.
 
 use super::super::counters::{Counter, Recent};
 use std::cell::RefCell;
@@ -6,23 +6,23 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::LocalKey;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// At most so many requests per window.
+/// The limit: so many requests per window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) count: u64,
     pub(super) milliseconds: u64,
 }
 
-/// What a request met.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) admitted: bool,
     pub(super) remaining: u64,
-    /// Seconds until the window is over, begun ones included.
+    /// Seconds until the window ends, rounded up.
     pub(super) reset: u64,
 }
 
-/// The window of one key. Both numbers change together, so they are behind a lock, which is held for an instant.
+/// The window of one key. Both numbers change together, so they are behind a lock, which is held only briefly.
 #[derive(Debug, Default)]
 pub(super) struct Window(Mutex<Used>);
 
@@ -34,8 +34,8 @@ struct Used {
 }
 
 impl Window {
-    /// Takes one, if one is left: also the second of the moment at which that was decided. The clock is read under the
-    /// lock: whoever comes later reads a later time, unless the clock was set back.
+    /// Takes one request if one is left; also returns the second in which that was decided. The clock is read under the
+    /// lock, so that a later call reads a later time, unless the clock was set back.
     pub(super) fn take(&self, limit: Limit, clock: impl Fn() -> u64) -> (u64, Usage) {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock();
@@ -55,9 +55,9 @@ thread_local! {
 }
 
 impl Counter for Window {
-    type Moment = u64;
+    type Time = u64;
 
-    fn moment(seconds: u64) -> u64 {
+    fn time(seconds: u64) -> u64 {
         seconds * 1_000
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn a_window_is_over_when_it_has_ended() {
         let window = Window::default();
         take(&window, NOON);
-        assert!(!window.is_over(&Window::moment((NOON + 9_000) / 1_000)));
-        assert!(window.is_over(&Window::moment((NOON + 10_000) / 1_000)));
+        assert!(!window.is_over(&Window::time((NOON + 9_000) / 1_000)));
+        assert!(window.is_over(&Window::time((NOON + 10_000) / 1_000)));
     }
 }

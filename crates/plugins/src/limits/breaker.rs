@@ -1,4 +1,4 @@
-//! A store that failed is left alone until it answers again, which is tried now and then.
+//! A circuit breaker: a store that failed gets no requests until it answers again, which is probed every second.
 
 use super::store::{CounterStore, Unavailable};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a store that failed is left alone.
+/// The pause between probes of a store that failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether a store is asked.
+/// Whether a store gets requests.
 pub(super) struct Breaker {
     pub(super) store: Arc<dyn CounterStore>,
-    /// Whether the store answered the last time. If not, nobody waits for it.
+    /// Whether the store answered the last time. If not, no request waits for it.
     answers: AtomicBool,
-    /// Nobody asks any more.
+    /// No request can use the store any more.
     closed: AtomicBool,
-    /// There is something to tell the store, or it answers again, or nobody asks any more.
-    pub(super) news: Notify,
+    /// Wakes the task that reports counts: some have changed, the store answers again, or it is closed.
+    pub(super) wake: Notify,
 }
 
 impl Breaker {
     pub(super) fn new(store: Arc<dyn CounterStore>) -> Self {
-        Self { store, answers: AtomicBool::new(true), closed: AtomicBool::new(false), news: Notify::new() }
+        Self { store, answers: AtomicBool::new(true), closed: AtomicBool::new(false), wake: Notify::new() }
     }
 
     pub(super) fn answers(&self) -> bool {
@@ -36,21 +36,21 @@ impl Breaker {
 
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
-        self.news.notify_one();
+        self.wake.notify_one();
     }
 
-    /// Why nobody waits for it.
+    /// Why requests do not wait for the store.
     pub(super) fn refusal(&self) -> Unavailable {
         Unavailable(format!("{} does not answer", self.store.place()))
     }
 
-    /// Nobody waits for the store until it answers again.
+    /// Opens the breaker: no request waits for the store until it answers again.
     pub(super) fn fail(self: &Arc<Self>, error: &Unavailable) {
         if !self.answers.swap(false, AcqRel) {
             return;
         }
         tracing::warn!(
-            "rate limits: {error}; until it answers, this node counts by itself, or refuses where fault_tolerant or \
+            "rate limits: {error}; until it answers, this node counts by itself, or answers 500 where fault_tolerant or \
              allow_degradation is false"
         );
         tokio::spawn(self.clone().recover());
@@ -62,7 +62,7 @@ impl Breaker {
             if self.store.reach().await.is_ok() {
                 self.answers.store(true, Release);
                 tracing::info!("rate limits: {} answers again", self.store.place());
-                return self.news.notify_one();
+                return self.wake.notify_one();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What one identifier has used in the current window of each period.
+//! The counts of one identifier in the current window of each period.
 
 use super::super::counters::{Counter, Recent};
 use super::window::Period;
@@ -6,13 +6,13 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::LocalKey;
 
-/// At most so many requests per window.
+/// A limit of requests per window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) period: Period,
-    /// As configured, and as clients are told.
+    /// As configured, and as clients see it.
     pub(crate) value: f64,
-    /// How many requests that lets through: as Kong, one more while the used count is below the limit.
+    /// The number of requests that it admits: as in Kong, one more while the count is below the limit.
     pub(crate) admits: u64,
 }
 
@@ -22,7 +22,7 @@ impl Limit {
     }
 }
 
-/// Hands out the text of a limit, or of what is left of it. They may have fractions; hardly any do.
+/// Formats a limit or a remaining number. They may have fractions; hardly any do.
 pub(crate) fn written(value: f64, with: impl FnOnce(&str)) {
     let whole = value as u64;
     if whole as f64 == value {
@@ -32,13 +32,13 @@ pub(crate) fn written(value: f64, with: impl FnOnce(&str)) {
     }
 }
 
-/// The outcome of a reservation, and what of each limit is used after it.
+/// The outcome of a reservation, and the usage of each limit after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) admitted: bool,
-    /// The moment it was decided, in seconds since 1970.
+    /// When it was decided, in seconds since 1970.
     pub(crate) now: u64,
-    /// Seconds until one would be admitted, where that is not when the window ends; else 0.
+    /// Seconds until a request would be admitted, if that is not when the window ends; else 0.
     pub(crate) wait: u32,
     pub(crate) used: [u64; Period::ALL.len()],
 }
@@ -50,11 +50,11 @@ impl Usage {
     }
 }
 
-/// A counter per period for each of so many windows that are kept: each the number of its window above and the count
-/// below, so that both change at once.
+/// A counter per period for each of the windows that are kept. Each holds the number of its window in the upper bits
+/// and the count in the lower ones, so that both change at once.
 ///
-/// Window numbers are kept modulo 2^24: for the shortest period those repeat after 194 days, by when a counter has
-/// either been used or been swept.
+/// Window numbers are kept modulo 2^24: for the shortest period they repeat after 194 days, and until then a counter
+/// has either been used or been swept.
 #[derive(Debug)]
 pub(crate) struct Counters<const KEPT: usize = 1>([[AtomicU64; KEPT]; Period::ALL.len()]);
 
@@ -76,7 +76,7 @@ fn same_window(packed: u64, window: u64) -> bool {
     packed >> COUNT_BITS == window & WINDOW_MASK
 }
 
-/// Whether the counter stands in a later window than this one.
+/// Whether the counter is already in a later window than this one.
 fn is_later(packed: u64, window: u64) -> bool {
     let ahead = (packed >> COUNT_BITS).wrapping_sub(window) & WINDOW_MASK;
     packed & COUNT_MASK > 0 && (1..=WINDOW_MASK / 2).contains(&ahead)
@@ -87,11 +87,11 @@ impl<const KEPT: usize> Counters<KEPT> {
         &self.0[period as usize][window as usize % KEPT]
     }
 
-    /// Takes one of every limit, or of none. `besides` says what counts in a window beside what is counted here.
+    /// Takes one of every limit, or of none. `besides` returns what counts in a window besides this counter.
     ///
-    /// Limits are taken in their order. A reservation that is given back was refused by a later limit, so whoever it
-    /// kept out meanwhile would have been refused by that one: k reservations at once against a smallest remainder
-    /// of n admit exactly min(k, n).
+    /// Limits are taken in order. A reservation that is given back was refused by a later limit, so a request that it
+    /// kept out meanwhile would have been refused by that limit, too: k concurrent reservations against a smallest
+    /// remainder of n admit exactly min(k, n).
     pub(crate) fn reserve(
         &self,
         limits: &[Limit],
@@ -119,7 +119,7 @@ impl<const KEPT: usize> Counters<KEPT> {
         Usage { admitted: true, now, used, wait: 0 }
     }
 
-    /// Takes one of a limit: the window it was taken in, and the count after it.
+    /// Takes one of a limit; returns the window it was taken in, and the count after it.
     fn take(
         &self,
         limit: &Limit,
@@ -134,7 +134,7 @@ impl<const KEPT: usize> Counters<KEPT> {
             let count = if same_window(packed, window) {
                 packed & COUNT_MASK
             } else if is_later(packed, window) && moved_on(now, &clock) {
-                // Another worker was first into the next window while this one had read the time before it.
+                // Another worker entered the next window after this one had read the time.
                 continue;
             } else {
                 0
@@ -157,7 +157,7 @@ impl<const KEPT: usize> Counters<KEPT> {
         let _ = self.of(period, window).fetch_update(Relaxed, Relaxed, one_less);
     }
 
-    /// What is used of each limit at a moment.
+    /// The usage of each limit at a time.
     pub(crate) fn usage(&self, limits: &[Limit], now: u64, besides: impl Fn(Period, u64) -> u64) -> Usage {
         let mut usage = Usage { admitted: true, now, ..Usage::default() };
         for limit in limits {
@@ -169,13 +169,13 @@ impl<const KEPT: usize> Counters<KEPT> {
         usage
     }
 
-    /// Counts so many, whatever the limit.
+    /// Adds an amount, whatever the limit.
     pub(crate) fn add(&self, period: Period, amount: u64, now: u64) {
         let window = period.window(now);
         self.change(period, window, |count| count.saturating_add(amount));
     }
 
-    /// Changes the count of a window, unless a later one has taken its place.
+    /// Changes the count of a window, unless a later one has replaced it.
     pub(crate) fn change(&self, period: Period, window: u64, change: impl Fn(u64) -> u64) {
         let changed = |packed: u64| {
             let count = if same_window(packed, window) { packed & COUNT_MASK } else { 0 };
@@ -184,13 +184,13 @@ impl<const KEPT: usize> Counters<KEPT> {
         let _ = self.of(period, window).fetch_update(Relaxed, Relaxed, changed);
     }
 
-    /// How many were counted in a window, if it is still kept.
+    /// The count of a window, if it is still kept.
     pub(crate) fn counted(&self, period: Period, window: u64) -> u64 {
         let packed = self.of(period, window).load(Relaxed);
         if same_window(packed, window) { packed & COUNT_MASK } else { 0 }
     }
 
-    /// Whether nothing was counted in any of the windows that a limit of today may ask for, nor later.
+    /// Whether all counts are too old to matter for any limit.
     pub(crate) fn is_over(&self, windows: &Windows) -> bool {
         self.0.iter().zip(windows).all(|(counters, window)| {
             let oldest = window.saturating_sub(KEPT as u64 - 1);
@@ -202,15 +202,15 @@ impl<const KEPT: usize> Counters<KEPT> {
     }
 }
 
-/// The windows, by period, that are current.
+/// The numbers of the current windows, by period.
 pub(crate) type Windows = [u64; Period::ALL.len()];
 
-/// Those of a moment.
+/// The windows at a time.
 pub(crate) fn windows(now: u64) -> Windows {
     Period::ALL.map(|period| period.window(now))
 }
 
-/// For counters that have nothing beside them.
+/// For counters with nothing beside them.
 pub(crate) fn nothing(_: Period, _: u64) -> u64 {
     0
 }
@@ -220,9 +220,9 @@ thread_local! {
 }
 
 impl Counter for Counters {
-    type Moment = Windows;
+    type Time = Windows;
 
-    fn moment(seconds: u64) -> Windows {
+    fn time(seconds: u64) -> Windows {
         windows(seconds)
     }
 
@@ -235,7 +235,7 @@ impl Counter for Counters {
     }
 }
 
-/// Reads the clock again: whether time has moved on. If not, the clock was set back, and counting starts anew.
+/// Reads the clock again: whether time has moved on. If not, the clock was set back, and counting starts again.
 fn moved_on(now: &mut u64, clock: impl Fn() -> u64) -> bool {
     let before = std::mem::replace(now, clock());
     *now != before
@@ -253,7 +253,7 @@ mod tests {
         values.iter().map(|(period, value)| Limit::new(*period, *value)).collect()
     }
 
-    /// How many of `threads` × `each` reservations at once are admitted.
+    /// How many of `threads` × `each` concurrent reservations are admitted.
     fn admitted(limits: &[Limit], threads: usize, each: usize) -> usize {
         let (counters, barrier, admitted) =
             (Counters::<1>::default(), Barrier::new(threads), AtomicUsize::new(0));

@@ -1,9 +1,9 @@
-//! What carries questions and news to a store, on the plugins' thread.
+//! Tasks on the plugins' thread that send queries and counts to a store, in batches.
 
 use super::counter::{Limit, Usage};
 use super::entry::bounds;
-use super::ledger::{Ask, Changed, Shared};
-use super::store::{Add, Bound, Take, Taken, Unavailable, Whose};
+use super::shared_counters::{Changed, Query, Shared};
+use super::store::{Add, Bound, CounterKey, Take, Taken, Unavailable};
 use super::window::{Period, wall_clock};
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry as Slot, HashMap};
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Questions, and entries of which there is news, that are carried at a time.
+/// How many queries, or changed entries, are sent together.
 pub(super) const BATCH: usize = 1024;
-/// Batches of questions that are under way at a time.
-pub(super) const UNDER_WAY: usize = 4;
+/// How many batches of queries are in flight at a time.
+pub(super) const MAX_IN_FLIGHT: usize = 4;
 
-/// Answers questions until nobody can ask any more.
-pub(super) async fn answer(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
-    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
+/// Answers queries until no request can send any more.
+pub(super) async fn answer(shared: Arc<Shared>, mut queries: mpsc::Receiver<Query>) {
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     let mut waiting = Vec::with_capacity(BATCH);
     loop {
-        if waiting.is_empty() && asks.recv_many(&mut waiting, BATCH).await == 0 {
+        if waiting.is_empty() && queries.recv_many(&mut waiting, BATCH).await == 0 {
             return;
         }
-        let Ok(permit) = under_way.clone().acquire_owned().await else { return };
+        let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
         let groups = grouped(&mut waiting);
         let shared = shared.clone();
         tokio::spawn(async move {
@@ -34,70 +34,72 @@ pub(super) async fn answer(shared: Arc<Shared>, mut asks: mpsc::Receiver<Ask>) {
     }
 }
 
-/// Questions that have one answer.
+/// Queries that share one reply.
 struct Group {
     take: Take,
     limits: Arc<[Limit]>,
     slides: bool,
     second: u64,
-    asks: Vec<Ask>,
+    queries: Vec<Query>,
 }
 
 impl Group {
-    fn of(ask: Ask, whose: Arc<Whose>) -> Self {
-        let bounds = bounds(&ask.limits, ask.now, ask.slides);
-        let take = Take { whose, wanted: u64::from(ask.takes), bounds };
+    fn of(query: Query, key: Arc<CounterKey>) -> Self {
+        let bounds = bounds(&query.limits, query.now, query.slides);
+        let take = Take { key, wanted: u64::from(query.takes), bounds };
         Self {
             take,
-            limits: ask.limits.clone(),
-            slides: ask.slides,
-            second: ask.now / 1_000,
-            asks: vec![ask],
+            limits: query.limits.clone(),
+            slides: query.slides,
+            second: query.now / 1_000,
+            queries: vec![query],
         }
     }
 
-    fn has_room_for(&self, ask: &Ask) -> bool {
-        Arc::ptr_eq(&self.limits, &ask.limits) && self.slides == ask.slides && self.second == ask.now / 1_000
+    fn has_room_for(&self, query: &Query) -> bool {
+        Arc::ptr_eq(&self.limits, &query.limits)
+            && self.slides == query.slides
+            && self.second == query.now / 1_000
     }
 
-    fn join(&mut self, ask: Ask) {
-        self.take.wanted += u64::from(ask.takes);
-        self.asks.push(ask);
+    fn join(&mut self, query: Query) {
+        self.take.wanted += u64::from(query.takes);
+        self.queries.push(query);
     }
 }
 
-/// The questions that can be asked together; the others go on waiting. A store is asked of nothing twice at a time.
-fn grouped(waiting: &mut Vec<Ask>) -> Vec<Group> {
-    let mut groups: HashMap<Arc<Whose>, Group> = HashMap::new();
+/// The queries that can be sent now; the others go on waiting. No key is in two batches at a time.
+fn grouped(waiting: &mut Vec<Query>) -> Vec<Group> {
+    let mut groups: HashMap<Arc<CounterKey>, Group> = HashMap::new();
     let mut later = Vec::new();
-    for ask in waiting.drain(..) {
-        let Some(whose) = ask.entry.named() else { continue };
-        match groups.entry(whose.clone()) {
-            Slot::Vacant(slot) => drop(slot.insert(Group::of(ask, whose))),
-            Slot::Occupied(mut slot) if slot.get().has_room_for(&ask) => slot.get_mut().join(ask),
-            Slot::Occupied(_) => later.push(ask),
+    for query in waiting.drain(..) {
+        let Some(key) = query.entry.key() else { continue };
+        match groups.entry(key.clone()) {
+            Slot::Vacant(slot) => drop(slot.insert(Group::of(query, key))),
+            Slot::Occupied(mut slot) if slot.get().has_room_for(&query) => slot.get_mut().join(query),
+            Slot::Occupied(_) => later.push(query),
         }
     }
     *waiting = later;
     groups.into_values().collect()
 }
 
-/// Asks the store and tells those who wait. Who is told nothing goes on by what is known.
+/// Queries the store and answers the requests that wait. Requests without an answer go on with what this node knows.
 async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
-    // After an outage the store must know what was counted here meanwhile, because its answer would leave that out.
-    if shared.breaker.answers() && shared.has_news() {
-        tell_news(shared).await;
+    // After an outage the store first needs what was counted here meanwhile, because its answer would leave that out.
+    if shared.breaker.answers() && shared.has_changes() {
+        report_changes(shared).await;
     }
     if !shared.breaker.answers() {
         return;
     }
     let (takes, groups): (Vec<_>, Vec<_>) =
-        groups.into_iter().map(|group| (group.take, (group.limits, group.asks))).unzip();
+        groups.into_iter().map(|group| (group.take, (group.limits, group.queries))).unzip();
     match shared.breaker.store.take(&takes).await {
         Ok(taken) => {
-            for ((take, taken), (limits, asks)) in takes.iter().zip(taken).zip(groups) {
+            for ((take, taken), (limits, queries)) in takes.iter().zip(taken).zip(groups) {
                 if let Some(taken) = taken {
-                    tell_those_who_asked(take, &taken, &limits, asks);
+                    reply(take, &taken, &limits, queries);
                 }
             }
         }
@@ -105,80 +107,80 @@ async fn settle(shared: &Arc<Shared>, groups: Vec<Group>) {
     }
 }
 
-/// The first who asked get what was taken.
-fn tell_those_who_asked(take: &Take, taken: &Taken, limits: &[Limit], asks: Vec<Ask>) {
+/// The first queries get what was taken.
+fn reply(take: &Take, taken: &Taken, limits: &[Limit], queries: Vec<Query>) {
     let mut left = taken.taken;
-    for ask in asks {
-        ask.entry.learn(take, taken);
-        let admitted = !ask.takes || left > 0;
-        left -= u64::from(ask.takes && admitted);
-        // What those behind it have taken is not its own.
-        let behind = if ask.takes { left } else { 0 };
-        let mut usage = Usage { admitted, now: ask.now / 1_000, wait: 0, used: [0; Period::ALL.len()] };
+    for query in queries {
+        query.entry.learn(take, taken);
+        let admitted = !query.takes || left > 0;
+        left -= u64::from(query.takes && admitted);
+        // What later queries have taken does not count for this one.
+        let behind = if query.takes { left } else { 0 };
+        let mut usage = Usage { admitted, now: query.now / 1_000, wait: 0, used: [0; Period::ALL.len()] };
         for (bound, (count, carried)) in take.bounds.iter().zip(&taken.counts) {
             usage.used[bound.window.period as usize] = count.saturating_add(*carried).saturating_sub(behind);
         }
         if !admitted {
             usage.wait = wait(take, taken, limits);
         }
-        let _ = ask.answer.send(usage);
+        let _ = query.answer.send(usage);
     }
 }
 
-/// Where windows slide, how long those who were refused have to wait.
+/// With sliding windows, how long refused requests must wait.
 fn wait(take: &Take, taken: &Taken, limits: &[Limit]) -> u32 {
     let counts = take.bounds.iter().zip(&taken.counts).zip(limits);
     let spent =
         counts.filter(|((bound, (count, carried)), _)| count.saturating_add(*carried) >= bound.admits);
     let wait = |((bound, (count, carried)), limit): ((&Bound, &(u64, u64)), &Limit)| {
         let (_, slide) = bound.before?;
-        // Of the window before no more is known than what it still adds.
+        // Of the previous window only the part that still counts is known.
         let previous = u128::from(*carried) * u128::from(slide.length) / u128::from(slide.left.max(1));
         Some(slide.wait(limit, *count, u64::try_from(previous).unwrap_or(u64::MAX)))
     };
     spent.filter_map(wait).max().unwrap_or(0)
 }
 
-/// Tells the store what is counted here, until nobody counts any more.
-pub(super) async fn tell(shared: Arc<Shared>) {
+/// Reports the counts of this node to the store, until no request counts any more.
+pub(super) async fn report(shared: Arc<Shared>) {
     while !shared.breaker.is_closed() {
-        shared.breaker.news.notified().await;
+        shared.breaker.wake.notified().await;
         tokio::select! {
             () = tokio::time::sleep(shared.interval) => {}
             () = shared.background.ending() => {}
         }
         match shared.breaker.answers() {
-            true => tell_news(&shared).await,
-            false => shared.told_but(std::iter::empty()),
+            true => report_changes(&shared).await,
+            false => shared.reported_except(std::iter::empty()),
         }
     }
 }
 
-async fn tell_news(shared: &Arc<Shared>) {
-    let _turn = shared.telling.lock().await;
-    let mut news = shared.take_news().into_iter();
+async fn report_changes(shared: &Arc<Shared>) {
+    let _turn = shared.reporting.lock().await;
+    let mut changes = shared.take_changes().into_iter();
     loop {
-        let batch: Vec<_> = news.by_ref().take(BATCH).collect();
+        let batch: Vec<_> = changes.by_ref().take(BATCH).collect();
         if batch.is_empty() {
-            return shared.told_but(std::iter::empty());
+            return shared.reported_except(std::iter::empty());
         }
-        if let Err(error) = tell_of(shared, &batch).await {
+        if let Err(error) = report_batch(shared, &batch).await {
             shared.breaker.fail(&error);
-            // They are told when the store answers again.
-            return shared.told_but(batch.into_iter().chain(news));
+            // The rest is reported when the store answers again.
+            return shared.reported_except(batch.into_iter().chain(changes));
         }
     }
 }
 
-async fn tell_of(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> {
-    let (now, mut adds, mut whose): (_, Vec<Add>, Vec<_>) = (wall_clock(), Vec::new(), Vec::new());
+async fn report_batch(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> {
+    let (now, mut adds, mut entries): (_, Vec<Add>, Vec<_>) = (wall_clock(), Vec::new(), Vec::new());
     let mut known = HashSet::new();
     for (entry, slides) in batch {
         entry.changed.store(false, Release);
-        for add in entry.untold(now, *slides) {
-            // Two entries may go by one name; the second is told of later.
-            if known.insert((add.whose.clone(), add.window.period, add.window.starts)) {
-                whose.push(entry);
+        for add in entry.unreported(now, *slides) {
+            // Two entries may have one key; the second is reported later.
+            if known.insert((add.key.clone(), add.window.period, add.window.starts)) {
+                entries.push(entry);
                 adds.push(add);
             }
         }
@@ -187,9 +189,9 @@ async fn tell_of(shared: &Shared, batch: &[Changed]) -> Result<(), Unavailable> 
         return Ok(());
     }
     let counts = shared.breaker.store.add(&adds).await?;
-    for ((add, entry), count) in adds.iter().zip(whose).zip(counts) {
+    for ((add, entry), count) in adds.iter().zip(entries).zip(counts) {
         if let Some(count) = count {
-            entry.tell(add, count);
+            entry.record_report(add, count);
         }
     }
     Ok(())
@@ -201,19 +203,19 @@ mod tests {
     use super::*;
     use tokio::sync::oneshot;
 
-    type Question = (Ask, oneshot::Receiver<Usage>);
+    type Sent = (Query, oneshot::Receiver<Usage>);
 
-    /// Somebody's question, one of so many seconds after noon.
-    fn question(entry: &Arc<Entry>, limits: &Arc<[Limit]>, second: u64) -> Question {
+    /// A query, so many seconds after noon.
+    fn query(entry: &Arc<Entry>, limits: &Arc<[Limit]>, second: u64) -> Sent {
         let (answer, receiver) = oneshot::channel();
         let (entry, limits) = (entry.clone(), limits.clone());
         let now = 1_706_702_400_000 + second * 1_000;
-        (Ask { entry, limits, slides: false, takes: true, now, answer }, receiver)
+        (Query { entry, limits, slides: false, takes: true, now, answer }, receiver)
     }
 
     fn entry(name: &str) -> Arc<Entry> {
         let (entry, identifier) = (Arc::<Entry>::default(), name.into());
-        entry.whose(|| Whose {
+        entry.key_or_insert(|| CounterKey {
             route: Default::default(),
             service: Default::default(),
             identifier,
@@ -223,37 +225,37 @@ mod tests {
     }
 
     #[test]
-    fn the_first_who_asked_get_what_was_taken() {
+    fn the_first_queries_get_what_was_taken() {
         let (entry, limits): (_, Arc<[Limit]>) = (entry("a"), [Limit::new(Period::Minute, 10.0)].into());
-        let (mut asks, answers): (Vec<_>, Vec<_>) = (0..5).map(|_| question(&entry, &limits, 0)).unzip();
-        let [group] = <[Group; 1]>::try_from(grouped(&mut asks)).ok().unwrap();
+        let (mut queries, answers): (Vec<_>, Vec<_>) = (0..5).map(|_| query(&entry, &limits, 0)).unzip();
+        let [group] = <[Group; 1]>::try_from(grouped(&mut queries)).ok().unwrap();
         assert_eq!(group.take.wanted, 5);
         let taken = Taken { taken: 3, counts: vec![(10, 0)] };
-        tell_those_who_asked(&group.take, &taken, &limits, group.asks);
-        let told = answers.into_iter().map(|mut answer| {
+        reply(&group.take, &taken, &limits, group.queries);
+        let replies = answers.into_iter().map(|mut answer| {
             let usage = answer.try_recv().unwrap();
             (usage.admitted, usage.used[Period::Minute as usize])
         });
         let expected = [(true, 8), (true, 9), (true, 10), (false, 10), (false, 10)];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(replies.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn a_store_is_asked_of_nothing_twice_at_a_time() {
+    fn no_key_is_queried_twice_at_a_time() {
         let limits: Arc<[Limit]> = [Limit::new(Period::Minute, 10.0)].into();
         let others: Arc<[Limit]> = [Limit::new(Period::Minute, 20.0)].into();
-        // Two entries by one name, as one is forgotten while it is in use.
+        // Two entries with one key, as if one was evicted while it was in use.
         let (one, same, another) = (entry("a"), entry("a"), entry("b"));
         let mut waiting: Vec<_> = [
-            question(&one, &limits, 0),
-            question(&same, &limits, 0),
-            question(&another, &limits, 0),
-            question(&one, &others, 0),
-            question(&one, &limits, 1),
+            query(&one, &limits, 0),
+            query(&same, &limits, 0),
+            query(&another, &limits, 0),
+            query(&one, &others, 0),
+            query(&one, &limits, 1),
         ]
-        .map(|(ask, _)| ask)
+        .map(|(query, _)| query)
         .into();
-        let mut sizes: Vec<_> = grouped(&mut waiting).iter().map(|group| group.asks.len()).collect();
+        let mut sizes: Vec<_> = grouped(&mut waiting).iter().map(|group| group.queries.len()).collect();
         sizes.sort_unstable();
         assert_eq!((sizes, waiting.len()), (vec![1, 2], 2));
     }

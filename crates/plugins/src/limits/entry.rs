@@ -1,42 +1,42 @@
-//! What a node knows of one identifier's counts that it shares with others, or that slide.
+//! What a node knows of one identifier's counts, if they are shared with other nodes or if windows slide.
 
 use super::super::counters::{Counter, Recent};
 use super::counter::{Counters, Limit, Usage, Windows, windows};
 use super::sliding::Slide;
-use super::store::{Add, Bound, Take, Taken, Whose, Window};
+use super::store::{Add, Bound, CounterKey, Take, Taken, Window};
 use super::window::{Period, wall_clock, wall_clock_in_milliseconds};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::thread::LocalKey;
 
-/// How long after its end a window's count is kept, for nodes whose clocks are behind.
+/// For how long after its end a window's count is kept, for nodes whose clocks are behind.
 const GRACE: u64 = 10;
 
-/// The counts of this window and the last one. This node's requests change `own` alone; what is exchanged with the
-/// store changes the rest, so that neither waits for the other.
+/// The counts of this window and the last one. This node's requests change only `own`; the exchange with the store
+/// changes the rest, so that neither waits for the other.
 #[derive(Default)]
 pub(crate) struct Entry {
-    whose: OnceLock<Arc<Whose>>,
-    /// What this node has counted by itself.
+    key: OnceLock<Arc<CounterKey>>,
+    /// What this node has counted.
     own: Counters<2>,
-    /// How much of that the store was told.
-    told: Counters<2>,
-    /// What the store knows beside that.
+    /// How much of that was reported to the store.
+    reported: Counters<2>,
+    /// What the store has from other nodes.
     others: Counters<2>,
-    /// Whether the store is to be told.
+    /// Whether there is something to report.
     pub(super) changed: AtomicBool,
 }
 
 impl Entry {
-    /// What the store calls it.
-    pub(super) fn whose(&self, name: impl FnOnce() -> Whose) -> &Arc<Whose> {
-        self.whose.get_or_init(|| Arc::new(name()))
+    /// Its key in the store, which is made if it has none.
+    pub(super) fn key_or_insert(&self, make: impl FnOnce() -> CounterKey) -> &Arc<CounterKey> {
+        self.key.get_or_init(|| Arc::new(make()))
     }
 
-    /// The same, where it has a name already.
-    pub(super) fn named(&self) -> Option<Arc<Whose>> {
-        self.whose.get().cloned()
+    /// Its key in the store, if it has one already.
+    pub(super) fn key(&self) -> Option<Arc<CounterKey>> {
+        self.key.get().cloned()
     }
 
     /// Takes one of every limit, or of none, by what this node knows.
@@ -46,17 +46,17 @@ impl Entry {
         if usage.admitted || !slides { usage } else { Usage { wait: self.wait(limits, &usage), ..usage } }
     }
 
-    /// What this node knows of what is used.
+    /// The usage that this node knows of.
     pub(super) fn usage(&self, limits: &[Limit], slides: bool) -> Usage {
         self.own.usage(limits, wall_clock(), |period, window| self.besides(period, window, slides))
     }
 
-    /// Counts so many, whatever the limit.
+    /// Adds an amount, whatever the limit.
     pub(super) fn add(&self, period: Period, amount: u64) {
         self.own.add(period, amount, wall_clock());
     }
 
-    /// What counts in a window beside what this node has counted in it.
+    /// What counts in a window besides what this node has counted in it.
     fn besides(&self, period: Period, window: u64, slides: bool) -> u64 {
         let others = self.others.counted(period, window);
         if !slides {
@@ -81,46 +81,46 @@ impl Entry {
         spent.map(wait).max().unwrap_or(0)
     }
 
-    /// What the store has still to be told, of windows that matter. Where windows slide, the last ones are asked for as
-    /// well.
-    pub(super) fn untold(&self, now: u64, slides: bool) -> Vec<Add> {
-        let Some(whose) = self.whose.get() else { return Vec::new() };
+    /// What is still to be reported to the store, for windows that matter. With sliding windows, the last ones are
+    /// queried as well.
+    pub(super) fn unreported(&self, now: u64, slides: bool) -> Vec<Add> {
+        let Some(key) = self.key.get() else { return Vec::new() };
         let mut found = Vec::new();
         for period in Period::ALL {
             let current = period.window(now);
             for window in [current, current.saturating_sub(1)] {
                 let own = self.own.counted(period, window);
-                let amount = own.saturating_sub(self.told.counted(period, window));
-                let is_asked_for = slides && window != current && self.own.counted(period, current) > 0;
-                if amount > 0 || is_asked_for {
+                let amount = own.saturating_sub(self.reported.counted(period, window));
+                let is_queried = slides && window != current && self.own.counted(period, current) > 0;
+                if amount > 0 || is_queried {
                     let window = self::window(period, window, now, slides);
-                    found.push(Add { whose: whose.clone(), window, amount });
+                    found.push(Add { key: key.clone(), window, amount });
                 }
             }
         }
         found
     }
 
-    /// The store was told so much of a window, and knows so much now.
-    pub(super) fn tell(&self, add: &Add, count: u64) {
+    /// The store has added this, and its count is now `count`.
+    pub(super) fn record_report(&self, add: &Add, count: u64) {
         let (period, window) = (add.window.period, add.window.period.window(add.window.starts));
-        self.told.change(period, window, |told| told + add.amount);
-        let told = self.told.counted(period, window);
-        self.others.change(period, window, |_| count.saturating_sub(told));
+        self.reported.change(period, window, |reported| reported + add.amount);
+        let reported = self.reported.counted(period, window);
+        self.others.change(period, window, |_| count.saturating_sub(reported));
     }
 
-    /// What the store said when it was asked.
+    /// Records the store's reply to a query.
     pub(super) fn learn(&self, take: &Take, taken: &Taken) {
         for (bound, (count, _)) in take.bounds.iter().zip(&taken.counts) {
             let (period, window) = (bound.window.period, bound.window.period.window(bound.window.starts));
-            let told = self.told.counted(period, window);
-            // Answers may overtake each other; counts only grow.
-            self.others.change(period, window, |others| others.max(count.saturating_sub(told)));
+            let reported = self.reported.counted(period, window);
+            // Replies may overtake each other; counts only grow.
+            self.others.change(period, window, |others| others.max(count.saturating_sub(reported)));
         }
     }
 }
 
-/// The bounds that limits are at a moment, in milliseconds.
+/// The bounds of limits at a time, in milliseconds.
 pub(super) fn bounds(limits: &[Limit], now: u64, slides: bool) -> Vec<Bound> {
     let bound = |limit: &Limit| {
         let number = limit.period.window(now / 1_000);
@@ -133,7 +133,7 @@ pub(super) fn bounds(limits: &[Limit], now: u64, slides: bool) -> Vec<Bound> {
 }
 
 fn window(period: Period, number: u64, now: u64, slides: bool) -> Window {
-    // The next window asks for the count of this one, where they slide.
+    // With sliding windows, the next window needs the count of this one.
     let ends = period.starts(number + if slides { 2 } else { 1 });
     Window { period, starts: period.starts(number), kept: ends.saturating_sub(now) + GRACE }
 }
@@ -143,9 +143,9 @@ thread_local! {
 }
 
 impl Counter for Entry {
-    type Moment = Windows;
+    type Time = Windows;
 
-    fn moment(seconds: u64) -> Windows {
+    fn time(seconds: u64) -> Windows {
         windows(seconds)
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn entry() -> Entry {
         let entry = Entry::default();
         let identifier = "somebody".into();
-        entry.whose(|| Whose {
+        entry.key_or_insert(|| CounterKey {
             route: Default::default(),
             service: Default::default(),
             identifier,
@@ -174,27 +174,27 @@ mod tests {
         entry
     }
 
-    /// How many of so many reservations are admitted.
+    /// How many of these reservations are admitted.
     fn admitted(entry: &Entry, count: usize) -> usize {
         let limits = [Limit::new(Period::Year, 10.0)];
         (0..count).filter(|_| entry.reserve(&limits, false).admitted).count()
     }
 
     #[test]
-    fn what_others_have_counted_leaves_less_and_is_not_told_back() {
+    fn counts_of_other_nodes_leave_less_and_are_not_reported_back() {
         let entry = entry();
         assert_eq!(admitted(&entry, 3), 3);
-        let [add] = &*entry.untold(wall_clock(), false) else { panic!() };
+        let [add] = &*entry.unreported(wall_clock(), false) else { panic!() };
         assert_eq!((add.amount, add.window.period), (3, Period::Year));
-        // One more is counted while the store is told.
+        // One more is counted while the report is in flight.
         assert_eq!(admitted(&entry, 1), 1);
-        entry.tell(add, 8);
+        entry.record_report(add, 8);
         assert_eq!(entry.usage(&[Limit::new(Period::Year, 10.0)], false).used[Period::Year as usize], 9);
         assert_eq!(admitted(&entry, 5), 1);
-        let [add] = &*entry.untold(wall_clock(), false) else { panic!() };
+        let [add] = &*entry.unreported(wall_clock(), false) else { panic!() };
         assert_eq!(add.amount, 2);
-        entry.tell(add, 10);
-        assert!(entry.untold(wall_clock(), false).is_empty());
+        entry.record_report(add, 10);
+        assert!(entry.unreported(wall_clock(), false).is_empty());
         assert_eq!(admitted(&entry, 5), 0);
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let entry = entry();
         let now = wall_clock_in_milliseconds();
         let take = Take {
-            whose: entry.named().unwrap(),
+            key: entry.key().unwrap(),
             wanted: 1,
             bounds: bounds(&[Limit::new(Period::Year, 10.0)], now, false),
         };

@@ -1,8 +1,8 @@
-//! What plugins share as long as one of them lives, over configurations.
+//! Values that plugins share across configurations, as long as one plugin uses them.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Values by what tells them apart.
+/// Values by key.
 pub(super) struct InUse<K, V>(Mutex<Vec<(K, Weak<V>)>>);
 
 impl<K, V> Default for InUse<K, V> {
@@ -12,7 +12,7 @@ impl<K, V> Default for InUse<K, V> {
 }
 
 impl<K: PartialEq, V> InUse<K, V> {
-    /// The value of this key, which is made if nobody has it.
+    /// The value of this key; it is made if none is in use.
     pub(super) fn of(&self, key: K, make: impl FnOnce() -> Result<V, String>) -> Result<Arc<V>, String> {
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         values.retain(|(_, value)| value.strong_count() > 0);

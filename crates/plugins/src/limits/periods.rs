@@ -4,7 +4,7 @@ use super::counter::Limit;
 use super::window::Period;
 use weir_plugin::{FieldError, Record};
 
-/// How much may be used.
+/// The limits.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations)]
 pub(crate) struct Periods {
@@ -29,7 +29,7 @@ pub(crate) struct Periods {
 }
 
 impl Periods {
-    /// Those that are limited, the shortest first.
+    /// The limits that are set, the shortest first.
     pub(crate) fn limits(&self) -> Vec<Limit> {
         let Self { second, minute, hour, day, month, year } = *self;
         let limits = Period::ALL.iter().zip([second, minute, hour, day, month, year]);
@@ -37,7 +37,7 @@ impl Periods {
     }
 }
 
-/// There must be one, and a longer period must not have a lower limit than a shorter one.
+/// At least one limit must be set, and a longer period must not have a lower limit than a shorter one.
 fn violations(periods: &Periods) -> Vec<FieldError> {
     let limits = periods.limits();
     if limits.is_empty() {

@@ -1,12 +1,12 @@
-//! Where counts are kept, and how a request comes by them.
+//! The policies: where counts are kept, and how requests use them.
 
 use super::super::counters::Table;
 use super::counter::{Counters, Limit, Usage, nothing};
 use super::entry::Entry;
 use super::in_use::InUse;
-use super::ledger::{Ask, Ledger};
 use super::redis::{Redis, RedisStore};
-use super::store::{ClusterStore, Unavailable, Whose};
+use super::shared_counters::{Query, SharedCounters};
+use super::store::{ClusterStore, CounterKey, Unavailable};
 use super::window::{wall_clock, wall_clock_in_milliseconds};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use sha2::{Digest, Sha256};
@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weir_plugin::{BuildContext, FieldError, Fingerprint, Fingerprinter, Uuid};
 
-/// The longest identifier that stores get as it is.
-const LONGEST: usize = 256;
+/// The longest identifier that stores get unhashed.
+const MAX_IDENTIFIER_LEN: usize = 256;
 
-/// What a plugin's configuration says of where counts are kept.
+/// The policy in a plugin's configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policy<'a> {
     pub(crate) name: &'a str,
@@ -50,18 +50,18 @@ impl Policy<'_> {
         self.window_type == "sliding"
     }
 
-    /// How long what was counted may stay untold; none where every request asks.
+    /// How long counts may stay unreported; none if every request queries the store.
     fn interval(&self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.sync_rate).ok()
     }
 }
 
-/// What requests are counted by.
+/// The identifier that requests are counted by.
 #[derive(Clone, Copy)]
 pub(crate) enum Identifier<'a> {
     Id(Uuid),
     Address(IpAddr),
-    /// Whatever a client sent.
+    /// A value that the client sent.
     Sent(&'a [u8]),
 }
 
@@ -75,13 +75,14 @@ impl Identifier<'_> {
         }
     }
 
-    /// As stores get it. What is long or no text is named by its hash, for keys of a store have bounds.
+    /// The identifier for stores. Long ones and those that are not UTF-8 are hashed, because keys of a store are
+    /// bounded.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Id(id) => id.to_string(),
             Self::Address(address) => address.to_string(),
             Self::Sent(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) if text.len() <= LONGEST && !text.contains('\0') => text.to_owned(),
+                Ok(text) if text.len() <= MAX_IDENTIFIER_LEN && !text.contains('\0') => text.to_owned(),
                 _ => format!("sha256-{}", BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(bytes))),
             },
         }
@@ -92,54 +93,54 @@ impl Identifier<'_> {
 pub(crate) struct Limiter {
     counting: Counting,
     slides: bool,
-    /// Begins the fingerprints of this plugin's identifiers.
+    /// The base of the fingerprints of this plugin's identifiers.
     pub(crate) key: Fingerprinter,
     route: Uuid,
     service: Uuid,
 }
 
 enum Counting {
-    /// In memory, in the simplest way.
+    /// In memory, fixed windows.
     Fixed(Arc<Table<Counters>>),
-    /// In memory, with the last windows.
+    /// In memory, sliding windows.
     Sliding(Arc<Table<Entry>>),
-    /// In memory; others are told and heard of from time to time.
-    Told(Arc<Ledger>),
-    /// By asking.
-    Asked(Arc<Ledger>),
+    /// In memory, synchronized with the store at intervals.
+    Synced(Arc<SharedCounters>),
+    /// In the store: every request waits for it.
+    Exact(Arc<SharedCounters>),
 }
 
-/// What became of a reservation.
+/// The outcome of a reservation.
 pub(crate) enum Reserved {
     Now(Usage),
-    Later(Asked),
+    Later(SentQuery),
 }
 
-/// A question that was asked, and what this node would say itself.
-pub(crate) struct Asked {
+/// A query to the store, and what this node needs to decide without it.
+pub(crate) struct SentQuery {
     answer: Result<oneshot::Receiver<Usage>, Unavailable>,
     entry: Arc<Entry>,
     limits: Arc<[Limit]>,
-    ledger: Arc<Ledger>,
+    counters: Arc<SharedCounters>,
     slides: bool,
 }
 
-impl Asked {
-    /// Waits for the answer; none if there is none.
+impl SentQuery {
+    /// Waits for the reply; none if there is none.
     pub(crate) async fn answered(&mut self) -> Option<Usage> {
         self.answer.as_mut().ok()?.await.ok()
     }
 
-    /// Whether there is nothing to wait for.
-    pub(crate) fn is_in_vain(&self) -> bool {
+    /// Whether there is no reply to wait for.
+    pub(crate) fn is_unavailable(&self) -> bool {
         self.answer.is_err()
     }
 
-    /// Counts on this node; the store is told when it answers again.
+    /// Counts on this node; the count is reported when the store answers again.
     pub(crate) fn reserve_here(&self) -> Usage {
         let usage = self.entry.reserve(&self.limits, self.slides);
         if usage.admitted {
-            self.ledger.mark(&self.entry, self.slides);
+            self.counters.mark(&self.entry, self.slides);
         }
         usage
     }
@@ -151,10 +152,14 @@ impl Limiter {
         let slides = policy.slides();
         let counting = match policy.name {
             "redis" => {
-                let ledger = ledger_of_redis(&policy, build)?;
-                if policy.interval().is_some() { Counting::Told(ledger) } else { Counting::Asked(ledger) }
+                let counters = counters_in_redis(&policy, build)?;
+                if policy.interval().is_some() {
+                    Counting::Synced(counters)
+                } else {
+                    Counting::Exact(counters)
+                }
             }
-            "cluster" => Counting::Asked(ledger_of_cluster(build)?),
+            "cluster" => Counting::Exact(counters_in_cluster(build)?),
             _ if slides => Counting::Sliding(build.retained.get()),
             _ => Counting::Fixed(build.retained.get()),
         };
@@ -162,7 +167,7 @@ impl Limiter {
         let key = match &counting {
             Counting::Fixed(table) => table.key.clone(),
             Counting::Sliding(table) => table.key.clone(),
-            Counting::Told(ledger) | Counting::Asked(ledger) => ledger.table.key.clone(),
+            Counting::Synced(counters) | Counting::Exact(counters) => counters.table.key.clone(),
         };
         let bytes = |id: Option<Uuid>| id.map(|id| id.into_bytes()).unwrap_or_default();
         Ok(Self {
@@ -177,57 +182,59 @@ impl Limiter {
     /// Takes one of every limit, or of none.
     pub(crate) fn reserve(
         &self,
-        whose: Fingerprint,
+        fingerprint: Fingerprint,
         identifier: Identifier<'_>,
         limits: &Arc<[Limit]>,
     ) -> Reserved {
         let slides = self.slides;
         match &self.counting {
-            Counting::Fixed(table) => Reserved::Now(table.with(whose, wall_clock, |counters| {
+            Counting::Fixed(table) => Reserved::Now(table.with(fingerprint, wall_clock, |counters| {
                 let usage = counters.reserve(limits, wall_clock, nothing);
                 (usage.now, usage)
             })),
-            Counting::Sliding(table) => Reserved::Now(table.with(whose, wall_clock, |entry| {
+            Counting::Sliding(table) => Reserved::Now(table.with(fingerprint, wall_clock, |entry| {
                 let usage = entry.reserve(limits, slides);
                 (usage.now, usage)
             })),
-            Counting::Told(ledger) => Reserved::Now(ledger.table.with(whose, wall_clock, |entry| {
-                entry.whose(|| self.name(identifier, None));
-                let usage = entry.reserve(limits, slides);
-                if usage.admitted {
-                    ledger.mark(entry, slides);
-                }
-                (usage.now, usage)
-            })),
-            Counting::Asked(ledger) => {
-                Reserved::Later(self.ask(ledger, (whose, identifier, None), limits, true))
+            Counting::Synced(counters) => {
+                Reserved::Now(counters.table.with(fingerprint, wall_clock, |entry| {
+                    entry.key_or_insert(|| self.name(identifier, None));
+                    let usage = entry.reserve(limits, slides);
+                    if usage.admitted {
+                        counters.mark(entry, slides);
+                    }
+                    (usage.now, usage)
+                }))
+            }
+            Counting::Exact(counters) => {
+                Reserved::Later(self.query(counters, (fingerprint, identifier, None), limits, true))
             }
         }
     }
 
-    /// Has the store asked for the counts, where every request asks; what it says is known when that is answered.
+    /// Queries the counts, if every request queries the store.
     pub(crate) fn refresh(
         &self,
-        whose: Fingerprint,
+        fingerprint: Fingerprint,
         identifier: Identifier<'_>,
         name: &str,
         limits: &Arc<[Limit]>,
-    ) -> Option<Asked> {
-        let Counting::Asked(ledger) = &self.counting else { return None };
-        Some(self.ask(ledger, (whose, identifier, Some(name)), limits, false))
+    ) -> Option<SentQuery> {
+        let Counting::Exact(counters) = &self.counting else { return None };
+        Some(self.query(counters, (fingerprint, identifier, Some(name)), limits, false))
     }
 
-    fn ask(
+    fn query(
         &self,
-        ledger: &Arc<Ledger>,
-        (whose, identifier, name): (Fingerprint, Identifier<'_>, Option<&str>),
+        counters: &Arc<SharedCounters>,
+        (fingerprint, identifier, name): (Fingerprint, Identifier<'_>, Option<&str>),
         limits: &Arc<[Limit]>,
         takes: bool,
-    ) -> Asked {
+    ) -> SentQuery {
         let (slides, now) = (self.slides, wall_clock_in_milliseconds());
-        let entry = ledger.table.with(whose, wall_clock, |entry| (now / 1_000, entry.clone()));
-        entry.whose(|| self.name(identifier, name));
-        let answer = ledger.ask(|answer| Ask {
+        let entry = counters.table.with(fingerprint, wall_clock, |entry| (now / 1_000, entry.clone()));
+        entry.key_or_insert(|| self.name(identifier, name));
+        let answer = counters.query(|answer| Query {
             entry: entry.clone(),
             limits: limits.clone(),
             slides,
@@ -235,29 +242,31 @@ impl Limiter {
             now,
             answer,
         });
-        Asked { answer, entry, limits: limits.clone(), ledger: ledger.clone(), slides }
+        SentQuery { answer, entry, limits: limits.clone(), counters: counters.clone(), slides }
     }
 
-    /// What this node knows of what is used.
-    pub(crate) fn usage(&self, whose: Fingerprint, limits: &[Limit]) -> Usage {
+    /// The usage that this node knows of.
+    pub(crate) fn usage(&self, fingerprint: Fingerprint, limits: &[Limit]) -> Usage {
         let known = |entry: &Arc<Entry>| {
             let usage = entry.usage(limits, self.slides);
             (usage.now, usage)
         };
         match &self.counting {
-            Counting::Fixed(table) => table.with(whose, wall_clock, |counters| {
+            Counting::Fixed(table) => table.with(fingerprint, wall_clock, |counters| {
                 let now = wall_clock();
                 (now, counters.usage(limits, now, nothing))
             }),
-            Counting::Sliding(table) => table.with(whose, wall_clock, known),
-            Counting::Told(ledger) | Counting::Asked(ledger) => ledger.table.with(whose, wall_clock, known),
+            Counting::Sliding(table) => table.with(fingerprint, wall_clock, known),
+            Counting::Synced(counters) | Counting::Exact(counters) => {
+                counters.table.with(fingerprint, wall_clock, known)
+            }
         }
     }
 
-    /// Counts so many, whatever the limits.
+    /// Adds an amount, whatever the limits.
     pub(crate) fn add(
         &self,
-        whose: Fingerprint,
+        fingerprint: Fingerprint,
         identifier: Identifier<'_>,
         name: &str,
         limits: &[Limit],
@@ -268,24 +277,24 @@ impl Limiter {
             (wall_clock(), ())
         };
         match &self.counting {
-            Counting::Fixed(table) => table.with(whose, wall_clock, |counters| {
+            Counting::Fixed(table) => table.with(fingerprint, wall_clock, |counters| {
                 let now = wall_clock();
                 (now, limits.iter().for_each(|limit| counters.add(limit.period, amount, now)))
             }),
-            Counting::Sliding(table) => table.with(whose, wall_clock, count),
-            Counting::Told(ledger) | Counting::Asked(ledger) => {
-                ledger.table.with(whose, wall_clock, |entry| {
-                    entry.whose(|| self.name(identifier, Some(name)));
+            Counting::Sliding(table) => table.with(fingerprint, wall_clock, count),
+            Counting::Synced(counters) | Counting::Exact(counters) => {
+                counters.table.with(fingerprint, wall_clock, |entry| {
+                    entry.key_or_insert(|| self.name(identifier, Some(name)));
                     let counted = count(entry);
-                    ledger.mark(entry, self.slides);
+                    counters.mark(entry, self.slides);
                     counted
                 })
             }
         }
     }
 
-    fn name(&self, identifier: Identifier<'_>, name: Option<&str>) -> Whose {
-        Whose {
+    fn name(&self, identifier: Identifier<'_>, name: Option<&str>) -> CounterKey {
+        CounterKey {
             route: self.route,
             service: self.service,
             identifier: identifier.text().into(),
@@ -294,8 +303,8 @@ impl Limiter {
     }
 }
 
-/// Plugins that name the same store share a ledger.
-type Ledgers = InUse<Key, Ledger>;
+/// Plugins that name the same store share its counters.
+type SharedCountersInUse = InUse<Key, SharedCounters>;
 
 #[derive(PartialEq)]
 enum Key {
@@ -304,23 +313,23 @@ enum Key {
 }
 
 /// Counts in Redis.
-fn ledger_of_redis(policy: &Policy<'_>, build: &BuildContext<'_>) -> Result<Arc<Ledger>, String> {
+fn counters_in_redis(policy: &Policy<'_>, build: &BuildContext<'_>) -> Result<Arc<SharedCounters>, String> {
     let key = Key::Redis(Box::new(policy.redis.clone()), policy.interval());
-    build.retained.get::<Ledgers>().of(key, || {
+    build.retained.get::<SharedCountersInUse>().of(key, || {
         let store = RedisStore::new(policy.redis.clone(), build)?;
-        Ok(Ledger::new(Arc::new(store), policy.interval().unwrap_or_default(), build.background()))
+        Ok(SharedCounters::new(Arc::new(store), policy.interval().unwrap_or_default(), build.background()))
     })
 }
 
 /// Counts in the database of the nodes.
-fn ledger_of_cluster(build: &BuildContext<'_>) -> Result<Arc<Ledger>, String> {
-    build.retained.get::<Ledgers>().of(Key::Cluster, || {
+fn counters_in_cluster(build: &BuildContext<'_>) -> Result<Arc<SharedCounters>, String> {
+    build.retained.get::<SharedCountersInUse>().of(Key::Cluster, || {
         let store = ClusterStore::of(build.retained).ok_or_else(|| {
             "config.policy: policy cluster counts in the PostgreSQL database that nodes share, and this node has none: start \
              it with database=postgres, or set `policy: redis`, or `policy: local`, which counts on each node \
              by itself"
                 .to_owned()
         })?;
-        Ok(Ledger::new(store, Duration::ZERO, build.background()))
+        Ok(SharedCounters::new(store, Duration::ZERO, build.background()))
     })
 }

@@ -1,9 +1,9 @@
-//! Windows that slide: what was counted in the last one weighs as much as of it lies within one length from now.
+//! Sliding windows: the last window's count has the weight of the part that still lies within one length from now.
 
 use super::counter::Limit;
 use super::window::Period;
 
-/// Where a moment stands in a window, in milliseconds.
+/// The position of a time in a window, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slide {
     /// How much of the window is left.
@@ -13,21 +13,21 @@ pub struct Slide {
 }
 
 impl Slide {
-    /// Where a moment, in milliseconds since 1970, stands in a window.
+    /// The position of a time, in milliseconds since 1970, in a window.
     pub(crate) fn of(period: Period, window: u64, now: u64) -> Self {
         let (begins, ends) = (period.starts(window) * 1_000, period.starts(window + 1) * 1_000);
         Self { left: ends.saturating_sub(now).min(ends - begins), length: ends - begins }
     }
 
-    /// What still counts of the previous window.
+    /// The part of the previous window's count that still counts.
     pub fn carried(self, previous: u64) -> u64 {
         let carried = u128::from(previous) * u128::from(self.left) / u128::from(self.length.max(1));
         u64::try_from(carried).unwrap_or(u64::MAX)
     }
 
-    /// Seconds, begun ones included, until a limit admits one more if nothing else is counted.
+    /// Seconds, rounded up, until a limit admits one more if nothing else is counted.
     pub(crate) fn wait(self, limit: &Limit, current: u64, previous: u64) -> u32 {
-        // From this moment on of a window in which so many count and so many were counted before, one is admitted.
+        // The earliest time in a window with these counts at which one is admitted.
         let admits_from = |count: u64, before: u64| {
             let room = limit.admits.saturating_sub(count).min(before);
             let stays = u128::from(self.length) * u128::from(room) / u128::from(before.max(1));
@@ -57,7 +57,7 @@ mod tests {
             Slide::of(Period::Minute, window, NOON + later).carried(10)
         };
         assert_eq!([0, 1, 6_000, 6_001, 30_000, 54_001, 59_999].map(carried), [10, 9, 9, 8, 5, 0, 0]);
-        // The clock was read again, in the next window or in the one before.
+        // The clock was read again, in the next window or in the previous one.
         assert_eq!([60_000, 61_000].map(carried), [0, 0]);
         assert_eq!(Slide::of(Period::Minute, Period::Minute.window(NOON / 1_000), NOON - 5).carried(10), 10);
     }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_as_long_as_told_is_admitted_and_not_much_earlier() {
+    fn a_client_that_waits_for_retry_after_is_admitted_and_not_much_earlier() {
         let limit = Limit::new(Period::Minute, 10.0);
         for (current, previous, into) in
             [(0, 10, 0), (4, 10, 20_000), (9, 10, 5_500), (10, 0, 59_000), (10, 10, 100), (3, 1_000, 30_000)]

@@ -1,4 +1,4 @@
-//! What a store of counts promises that several nodes share.
+//! The interface of a store of counts that several nodes share.
 
 use super::sliding::Slide;
 use super::window::Period;
@@ -8,10 +8,10 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use weir_plugin::{Retained, Uuid};
 
-/// What a store says in the end, or why it does not and how to mend it.
+/// The result of a store, or why it is unavailable and how to fix it.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, Unavailable>> + Send + 'a>>;
 
-/// Why a store does not do what it is asked to, and which it is. Has no secrets.
+/// Which store is unavailable and why. Contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub String);
 
@@ -25,34 +25,34 @@ impl std::error::Error for Unavailable {}
 
 /// Keeps counts that several nodes share.
 pub trait CounterStore: Send + Sync + 'static {
-    /// How messages call it.
+    /// Its name in messages.
     fn place(&self) -> &str;
-    /// Takes as many of each as every limit leaves, at most as many as wanted: one after another, whoever else takes
-    /// at the same time. No two of them are of the same. None for what cannot be told now, while the rest can.
+    /// For each, takes as many as every limit leaves, at most as many as wanted. Takes are atomic, also across nodes.
+    /// No two have the same key. None for a take that is not possible now, while others are.
     fn take<'a>(&'a self, takes: &'a [Take]) -> Pending<'a, Vec<Option<Taken>>>;
-    /// Adds, whatever the limits; returns the counts after it, likewise. No two are of the same window.
+    /// Adds, whatever the limits; returns the counts after it, or none as above. No two are for the same window.
     fn add<'a>(&'a self, adds: &'a [Add]) -> Pending<'a, Vec<Option<u64>>>;
-    /// Whether it can be asked now.
+    /// Checks that it can be used now.
     fn reach(&self) -> Pending<'_, ()>;
 }
 
-/// What is counted: Kong's names for it.
+/// What a counter counts, in Kong's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Whose {
+pub struct CounterKey {
     /// The plugin's route, or nil.
     pub route: Uuid,
     /// The plugin's service, or nil.
     pub service: Uuid,
     /// The consumer's id, the client's address and so on.
     pub identifier: Box<str>,
-    /// Requests, or what of this name responses say that was used.
+    /// None for requests; for usage that responses report, its name.
     pub of_responses: Option<Box<str>>,
 }
 
-/// A window of a period, and until when its count matters.
+/// A window of a period, and for how long its count matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// How long it is.
+    /// Its length.
     pub period: Period,
     /// When it begins, in seconds since 1970.
     pub starts: u64,
@@ -60,25 +60,25 @@ pub struct Window {
     pub kept: u64,
 }
 
-/// One limit, in the window of a moment.
+/// One limit, in the window of a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// The window that is counted in.
+    /// The window that counts.
     pub window: Window,
-    /// At most so many.
+    /// The limit.
     pub admits: u64,
-    /// Where windows slide: when the one before began, and how much of it counts.
+    /// With sliding windows: when the previous one began, and how much of it counts.
     pub before: Option<(u64, Slide)>,
 }
 
-/// What is to be taken.
+/// A request to take from a counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
-    /// Of what.
-    pub whose: Arc<Whose>,
-    /// How many; of none, only the counts are asked for.
+    /// The counter.
+    pub key: Arc<CounterKey>,
+    /// How many; with 0, only the counts are read.
     pub wanted: u64,
-    /// What must be kept.
+    /// The limits.
     pub bounds: Vec<Bound>,
 }
 
@@ -87,27 +87,27 @@ pub struct Take {
 pub struct Taken {
     /// How many.
     pub taken: u64,
-    /// By bound: the count of its window after it, and what the window before adds to it.
+    /// For each bound: the count of its window afterwards, and what the previous window adds to it.
     pub counts: Vec<(u64, u64)>,
 }
 
-/// What is to be added.
+/// A request to add to a counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Add {
-    /// To what.
-    pub whose: Arc<Whose>,
-    /// In which window.
+    /// The counter.
+    pub key: Arc<CounterKey>,
+    /// The window.
     pub window: Window,
-    /// How many; none, where only the count is asked for.
+    /// How many; with 0, only the count is read.
     pub amount: u64,
 }
 
-/// The store of policy `cluster`, where the node has one.
+/// The store of policy `cluster`, if the node has one.
 #[derive(Default)]
 pub struct ClusterStore(OnceLock<Arc<dyn CounterStore>>);
 
 impl ClusterStore {
-    /// Gives the plugins of a node a store, once.
+    /// Sets the store for the plugins of a node, once.
     pub fn provide(retained: &Retained, store: Arc<dyn CounterStore>) {
         let _ = retained.get::<ClusterStore>().0.set(store);
     }

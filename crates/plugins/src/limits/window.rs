@@ -1,8 +1,8 @@
-//! Periods and their windows: which second, minute, hour, day, month or year of UTC a moment lies in.
+//! Periods and their windows: which second, minute, hour, day, month or year of UTC contains a time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long a limit holds, shortest first.
+/// The periods of limits, shortest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Period {
     /// A second.
@@ -13,9 +13,9 @@ pub enum Period {
     Hour,
     /// A day.
     Day,
-    /// A month of the calendar.
+    /// A calendar month.
     Month,
-    /// A year of the calendar.
+    /// A calendar year.
     Year,
 }
 
@@ -28,7 +28,7 @@ impl Period {
         ["second", "minute", "hour", "day", "month", "year"][self as usize]
     }
 
-    /// The name of the header that tells the limit.
+    /// The name of the header with the limit.
     pub(crate) fn limit_header(self) -> &'static str {
         [
             "X-RateLimit-Limit-Second",
@@ -40,7 +40,7 @@ impl Period {
         ][self as usize]
     }
 
-    /// The name of the header that tells what remains.
+    /// The name of the header with the remaining number.
     pub(crate) fn remaining_header(self) -> &'static str {
         [
             "X-RateLimit-Remaining-Second",
@@ -52,12 +52,12 @@ impl Period {
         ][self as usize]
     }
 
-    /// The length in seconds that clients are told; Kong counts 30 days to a month and 365 to a year.
+    /// The nominal length in seconds, which clients see; Kong counts 30 days to a month and 365 to a year.
     pub(crate) fn nominal_seconds(self) -> u64 {
         [1, 60, 3_600, DAY, 30 * DAY, 365 * DAY][self as usize]
     }
 
-    /// The number of the window that a Unix time in seconds lies in. Numbers follow each other without gaps.
+    /// The number of the window that contains a Unix time in seconds. Consecutive windows have consecutive numbers.
     pub(crate) fn window(self, now: u64) -> u64 {
         match self {
             Period::Second => now,
@@ -88,7 +88,7 @@ impl Period {
         }
     }
 
-    /// When a window begins, in seconds since 1970: what [`window`](Self::window) numbers, the other way around.
+    /// When a window begins, in seconds since 1970: the inverse of [`window`](Self::window).
     pub(crate) fn starts(self, window: u64) -> u64 {
         match self {
             Period::Second => window,
@@ -100,7 +100,7 @@ impl Period {
         }
     }
 
-    /// The seconds until the window is over, as clients are told: at least 1, by the nominal length.
+    /// The seconds until the window ends, as clients see them: at least 1, by the nominal length.
     pub(crate) fn reset(self, now: u64) -> u64 {
         self.nominal_seconds().saturating_sub(self.elapsed(now)).max(1)
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn resets_are_told_by_nominal_lengths() {
+    fn resets_are_by_nominal_lengths() {
         // 2024-01-31T12:00:30Z
         let now = 1_706_702_430;
         let resets = Period::ALL.map(|period| period.reset(now));

@@ -1,11 +1,11 @@
-//! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`, of which constants
-//! alone are understood.
+//! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`. Only constants
+//! are understood.
 
 use std::collections::BTreeMap;
 use weir_plugin::Json;
 use weir_plugin::json_text;
 
-/// The members of a record. Others can be added without a look at it.
+/// The members of a record. Fields with other names can be added without parsing the record.
 const OWN: [&str; 16] = [
     "request",
     "response",
@@ -25,12 +25,12 @@ const OWN: [&str; 16] = [
     "error",
 ];
 
-/// What a configuration makes of records.
+/// What a configuration changes in records.
 #[derive(Default)]
 pub(crate) struct CustomFields {
     /// Members to add, each behind a comma.
     added: Vec<u8>,
-    /// Paths into the record and what is to be there; nothing where it is to be removed.
+    /// Paths into the record and their new values; none if the member is removed.
     edits: Vec<(Vec<String>, Option<Json>)>,
 }
 
@@ -51,7 +51,7 @@ impl CustomFields {
         custom
     }
 
-    /// Has a record written, and makes it what the configuration wants.
+    /// Writes a record, and applies the configuration to it.
     pub(super) fn apply(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         write(out);
@@ -73,12 +73,12 @@ impl CustomFields {
     }
 }
 
-/// Whether a field is none of a record's own, nor within one.
+/// Whether a field is neither one of the record's members nor within one.
 fn is_new(path: &str) -> bool {
     !path.contains('.') && !OWN.contains(&path) && !path.starts_with("workspace")
 }
 
-/// Makes the objects on the way. What lies within something that is no object stays as it is.
+/// Creates the objects on the path. A value that is not an object stays as it is.
 fn edit(record: &mut Json, path: &[String], value: Option<&Json>) {
     let Some(members) = record.as_object_mut() else { return };
     match (path, value) {
@@ -125,7 +125,7 @@ fn float(text: &str) -> Option<Json> {
     serde_json::Number::from_f64(value).map(Json::Number)
 }
 
-/// A text between quotes of one kind, with the escapes that Lua shares with most languages.
+/// A quoted text, with the escapes that Lua shares with most languages.
 fn string(literal: &str) -> Option<String> {
     let quote = literal.chars().next()?;
     let inner = literal.strip_prefix(quote)?.strip_suffix(quote).filter(|_| literal.len() > 1)?;

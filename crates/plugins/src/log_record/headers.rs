@@ -1,11 +1,11 @@
-//! The headers of a record: by name in small letters, without what proves who the client is.
+//! The headers of a record: by name in lower case, without credentials.
 
-use super::{MOST, lower, one_or_list};
+use super::{MAX_ITEMS, lower, one_or_list};
 use weir_plugin::json_text::{self, raw};
 use weir_plugin::{FieldRef, Headers, Known};
 
-/// What stands between the values of headers, the next of which is a known one, and room to copy it in one move whatever
-/// its length.
+/// The text between two header values, for a known second header. The buffer has a fixed size, so that it is copied in
+/// one move.
 struct Opening {
     text: [u8; ROOM],
     length: usize,
@@ -13,7 +13,7 @@ struct Opening {
 
 const ROOM: usize = 32;
 
-/// Those of all known headers.
+/// For all known headers.
 static OPENINGS: [Opening; Known::EVERY.len()] = {
     let mut openings = [const { Opening { text: [0; ROOM], length: 0 } }; Known::EVERY.len()];
     let mut at = 0;
@@ -24,16 +24,16 @@ static OPENINGS: [Opening; Known::EVERY.len()] = {
     openings
 };
 
-/// What stands before a name, behind the value before it.
+/// The text before a name, after the previous value.
 const BETWEEN: &str = r#"",""#;
 
-/// What stands before the first name instead.
+/// The text before the first name instead.
 const FIRST: &str = r#":{""#;
 
-/// What stands behind a name.
+/// The text after a name.
 const BEHIND: &str = r#"":""#;
 
-/// What is told in place of a secret.
+/// The value in place of a secret.
 const REDACTED: &str = "REDACTED";
 
 impl Opening {
@@ -57,7 +57,7 @@ impl Opening {
     }
 }
 
-/// Writes the headers as an object, behind a key. Whether they are plain has been found out.
+/// Writes the headers as an object, after its key. `plain` says whether no value needs escapes.
 pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers, plain: bool) {
     let start = out.len();
     if !are_single(out, headers, plain) {
@@ -66,9 +66,9 @@ pub(super) fn headers(out: &mut Vec<u8>, headers: &Headers, plain: bool) {
     }
 }
 
-/// Writes headers as they nearly always are, no two of one name. Whether these are.
+/// Writes headers as they nearly always are, no two with one name. Returns whether they are.
 fn are_single(out: &mut Vec<u8>, headers: &Headers, plain: bool) -> bool {
-    if headers.is_empty() || headers.len() > MOST {
+    if headers.is_empty() || headers.len() > MAX_ITEMS {
         return false;
     }
     let (start, mut traces) = (out.len(), 0);
@@ -99,7 +99,7 @@ fn are_single(out: &mut Vec<u8>, headers: &Headers, plain: bool) -> bool {
     true
 }
 
-/// What `Opening` is for a header of any name, kept out of the way of those.
+/// What `Opening` does, for a header with any name. Not inlined, to keep the common path short.
 #[inline(never)]
 fn open(out: &mut Vec<u8>, name: &[u8]) {
     raw(out, BETWEEN);
@@ -114,7 +114,7 @@ fn is_repeated(headers: &Headers, name: &[u8]) -> bool {
 
 /// Writes any headers: the values of one name are a list.
 fn any(out: &mut Vec<u8>, headers: &Headers) {
-    let fields: Vec<_> = headers.iter().take(MOST).collect();
+    let fields: Vec<_> = headers.iter().take(MAX_ITEMS).collect();
     raw(out, ":{");
     for (at, field) in fields.iter().enumerate() {
         if fields[..at].iter().any(|other| is_same(other, field)) {
@@ -148,7 +148,7 @@ fn lower_name(out: &mut Vec<u8>, name: &[u8]) {
     lower(&mut out[start..]);
 }
 
-/// One bit for a name in any case, the same for few names.
+/// One bit for a name in any case; few names share a bit.
 fn trace(name: &[u8]) -> u64 {
     let letter = |at: Option<&u8>| usize::from(at.map_or(0, |byte| byte | 0x20));
     let sum = name.len()

@@ -1,4 +1,4 @@
-//! What log plugins tell of a request: Kong's record, written straight as JSON text.
+//! The record that log plugins write about a request: Kong's record, written directly as JSON text.
 
 mod custom;
 mod headers;
@@ -16,11 +16,11 @@ use weir_plugin::form;
 use weir_plugin::json_text::{self, Object, integer, raw};
 use weir_plugin::{Exchange, FailedTry, Known, Latencies, Session, Source, WORKSPACE, host_end};
 
-/// Those of a millisecond.
+/// Nanoseconds in a millisecond.
 const NANOSECONDS: u64 = 1_000_000;
 
-/// How many headers and query arguments are told, as many as Kong tells.
-const MOST: usize = 100;
+/// How many headers and query arguments are in the record, as in Kong.
+const MAX_ITEMS: usize = 100;
 
 /// Writes records of requests and sessions, with a plugin's own fields.
 pub(super) struct LogRecord {
@@ -57,7 +57,7 @@ impl LogRecord {
     }
 }
 
-/// The id of the request's trace in each format that the upstream is told it in, kept by plugins that trace.
+/// The trace id in each format that the upstream gets, stored by tracing plugins.
 #[derive(Default)]
 pub(super) struct TraceIds(Vec<(&'static str, String)>);
 
@@ -67,7 +67,7 @@ impl TraceIds {
     }
 }
 
-/// What stands between the values is written out: so it is put there in a few moves.
+/// The text between the values is written as literals, so that it takes few copies.
 fn write(out: &mut Vec<u8>, exchange: &Exchange) {
     let latencies = exchange.latencies();
     let started = nanoseconds(latencies.began_before(exchange.ended_at()));
@@ -111,7 +111,7 @@ fn workspace(out: &mut Vec<u8>) {
     raw(out, r#"","workspace_name":"default""#);
 }
 
-/// Makes letters small: a few bytes at a time, the last with some before them.
+/// Converts to lower case, a few bytes at a time.
 fn lower(text: &mut [u8]) {
     text.as_chunks_mut::<8>().0.iter_mut().for_each(|few| few.make_ascii_lowercase());
     match text.last_chunk_mut::<8>() {
@@ -120,7 +120,7 @@ fn lower(text: &mut [u8]) {
     }
 }
 
-/// Paths are sent with all escaped that needed escapes here; what is in a query may not be.
+/// Paths are sent with everything escaped that needs escapes here; queries may not be.
 fn upstream_uri(out: &mut Vec<u8>, exchange: &Exchange) {
     if exchange.query().is_some() {
         return json_text::string_with(out, |out| exchange.write_upstream_uri(out));
@@ -181,7 +181,7 @@ fn request(out: &mut Vec<u8>, exchange: &Exchange) {
 fn querystring(out: &mut Vec<u8>, query: &str) {
     let mut object = Object::open(out);
     if !query.is_empty() {
-        let arguments: Vec<_> = form::pairs(query).take(MOST).collect();
+        let arguments: Vec<_> = form::pairs(query).take(MAX_ITEMS).collect();
         for (at, first) in arguments.iter().enumerate() {
             let same = |other: &&form::Pair<'_>| other.name == first.name;
             if arguments[..at].iter().any(|other| same(&other)) {
@@ -197,7 +197,7 @@ fn querystring(out: &mut Vec<u8>, query: &str) {
     object.close();
 }
 
-/// A value, or a list of them where there are several.
+/// One value, or a list if there are several.
 fn one_or_list<T>(
     out: &mut Vec<u8>,
     values: impl Iterator<Item = T> + Clone,
@@ -210,7 +210,7 @@ fn one_or_list<T>(
     }
 }
 
-/// Whole milliseconds. What did not happen is -1, or 0 for what was not received.
+/// Whole milliseconds: -1 for what did not happen, 0 if nothing was received.
 fn latencies(out: &mut Vec<u8>, latencies: &Latencies) {
     raw(out, r#"{"kong":"#);
     integer(out, whole(latencies.kong));
@@ -298,7 +298,7 @@ fn failed_try(out: &mut Vec<u8>, failed: &FailedTry, began: u64) {
 fn begin_try(out: &mut Vec<u8>, ip: Option<IpAddr>, port: u16, began: u64) {
     let mut text = itoa::Buffer::new();
     let nanoseconds = text.format(began).as_bytes();
-    // Without the last six digits it is milliseconds.
+    // Without its last six digits it is in milliseconds.
     let milliseconds = nanoseconds.len().checked_sub(6).filter(|length| *length > 0);
     raw(out, r#"{"balancer_start":"#);
     out.extend_from_slice(milliseconds.map_or(b"0", |length| &nanoseconds[..length]));
@@ -314,7 +314,7 @@ fn begin_try(out: &mut Vec<u8>, ip: Option<IpAddr>, port: u16, began: u64) {
     integer(out, port.into());
 }
 
-/// Who answered.
+/// Who made the response.
 fn source(out: &mut Vec<u8>, exchange: &Exchange) {
     match exchange.source {
         Source::Service => raw(out, r#","source":"upstream""#),

@@ -12,7 +12,7 @@ pub(super) fn write(out: &mut Vec<u8>, session: &Session) {
     inner.number("status", session.status.into());
     inner.number("server_port", session.local.port().into());
     inner.close();
-    // What comes from one side goes to the other.
+    // What is received on one side is sent on the other.
     let mut upstream = Object::open(object.key("upstream"));
     upstream.number("received", session.sent);
     upstream.number("sent", session.received);

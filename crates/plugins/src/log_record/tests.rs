@@ -75,7 +75,7 @@ fn a_record_has_kongs_members() {
 }
 
 #[test]
-fn what_did_not_happen_is_told_as_kong_does() {
+fn what_did_not_happen_is_written_as_by_kong() {
     let mut exchange = Gateway::new(PLUGINS).exchange("GET /");
     (exchange.source, exchange.response.status) = (Source::Kong, 403);
     let record = record(&exchange, &[]);
@@ -131,20 +131,20 @@ fn names_of_any_kind_are_found_to_repeat() {
     }
 }
 
-/// What headers are to be told as.
-fn told(headers: &Headers) -> Json {
-    let mut told = BTreeMap::<String, Vec<String>>::new();
+/// The headers that the record must contain.
+fn expected(headers: &Headers) -> Json {
+    let mut expected = BTreeMap::<String, Vec<String>>::new();
     for field in headers.iter() {
         let is_secret = matches!(field.known, Known::Authorization | Known::ProxyAuthorization);
         let value = if is_secret { "REDACTED".into() } else { String::from_utf8_lossy(field.value) };
-        let values = told.entry(String::from_utf8_lossy(field.name).to_lowercase()).or_default();
+        let values = expected.entry(String::from_utf8_lossy(field.name).to_lowercase()).or_default();
         if !is_secret || values.is_empty() {
             values.push(value.into_owned());
         }
     }
     let one_or_list =
         |values: Vec<String>| if let [only] = &values[..] { json!(only) } else { json!(values) };
-    told.into_iter().map(|(name, values)| (name, one_or_list(values))).collect()
+    expected.into_iter().map(|(name, values)| (name, one_or_list(values))).collect()
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -165,7 +165,7 @@ proptest! {
         super::headers(&mut out, &headers, json_text::are_plain(headers.lines()));
         out.push(b'}');
         let read: Json = serde_json::from_slice(&out).unwrap();
-        prop_assert_eq!(&read["headers"], &told(&headers));
+        prop_assert_eq!(&read["headers"], &expected(&headers));
     }
 }
 
@@ -260,7 +260,7 @@ fn sessions_have_a_record_of_their_own() {
 }
 
 #[test]
-fn entities_are_told_without_what_is_unset() {
+fn entities_are_written_without_unset_fields() {
     let mut gateway = Gateway::new(PLUGINS);
     gateway.document.routes =
         vec![entity(json!({ "id": id(0x61), "name": "tagged", "paths": ["/"], "tags": ["a b"] }))];

@@ -1,5 +1,5 @@
-//! JSON that is none by the letter and that servers read all the same: with control characters in texts, bytes that are
-//! no UTF-8, numbers such as `NaN`, or a comma too many. What a server will read, a plugin must not overlook.
+//! Invalid JSON that servers read all the same: with control characters in texts, bytes that are not UTF-8, numbers
+//! such as `NaN`, or a comma too many. What a server accepts, a plugin must not overlook.
 
 use super::Member;
 
@@ -27,7 +27,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The next byte that is no blank.
+    /// The next byte that is not a blank.
     fn next(&mut self) -> Option<u8> {
         let rest = &self.text[self.at..];
         self.at += rest.iter().take_while(|byte| b" \t\r\n".contains(byte)).count();
@@ -69,7 +69,7 @@ impl<'t> Reader<'t> {
         self.text.get(start..self.at).filter(|value| !value.is_empty())
     }
 
-    /// An object or a list, however deep.
+    /// An object or a list, of any depth.
     fn nested(&mut self) -> Option<()> {
         let mut open = 0_usize;
         loop {
@@ -90,7 +90,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// A name without its escapes. What is none of JSON's stands for itself.
+/// A name without its escapes. An invalid escape stands for itself.
 fn unescaped(written: &str) -> String {
     let Some(first) = written.find('\\') else { return written.to_owned() };
     let (mut name, mut rest) = (written[..first].to_owned(), &written[first..]);

@@ -1,4 +1,4 @@
-//! Sending spans and logs to a collector, over HTTP or gRPC.
+//! Sends spans and logs to a collector, over HTTP or gRPC.
 
 use super::{Config, otlp};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -17,11 +17,11 @@ const EXPORT_LOGS: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Ex
 /// The port of collectors' gRPC services.
 const GRPC_PORT: &str = "4317";
 
-/// Statuses after which OTLP has a call made again: cancelled, deadline exceeded, resource exhausted, aborted, out of
-/// range, unavailable and data loss.
+/// Statuses after which OTLP retries a call: cancelled, deadline exceeded, resource exhausted, aborted, out of range,
+/// unavailable and data loss.
 const TRANSIENT: [u32; 7] = [1, 4, 8, 10, 11, 14, 15];
 
-/// Whether spans can be sent there, for configurations.
+/// Validates the URL of a collector, for configurations.
 pub(super) fn endpoint(text: &str) -> Result<(), String> {
     match grpc(text) {
         Some((_, host)) if host.is_empty() || host.contains(['/', '?', '#', '@']) => Err(format!(
@@ -32,7 +32,7 @@ pub(super) fn endpoint(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether over TLS, and the host and perhaps the port, of a URL that names a gRPC service.
+/// Whether to use TLS, and the host with an optional port, of a URL of a gRPC service.
 fn grpc(endpoint: &str) -> Option<(bool, &str)> {
     let clear = endpoint.strip_prefix("grpc://").map(|rest| (false, rest));
     let found = clear.or_else(|| endpoint.strip_prefix("grpcs://").map(|rest| (true, rest)));
@@ -76,7 +76,7 @@ enum Client {
     Grpc(GrpcClient),
 }
 
-/// Who is told.
+/// Sends to a collector.
 struct Exporter {
     client: Client,
     uri: Uri,
@@ -104,7 +104,7 @@ impl Exporter {
         let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
         Ok(Self {
             client,
-            uri: uri.parse().map_err(|_| format!("config.{field} is no URL that can be asked"))?,
+            uri: uri.parse().map_err(|_| format!("config.{field} is not a valid URL"))?,
             headers: headers(config)?,
             timeout: milliseconds.into_iter().map(|it| Duration::from_millis(it.into())).sum(),
             resource: resource(config.resource_attributes.clone().unwrap_or_default(), build),
@@ -133,9 +133,9 @@ impl Exporter {
     async fn call(&self, client: &GrpcClient, message: &[u8]) -> Result<(), Failed> {
         match client.call(self.uri.clone(), self.headers.clone(), message, self.timeout).await {
             Ok(reply) => {
-                // The answer to logs has the same form.
+                // The response for logs has the same form.
                 let reply = otlp::ExportTraceServiceResponse::decode(&*reply).unwrap_or_default();
-                // What was refused is not to be sent again.
+                // What the collector rejected must not be sent again.
                 if let Some(partial) = reply.partial_success.filter(|partial| partial.rejected_spans > 0) {
                     let otlp::ExportTracePartialSuccess { rejected_spans: rejected, error_message } = partial;
                     tracing::warn!(rejected, "the collector refused some of a batch: {error_message}");
@@ -156,7 +156,7 @@ impl Exporter {
 
 fn grpc_uri(tls: bool, host: &str, method: &str) -> String {
     let scheme = if tls { "https" } else { "http" };
-    // The colons of an IPv6 address stand within brackets.
+    // The colons of an IPv6 address are within brackets.
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
     let port = if has_port { String::new() } else { format!(":{GRPC_PORT}") };
     format!("{scheme}://{host}{port}{method}")
@@ -166,14 +166,14 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     for (name, value) in config.headers.iter().flatten() {
-        let no_header = || format!("config.headers: {name} is no header");
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_header())?;
-        headers.insert(known, HeaderValue::from_str(value).map_err(|_| no_header())?);
+        let invalid = || format!("config.headers: {name} is not a valid header");
+        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        headers.insert(known, HeaderValue::from_str(value).map_err(|_| invalid())?);
     }
     Ok(headers)
 }
 
-/// What is said of this node, unless the configuration says otherwise.
+/// The attributes of this node, unless the configuration overrides them.
 fn resource(mut attributes: BTreeMap<String, String>, build: &BuildContext<'_>) -> otlp::Resource {
     let instance = build.retained.get::<NodeId>().0.to_string();
     for (key, value) in [

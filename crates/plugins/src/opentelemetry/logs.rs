@@ -1,4 +1,4 @@
-//! The node's own messages, as OTLP's logs.
+//! The node's own log messages, as OTLP logs.
 
 use super::otlp::{AnyValue, LogRecord, Value, attribute};
 use prost::Message;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tracing::Level;
 use weir_plugin::{Listener, NodeMessage, Queue};
 
-/// Passes them on to a collector.
+/// Sends them to a collector.
 pub(super) struct Logs(pub(super) Queue<LogRecord>);
 
 impl Listener for Logs {

@@ -1,4 +1,4 @@
-//! Tells an OpenTelemetry collector of each request, and passes the trace that it belongs to on to the upstream.
+//! Sends spans of each request to an OpenTelemetry collector, and propagates the trace to the upstream.
 //!
 //! ```yaml
 //! plugins:
@@ -11,16 +11,16 @@
 //!
 //! ## Traces
 //!
-//! A client says which trace its request is part of, by the headers of one of the formats `w3c`, `b3` (in one header or
-//! several), `jaeger`, `ot`, `datadog`, `aws`, `gcp` and `instana`; otherwise one begins here. The upstream is told in
-//! the format that the client uses, by default. What a client says not to be sampled is not; of the others,
-//! `sampling_rate` says how many are, chosen by the id of their trace. It is 0.01 if it is not set, as Kong's
-//! `tracing_sampling_rate`, which is no setting here.
+//! A client names the trace of its request in the headers of one of the formats `w3c`, `b3` (in one header or several),
+//! `jaeger`, `ot`, `datadog`, `aws`, `gcp` and `instana`; otherwise a new trace begins. By default the upstream gets
+//! the headers of the client's format. If the client says that its trace is not sampled, Weir does not sample it; of the
+//! other traces, `sampling_rate` is the fraction that is sampled, chosen by trace id. If unset it is 0.01, the default
+//! of Kong's `tracing_sampling_rate`, which is not a setting of Weir.
 //!
-//! `propagation` says which formats are understood (`extract`), which headers the upstream does not get (`clear`), and
-//! which formats it is told in (`inject`: `preserve` is that of the client, or `default_format`, which must be
-//! there where `propagation` is). Without any of these, `header_type` decides: `preserve`, `ignore` (whatever clients say),
-//! or a format to use beside that of the client. Kong 3.9 has all of this but for `instana`.
+//! `propagation` says which formats are read (`extract`), which headers the upstream does not get (`clear`), and which
+//! formats the upstream gets (`inject`: `preserve` is the client's format, or `default_format`, which is required with
+//! `propagation`). Without any of these, `header_type` decides: `preserve`, `ignore` (ignores what clients send), or a
+//! format to use beside the client's. Kong 3.9 has all of this except `instana`.
 //!
 //! ## Spans
 //!
@@ -29,16 +29,16 @@
 //! | `kong` | server | `http.method`, `http.url`, `http.host`, `http.scheme`, `http.flavor`, `http.client_ip`, `http.status_code`, `http.route`, `net.peer.ip`, `kong.request.id` |
 //! | `kong.balancer`, for each attempt to reach the upstream | client | `try_count`, `net.peer.ip`, `net.peer.port`, `net.peer.name`, `http.method` |
 //!
-//! They are sent as OTLP in protobuf, up to 200 at once. As in Kong, a `queue` that is given without `max_batch_size`
-//! sends them one by one. `service.name` is `kong`,
-//! `service.version` and `service.instance.id` those of this node, unless `resource_attributes` says otherwise. Requests
-//! never wait; what is dropped is counted by `weir_plugin_dropped_total` in `/metrics`.
+//! Spans are sent as OTLP in protobuf, up to 200 at once. As in Kong, a `queue` without `max_batch_size` sends them one
+//! by one. `service.name` is `kong`; `service.version` and `service.instance.id` are those of this node.
+//! `resource_attributes` overrides them. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is
+//! dropped.
 //!
 //! ## Logs
 //!
-//! With `logs_endpoint`, what the node logs is sent too, as far as `log_level` says: its severity, the message, and what
-//! stands behind it as attributes, such as `request.id`. Each instance of the plugin sends all of it, wherever it is
-//! configured. What is said of deliveries, by queues and by this plugin, is not sent.
+//! With `logs_endpoint`, the node's log messages are sent too, down to `log_level`: severity, message, and the fields
+//! as attributes, such as `request.id`. Each instance of the plugin sends all messages, wherever it is configured.
+//! Messages about deliveries, by queues and by this plugin, are not sent.
 //!
 //! ## Over gRPC
 //!
@@ -49,10 +49,11 @@
 //!       traces_endpoint: grpc://collector.example.com:4317
 //! ```
 //!
-//! `logs_endpoint` takes the same. `grpc` speaks in clear and `grpcs` over TLS; the port is 4317 where none is given. `headers` become metadata. The
-//! certificate of a server of `grpcs` or `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify`
-//! is `off`. A batch is sent again after the statuses that OTLP names for it, such as `UNAVAILABLE`, and dropped after
-//! others, such as `INVALID_ARGUMENT`. Over HTTP, it is sent again whatever went wrong, as by Kong.
+//! The same works for `logs_endpoint`. `grpc` is plaintext and `grpcs` uses TLS; the default port is 4317. `headers`
+//! become metadata. The certificate of a `grpcs` or `https` server is verified against `lua_ssl_trusted_certificate`,
+//! unless `log_tls_verify` is `off`. A batch is retried after the statuses that OTLP calls retryable, such as
+//! `UNAVAILABLE`, and dropped after others, such as `INVALID_ARGUMENT`. Over HTTP it is retried after any failure, as
+//! in Kong.
 
 mod exporter;
 mod logs;
@@ -70,50 +71,50 @@ use weir_plugin::{
     BuildContext, Exchange, FieldError, Flow, Hooks, NodeLog, Phases, Plugin, Queue, QueueConfig, Record,
 };
 
-/// The collector, and how traces are passed on.
+/// The collector, and how traces are propagated.
 #[derive(Debug, Clone, Record)]
 #[record(check = an_endpoint)]
 #[record(old_name("endpoint", "traces_endpoint"))]
 pub(super) struct Config {
-    /// The URL that spans are sent to; of a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
+    /// The URL that spans are sent to; for a gRPC service, `grpc://HOST:PORT` or `grpcs://HOST:PORT`.
     #[field(check = exporter::endpoint)]
     pub traces_endpoint: Option<String>,
-    /// The URL that the node's own messages are sent to; of a gRPC service likewise.
+    /// The URL that the node's log messages are sent to; for a gRPC service as above.
     #[field(check = exporter::endpoint)]
     pub logs_endpoint: Option<String>,
     /// Headers to send.
     #[field(secret, key_check = header)]
     pub headers: Option<BTreeMap<String, String>>,
-    /// What is said of this node.
+    /// The attributes of this node.
     pub resource_attributes: Option<BTreeMap<String, String>>,
-    /// How spans wait, and how failures are mended; without it, 200 are sent at once.
+    /// How spans are queued, batched and retried; if unset, up to 200 are sent at once.
     #[field(default = { max_batch_size = 200 })]
     pub queue: QueueConfig,
-    /// `queue.max_batch_size` as it was once called: unless it is 200, it wins.
+    /// The former name of `queue.max_batch_size`. It takes precedence unless it is 200.
     pub batch_span_count: Option<i64>,
-    /// `queue.max_coalescing_delay` as it was once called: unless it is 3, it wins.
+    /// The former name of `queue.max_coalescing_delay`. It takes precedence unless it is 3.
     pub batch_flush_delay: Option<i64>,
-    /// Milliseconds that connecting may take.
+    /// The timeout for connecting, in milliseconds.
     #[field(default = 1000, between = [0, 2147483646])]
     pub connect_timeout: u32,
-    /// Milliseconds that sending may take, beside.
+    /// The additional timeout for sending, in milliseconds.
     #[field(default = 5000, between = [0, 2147483646])]
     pub send_timeout: u32,
-    /// Milliseconds that the answer may take, beside.
+    /// The additional timeout for the response, in milliseconds.
     #[field(default = 5000, between = [0, 2147483646])]
     pub read_timeout: u32,
-    /// The header of responses that gets the id of the trace.
+    /// The response header that gets the trace id.
     #[field(matches = header_name)]
     pub http_response_header_for_traceid: Option<String>,
-    /// How the upstream is told, where `propagation` does not say.
+    /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "gcp", "datadog", "instana"
     ])]
     pub header_type: String,
-    /// How many of all traces are told of, from 0 to 1.
+    /// The fraction of traces that is sampled, from 0 to 1.
     #[field(between = [0, 1])]
     pub sampling_rate: Option<f64>,
-    /// How traces are passed on.
+    /// How traces are propagated.
     #[field(default = { default_format = "w3c" })]
     pub propagation: Propagation,
 }
@@ -139,11 +140,11 @@ fn an_endpoint(config: &Config) -> Vec<FieldError> {
     (!is_there).then(missing).into_iter().collect()
 }
 
-/// The trace of a request, kept until it is told of.
+/// The trace of a request, kept until its spans are sent.
 #[derive(Clone, Copy)]
 struct Trace {
     onward: Onward,
-    /// The span of the whole request, and the one that it is part of.
+    /// The span of the whole request, and its parent.
     root: u64,
     parent: Option<u64>,
 }
@@ -154,7 +155,7 @@ pub(super) struct OpenTelemetry {
     rate: f64,
     response_header: Option<String>,
     queue: Option<Queue<otlp::Span>>,
-    /// Hears the node's messages for as long as it is here.
+    /// Receives the node's log messages as long as it exists.
     _logs: Option<Arc<Logs>>,
 }
 
@@ -207,7 +208,7 @@ impl Hooks for OpenTelemetry {
 
     fn log(&self, exchange: &Exchange) {
         let Some(queue) = &self.queue else { return };
-        // A request that was answered before its access hook could run has none yet.
+        // A request that was answered before the access hook ran has none yet.
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| self.begin(None));
         if trace.onward.sampled {
             for span in spans::of(exchange, &trace) {

@@ -1,4 +1,4 @@
-//! The messages of OTLP that tell of spans and of logs.
+//! The messages of OTLP for spans and logs.
 
 pub(super) use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 pub(super) use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -12,21 +12,21 @@ pub(super) use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 pub(super) use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 pub(super) use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 
-/// What a collector of spans is sent.
+/// The message for a collector of spans.
 pub(super) fn export_spans(resource: Resource, spans: Vec<Span>) -> ExportTraceServiceRequest {
     let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() }];
     let of_node = ResourceSpans { resource: Some(resource), scope_spans, ..ResourceSpans::default() };
     ExportTraceServiceRequest { resource_spans: vec![of_node] }
 }
 
-/// What a collector of logs is sent.
+/// The message for a collector of logs.
 pub(super) fn export_logs(resource: Resource, log_records: Vec<LogRecord>) -> ExportLogsServiceRequest {
     let scope_logs = vec![ScopeLogs { scope: Some(scope()), log_records, ..ScopeLogs::default() }];
     let of_node = ResourceLogs { resource: Some(resource), scope_logs, ..ResourceLogs::default() };
     ExportLogsServiceRequest { resource_logs: vec![of_node] }
 }
 
-/// Kong's own.
+/// Kong's scope.
 fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: "kong-internal".to_owned(),
@@ -35,7 +35,7 @@ fn scope() -> InstrumentationScope {
     }
 }
 
-/// An attribute that is a text.
+/// An attribute with a text value.
 pub(super) fn attribute(key: &str, text: impl Into<String>) -> KeyValue {
     valued(key, Value::StringValue(text.into()))
 }

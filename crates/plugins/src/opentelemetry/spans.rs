@@ -13,7 +13,7 @@ pub(super) fn of(exchange: &Exchange, trace: &Trace) -> Vec<Span> {
     let failed = exchange.failed_tries();
     for (at, tried) in failed.iter().enumerate() {
         let mut span = attempt(exchange, trace, at + 1, (tried.address, tried.port));
-        // The last attempt takes up the span that the upstream was told of, or would have been.
+        // The last attempt uses the span id that the upstream got, or would have got.
         let is_last = at + 1 == failed.len() && exchange.upstream_address().is_none();
         span.span_id = id(if is_last { trace.onward.span } else { fastrand::u64(1..) });
         (span.start_time_unix_nano, span.end_time_unix_nano) =
@@ -32,7 +32,7 @@ pub(super) fn of(exchange: &Exchange, trace: &Trace) -> Vec<Span> {
     spans
 }
 
-/// Moments by the wall clock.
+/// Converts instants to wall-clock time.
 struct Clock {
     at_start: SystemTime,
     start: Instant,
@@ -90,7 +90,7 @@ fn of_request(exchange: &Exchange) -> Vec<KeyValue> {
     ]
 }
 
-/// What all attempts have, the one that the upstream was told of among them.
+/// The common part of all attempts, including the one whose span id the upstream got.
 fn attempt(
     exchange: &Exchange,
     trace: &Trace,

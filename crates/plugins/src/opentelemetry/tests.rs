@@ -9,7 +9,7 @@ use weir_plugin::{FailedTry, Source};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A request that has met the plugin, and the trace that it belongs to.
+/// A request after the plugin's access hook, and its trace.
 fn met(config: Json, request: &str) -> (Exchange, Trace) {
     let gateway = Gateway::new(PLUGINS);
     let mut config = config;
@@ -21,25 +21,34 @@ fn met(config: Json, request: &str) -> (Exchange, Trace) {
     (exchange, trace)
 }
 
-fn told<'e>(exchange: &'e Exchange, name: &str) -> Option<&'e str> {
+fn upstream_header<'e>(exchange: &'e Exchange, name: &str) -> Option<&'e str> {
     exchange.request.headers.get(name).map(|value| std::str::from_utf8(value).unwrap())
 }
 
 #[test]
-fn the_upstream_is_told_in_the_format_of_the_client() {
+fn the_upstream_gets_the_format_of_the_client() {
     let (exchange, trace) =
         met(json!({ "sampling_rate": 1 }), &format!("GET /\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     assert_eq!(trace.parent, Some(0x00f067aa0ba902b7));
     let expected = format!("00-{TRACE}-{:016x}-01", trace.onward.span);
-    assert_eq!((told(&exchange, "traceparent"), told(&exchange, "b3")), (Some(&*expected), None));
+    assert_eq!(
+        (upstream_header(&exchange, "traceparent"), upstream_header(&exchange, "b3")),
+        (Some(&*expected), None)
+    );
     let (exchange, trace) = met(json!({ "sampling_rate": 1 }), &format!("GET /\nb3: {SPAN}-{SPAN}-1"));
     let expected = format!("{SPAN}-{:016x}-1-{:016x}", trace.onward.span, trace.root);
-    assert_eq!((told(&exchange, "b3"), told(&exchange, "traceparent")), (Some(&*expected), None));
+    assert_eq!(
+        (upstream_header(&exchange, "b3"), upstream_header(&exchange, "traceparent")),
+        (Some(&*expected), None)
+    );
     let (exchange, _) =
         met(json!({}), &format!("GET /\nX-B3-TraceId: {TRACE}\nX-B3-SpanId: {SPAN}\nX-B3-Sampled: 0"));
-    assert_eq!((told(&exchange, "X-B3-TraceId"), told(&exchange, "X-B3-Sampled")), (Some(TRACE), Some("0")));
+    assert_eq!(
+        (upstream_header(&exchange, "X-B3-TraceId"), upstream_header(&exchange, "X-B3-Sampled")),
+        (Some(TRACE), Some("0"))
+    );
     let (exchange, trace) = met(json!({ "sampling_rate": 0 }), "GET /");
-    assert!(told(&exchange, "traceparent").unwrap().ends_with("-00"));
+    assert!(upstream_header(&exchange, "traceparent").unwrap().ends_with("-00"));
     assert_eq!(trace.parent, None);
 }
 
@@ -57,10 +66,15 @@ fn propagation_says_what_is_read_cleared_and_written() {
         "extract": ["w3c"], "clear": ["b3"], "inject": ["b3", "jaeger"], "default_format": "w3c",
     } });
     let (exchange, _) = met(config, &both);
-    assert_eq!((told(&exchange, "b3"), told(&exchange, "X-B3-TraceId")), (None, Some(TRACE)));
-    assert!(told(&exchange, "traceparent").unwrap().contains(SPAN), "it was not to be written");
+    assert_eq!(
+        (upstream_header(&exchange, "b3"), upstream_header(&exchange, "X-B3-TraceId")),
+        (None, Some(TRACE))
+    );
+    assert!(upstream_header(&exchange, "traceparent").unwrap().contains(SPAN), "it must not be cleared");
     let (exchange, _) = met(json!({ "header_type": "b3-single" }), "GET /");
-    assert!(told(&exchange, "traceparent").is_some() && told(&exchange, "b3").is_some());
+    assert!(
+        upstream_header(&exchange, "traceparent").is_some() && upstream_header(&exchange, "b3").is_some()
+    );
 }
 
 #[test]
@@ -77,7 +91,7 @@ fn clients_and_the_rate_decide_what_is_sampled() {
 }
 
 #[test]
-fn spans_tell_of_the_request_and_of_each_attempt() {
+fn spans_describe_the_request_and_each_attempt() {
     let (mut exchange, trace) =
         met(json!({ "sampling_rate": 1 }), &format!("GET /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01"));
     let start = exchange.timing.start;

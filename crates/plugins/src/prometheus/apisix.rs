@@ -6,12 +6,12 @@ use super::series::Registry;
 use std::collections::HashMap;
 use weir_plugin::{Retained, Uuid};
 
-/// The histograms of a series that APISIX has too: its `type`, our place of it, and its bounds.
+/// The histograms that APISIX has too: its `type`, our index, and its bounds.
 const LATENCIES: [(&str, usize, &[u64]); 3] =
     [("request", 1, &UPSTREAM_BOUNDS), ("upstream", 2, &UPSTREAM_BOUNDS), ("apisix", 0, &KONG_BOUNDS)];
 
-/// Everything there is to scrape, as APISIX's plugin prometheus names it. `names` are those of routes, services and
-/// consumers that are called otherwise than by their own.
+/// The text of a scrape with the names of APISIX's plugin prometheus. `names` overrides the names of routes, services
+/// and consumers.
 pub fn apisix_exposition(
     retained: &Retained,
     node: &NodeFacts<'_>,

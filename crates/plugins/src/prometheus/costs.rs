@@ -10,7 +10,7 @@ use weir_plugin::{BOUNDS, Cost, Phase, Spread, Uuid};
 const SHOWN: [u64; 14] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
 
-/// What instances of a plugin cost together where their labels are the same.
+/// The total cost of a plugin's instances with the same labels.
 #[derive(Default)]
 struct Total {
     phases: BTreeMap<Phase, Spread>,

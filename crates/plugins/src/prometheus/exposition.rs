@@ -26,7 +26,7 @@ const fn milliseconds<const N: usize>(mut bounds: [u64; N]) -> [u64; N] {
     bounds
 }
 
-/// Everything there is to scrape. Takes its time: not for a worker's thread, and no worker waits for it.
+/// The text of a scrape. It takes time, so do not call it on a worker's thread; no worker waits for it.
 pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let names = Names::of(node.document);
     let totals = Totals::of(&retained.get::<Registry>(), node.document, &names);
@@ -44,14 +44,14 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     sessions::write(&mut text, &of_streams);
     write_bandwidth(&mut text, &[&totals, &of_streams]);
     write_latencies(&mut text, &totals);
-    if tells_health(node.document) {
+    if exports_health(node.document) {
         write_health(&mut text, node.targets);
     }
     text.0
 }
 
-/// Whether any configuration asks for the targets' health.
-fn tells_health(document: &Document) -> bool {
+/// Whether any configuration exports the targets' health.
+fn exports_health(document: &Document) -> bool {
     let asks = |config: &serde_json::Value| config["upstream_health_metrics"] == true;
     document
         .plugins
@@ -100,7 +100,7 @@ impl Totals {
     }
 }
 
-/// What entities are called.
+/// The names of entities.
 pub(super) struct Names(pub(super) HashMap<Uuid, String>);
 
 impl Names {
@@ -120,12 +120,12 @@ impl Names {
     }
 }
 
-/// A label's value as the format wants it.
+/// A label's value, escaped.
 pub(super) fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The text as it grows.
+/// The text that is being written.
 pub(super) struct Text(pub(super) String);
 
 impl Text {
@@ -138,7 +138,7 @@ impl Text {
         let _ = writeln!(self.0, "{line}");
     }
 
-    /// The samples of a histogram whose bounds are in microseconds, `unit` of which make one of its own.
+    /// The samples of a histogram whose bounds are in microseconds; `unit` is how many make one of the metric's unit.
     pub(super) fn histogram(
         &mut self,
         name: &str,
@@ -180,7 +180,7 @@ fn write_node(text: &mut Text, node: &NodeFacts<'_>) {
     text.line(format_args!("kong_node_info{{node_id=\"{id}\",version=\"{version}\"}} 1"));
 }
 
-/// Where a plugin has a queue.
+/// What plugins' queues have dropped.
 fn write_dropped(text: &mut Text, dropped: &Dropped) {
     let counts = dropped.counts();
     if counts.is_empty() {
@@ -201,7 +201,7 @@ fn write_lost_lines(text: &mut Text, node: &NodeFacts<'_>) {
     }
 }
 
-/// `total` is what came over them, as nginx has it.
+/// The connections of one subsystem. `total` is the number of their requests, as in nginx.
 fn write_connections(text: &mut Text, id: &str, (subsystem, total): (&str, u64), connections: Connections) {
     let Connections { accepted, handled, active, reading, writing, waiting } = connections;
     let states = [
@@ -252,15 +252,15 @@ fn write_bandwidth(text: &mut Text, totals: &[&Totals]) {
     }
 }
 
-/// One histogram of a series, and how it is shown.
+/// One histogram of a series, and its name and labels.
 struct Metric {
     name: &'static str,
     help: &'static str,
-    /// What tells it from others of its name.
+    /// The label that separates it from others with its name.
     label: &'static str,
     of: fn(&Latencies) -> &Histogram,
     bounds: &'static [u64],
-    /// Microseconds to one of its units.
+    /// How many microseconds are one of its units.
     unit: u64,
 }
 

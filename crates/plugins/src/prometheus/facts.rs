@@ -1,40 +1,40 @@
-//! What is told beside what requests have left behind: the node, its connections, its targets.
+//! Metrics that do not come from requests: the node, its connections, its targets.
 
 use super::process;
 use std::time::Duration;
 use weir_plugin::{Cost, Document, HeldBodies};
 
-/// What the text says of the node itself.
+/// What a scrape reports about the node.
 pub struct NodeFacts<'a> {
     /// The node's id.
     pub node_id: &'a str,
     /// The version that it reports.
     pub version: &'a str,
-    /// What the system knows of the process.
+    /// The process as the system sees it.
     pub process: process::Process,
     /// The clients' connections.
     pub connections: Connections,
-    /// The same of streams, where there are listeners for any.
+    /// The same for streams, if there are stream listeners.
     pub streams: Option<Connections>,
     /// Requests since the start.
     pub total_requests: u64,
-    /// Those of them that came over HTTP/2.
+    /// Requests over HTTP/2.
     pub http2_requests: u64,
-    /// Of them, those over HTTP/3.
+    /// Requests over HTTP/3.
     pub http3_requests: u64,
-    /// Whether the configuration's store can be reached.
+    /// Whether the configuration's store is reachable.
     pub datastore_reachable: bool,
-    /// The configuration in force.
+    /// The active configuration.
     pub document: &'a Document,
-    /// What plugins have cost.
+    /// The costs of plugins.
     pub costs: &'a [Cost],
-    /// Requests that were sent again, by upstream.
+    /// Retried requests, by upstream.
     pub retries: &'a [UpstreamRetries],
     /// The CPU time of all workers.
     pub worker_cpu: Duration,
-    /// What is held of bodies that plugins read.
+    /// The memory of bodies that plugins read.
     pub held_bodies: HeldBodies,
-    /// How many lines each access log lost, by the setting that names it.
+    /// How many lines each access log dropped, by the setting that names it.
     pub lost_log_lines: [(&'static str, u64); 2],
     /// The targets of all upstreams.
     pub targets: &'a [TargetHealth],
@@ -51,14 +51,14 @@ pub struct Connections {
     pub active: u64,
     /// Of the open ones, those whose request is being read.
     pub reading: u64,
-    /// Of the open ones, those whose response is being made.
+    /// Of the open ones, those whose response is being written.
     pub writing: u64,
     /// Of the open ones, those that wait for their next request.
     pub waiting: u64,
 }
 
 impl Connections {
-    /// So many accepted since the start, and so many open now.
+    /// From the number accepted since the start and the number open now.
     pub fn of(accepted: u64, active: usize) -> Self {
         Self { accepted, handled: accepted, active: active as u64, ..Self::default() }
     }
@@ -73,14 +73,14 @@ pub struct TargetHealth {
     pub target: String,
     /// The resolved `ip:port`; empty if the name could not be resolved.
     pub address: String,
-    /// How it is.
+    /// Its state.
     pub state: TargetState,
 }
 
-/// How a target is.
+/// The state of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetState {
-    /// Nobody checks.
+    /// Health checks are off.
     HealthchecksOff,
     /// Requests are sent there.
     Healthy,
@@ -90,13 +90,13 @@ pub enum TargetState {
     DnsError,
 }
 
-/// What became of an upstream's retries since the start.
+/// The retries of an upstream since the start.
 #[derive(Debug, Clone)]
 pub struct UpstreamRetries {
     /// The upstream's name, or the host and port of a service.
     pub upstream: Box<str>,
-    /// How many were made, by why.
+    /// The number of retries, by reason.
     pub retries: Vec<(&'static str, u64)>,
-    /// Those that the budget did not allow.
+    /// The number of retries that the budget did not allow.
     pub exhausted: u64,
 }

@@ -20,18 +20,17 @@
 //! | `weir_requests_total` | `node_id`, `version` (of HTTP: 1, 2 or 3) |
 //! | `kong_datastore_reachable` | |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds` | |
-//! | `kong_memory_workers_lua_vms_bytes`: what the one process of all workers holds | `node_id`, `pid`, `kong_subsystem` |
-//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: what proxy-cache keeps, and may keep | `node_id`, `shared_dict`, `kong_subsystem` |
-//! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: memory that bodies which plugins read take, and may take (`mem_bodies_size`) | |
-//! | `weir_held_body_shortages_total`: bodies that there was no memory for: their requests were answered 503 (`refused`), or passed the plugin by (`passed`) | `effect` |
-//! | `weir_upstream_retries_total`: how often requests were [sent again](../decisions/retries.md), by why: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
-//! | `weir_upstream_retry_budget_exhausted_total`: how often the retry budget did not allow it | `upstream` |
+//! | `kong_memory_workers_lua_vms_bytes`: the memory of the process with all workers | `node_id`, `pid`, `kong_subsystem` |
+//! | `kong_memory_lua_shared_dict_bytes`, `kong_memory_lua_shared_dict_total_bytes`: the memory that proxy-cache uses, and may use | `node_id`, `shared_dict`, `kong_subsystem` |
+//! | `weir_held_body_bytes`, `weir_held_body_max_bytes`: the memory that buffered bodies use, and may use (`mem_bodies_size`) | |
+//! | `weir_held_body_shortages_total`: bodies that did not fit into that memory: their requests were answered 503 (`refused`), or the plugin did not see them (`passed`) | `effect` |
+//! | `weir_upstream_retries_total`: how often requests were [retried](../decisions/retries.md), by reason: `connect`, `reset`, `timeout`, `refused`, `kept` | `upstream`, `reason` |
+//! | `weir_upstream_retry_budget_exhausted_total`: how often the retry budget did not allow a retry | `upstream` |
 //! | `weir_worker_cpu_seconds_total`: the CPU time of all workers | |
-//! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: runs of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
+//! | `weir_plugin_calls_total`, `weir_plugin_duration_seconds`: calls of plugins' hooks, and how long they took | `plugin`, `service`, `route`, `phase` |
 //! | `weir_plugin_waited_seconds_total`, `weir_plugin_answers_total`, `weir_plugin_errors_total` | `plugin`, `service`, `route` |
-//! | `weir_plugin_dropped_total`: entries that a plugin could not deliver, where one has a queue | `plugin`, `id` |
-//! | `weir_access_log_dropped_total`: lines that `proxy_access_log` or `proxy_stream_access_log` lost, because the disk was full or too slow | `log` |
-//!
+//! | `weir_plugin_dropped_total`: entries that a plugin's queue could not deliver | `plugin`, `id` |
+//! | `weir_access_log_dropped_total`: lines that `proxy_access_log` or `proxy_stream_access_log` dropped, because the disk was full or too slow | `log` |
 //! ## By flag
 //!
 //! | flag | metric | labels |
@@ -45,15 +44,15 @@
 //! | `upstream_health_metrics` | `kong_upstream_target_health` | `upstream`, `target`, `address`, `state`, `subsystem` |
 //!
 //! `consumer` is empty unless `per_consumer` is set. `source` is `service` for responses of the upstream, `kong` for
-//! those of the gateway. Sessions of stream listeners are counted where `protocols` names one of tcp, tls,
-//! tls_passthrough and udp, with nginx's status for `code`; their bytes are in `kong_bandwidth_bytes`. Requests that
-//! matched no route are in `kong_nginx_requests_total` alone.
+//! those of the gateway. Sessions of stream listeners are counted if `protocols` contains tcp, tls, tls_passthrough or
+//! udp, with nginx's status as `code`; their bytes are in `kong_bandwidth_bytes`. Requests that matched no route are
+//! only in `kong_nginx_requests_total`.
 //!
-//! The phases are `gateway` (from the request's head to the moment the upstream is asked, or to the end if it is not),
-//! `upstream` (from then to the head of its response) and `total` (to the last byte). Their buckets end at 10, 25, 50,
-//! 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
+//! The phases are `gateway` (from the request's head until the request is sent to the upstream, or to the end if it is
+//! not), `upstream` (from then to the head of the upstream's response) and `total` (to the last byte). Their buckets
+//! end at 10, 25, 50, 100, 250 and 500 µs, 1, 2.5, 5, 10, 25, 50, 100, 250 and 500 ms, 1 and 10 s.
 //!
-//! Counts are kept across reloads. Those of a route that is gone disappear. `ai_metrics` and `wasm_metrics` are
+//! Counts survive reloads. The counts of a route that was deleted disappear. `ai_metrics` and `wasm_metrics` are
 //! accepted and have no effect.
 
 mod apisix;
@@ -78,13 +77,13 @@ use weir_plugin::{BuildContext, Exchange, Hooks, Phases, Plugin, Record, Session
 /// What is counted.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// Counts requests and bytes of each consumer apart.
+    /// Counts the requests and bytes of each consumer separately.
     #[field(default = false)]
     pub per_consumer: bool,
     /// Counts requests by status.
     #[field(default = false)]
     pub status_code_metrics: bool,
-    /// Nothing yet.
+    /// No effect.
     #[field(default = false)]
     pub ai_metrics: bool,
     /// Measures durations.
@@ -93,10 +92,10 @@ pub(super) struct Config {
     /// Counts bytes.
     #[field(default = false)]
     pub bandwidth_metrics: bool,
-    /// Tells the health of upstreams' targets.
+    /// Exports the health of upstreams' targets.
     #[field(default = false)]
     pub upstream_health_metrics: bool,
-    /// Nothing yet.
+    /// No effect.
     #[field(default = false)]
     pub wasm_metrics: bool,
 }

@@ -1,4 +1,4 @@
-//! What the node's process holds, under the names that Prometheus' clients give it, and under Kong's where one means the
+//! Metrics of the process, under the names of Prometheus' client libraries, and under Kong's if one of them means the
 //! same here.
 
 use super::exposition::{Text, escaped};
@@ -7,20 +7,20 @@ use std::time::Duration;
 use weir_plugin::HeldBodies;
 use weir_plugin::Retained;
 
-/// What the system knows of the process.
+/// The process as the system sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its id.
     pub id: u32,
     /// When it was started, since 1970.
     pub started: Duration,
-    /// What all of its threads have used.
+    /// The CPU time of all threads.
     pub cpu: Duration,
-    /// Memory that it holds.
+    /// Its resident memory.
     pub resident_bytes: u64,
-    /// Files and connections that it has open.
+    /// The number of open file descriptors.
     pub open_files: u64,
-    /// How many it may have open; none if there is no limit.
+    /// The limit of open file descriptors, if there is one.
     pub most_open_files: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained:
     write_stores(text, &node, retained);
 }
 
-/// Stores that all workers share and that hold so many bytes at most, which are shared dictionaries to Kong.
+/// Stores of bounded size that all workers share; in Kong they are shared dictionaries.
 fn write_stores(text: &mut Text, node: &str, retained: &Retained) {
     let (bytes, most) = proxy_cache::kept(retained);
     let labels = format!("{node},shared_dict=\"proxy_cache\",kong_subsystem=\"http\"");

@@ -1,4 +1,4 @@
-//! Requests that were sent again, by upstream.
+//! Retried requests, by upstream.
 
 use super::exposition::{Text, escaped};
 use super::facts::UpstreamRetries;

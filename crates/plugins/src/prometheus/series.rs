@@ -1,7 +1,7 @@
 //! The numbers behind the metrics: each worker counts in series of its own, and a scrape adds them up.
 //!
-//! A series has one writer, the worker that made it, which loads and stores without locking anything. It hands a
-//! share of each new series to the collector through a channel; from then on only the collector's side is locked.
+//! A series has one writer, the worker that made it, which loads and stores without a lock. It sends a share of each
+//! new series to the collector through a channel; from then on only the collector's side is locked.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weir_plugin::{Count, Document, Source, Uuid};
 
-/// What is counted together. Names are looked up when a scrape asks, so that renaming resets nothing.
+/// The key of a series. Names are looked up at a scrape, so renaming an entity resets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) service: Option<Uuid>,
@@ -18,7 +18,7 @@ pub(super) struct Key {
     pub(super) consumer: Option<Uuid>,
 }
 
-/// What one worker has counted under one key.
+/// The counts of one worker for one key.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) key: Key,
@@ -26,7 +26,7 @@ pub(super) struct Series {
     pub(super) ingress: Count,
     pub(super) egress: Count,
     latencies: OnceLock<Box<Latencies>>,
-    /// The collector has given the series up; the worker is to make another.
+    /// The collector has dropped the series; the worker must make another.
     retired: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Series {
     }
 }
 
-/// Requests by status and by who answered: few to a series, found by looking through them.
+/// Requests by status and by source: few per series, found by a linear search.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
     slots: [Status; 4],
@@ -60,7 +60,7 @@ pub(super) struct Statuses {
 
 #[derive(Debug, Default)]
 struct Status {
-    /// Twice the status, and one more if the gateway answered; 0 as long as the slot is free.
+    /// Twice the status, plus one if the gateway made the response; 0 while the slot is free.
     tag: AtomicU64,
     count: Count,
 }
@@ -81,7 +81,7 @@ impl Statuses {
         }
     }
 
-    /// Each status with who answered and how often.
+    /// Calls `each` with each status, its source and its count.
     pub(super) fn for_each(&self, mut each: impl FnMut(u16, Source, u64)) {
         let mut statuses = Some(self);
         while let Some(current) = statuses {
@@ -105,15 +105,15 @@ pub(super) struct Latencies {
     pub(super) fine_total: Histogram,
 }
 
-/// How many observations lie up to each bound and above the one before it; the last, above all.
+/// The number of observations in each bucket; the last is unbounded.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
-    buckets: [Count; MOST_BOUNDS + 1],
+    buckets: [Count; MAX_BOUNDS + 1],
     sum: Count,
 }
 
-/// As many bounds as any histogram has.
-pub(super) const MOST_BOUNDS: usize = 17;
+/// The most bounds of any histogram.
+pub(super) const MAX_BOUNDS: usize = 17;
 
 impl Histogram {
     pub(super) fn observe(&self, bounds: &[u64], microseconds: u64) {
@@ -133,13 +133,13 @@ impl Histogram {
 /// A histogram over all workers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Summed {
-    pub(super) buckets: [u64; MOST_BOUNDS + 1],
+    pub(super) buckets: [u64; MAX_BOUNDS + 1],
     pub(super) sum: u64,
 }
 
 /// All series of this node.
 pub(super) struct Registry {
-    /// Tells registries of one process apart.
+    /// Separates the registries of one process.
     number: u64,
     announce: Sender<Arc<Series>>,
     collector: Mutex<Collector>,
@@ -152,7 +152,7 @@ struct Collector {
 
 struct Known {
     series: Arc<Series>,
-    /// The last scrape found its route, service or consumer gone.
+    /// The last scrape did not find its route, service or consumer.
     was_missing: bool,
 }
 
@@ -165,7 +165,7 @@ impl Default for Registry {
     }
 }
 
-/// The series of sessions, which are counted as requests are and shown by other names.
+/// The series of sessions. They are counted like requests and exported under other names.
 #[derive(Default)]
 pub(super) struct Sessions(pub(super) Registry);
 
@@ -176,7 +176,7 @@ thread_local! {
 }
 
 impl Registry {
-    /// This worker's series of that key.
+    /// Calls `use_it` with this worker's series for the key.
     pub(super) fn with<T>(&self, key: Key, use_it: impl FnOnce(&Series) -> T) -> T {
         OWN.with_borrow_mut(|own| {
             if let Some(series) = own.get(&(self.number, key)).filter(|series| !series.retired.load(Relaxed))
@@ -185,7 +185,7 @@ impl Registry {
             }
             own.retain(|_, series| !series.retired.load(Relaxed));
             let series = Arc::new(Series::new(key));
-            // The collector is dropped together with this end of the channel: it cannot be gone.
+            // The collector is dropped together with this end of the channel, so it still exists.
             let _ = self.announce.send(series.clone());
             let result = use_it(&series);
             own.insert((self.number, key), series);
@@ -193,7 +193,7 @@ impl Registry {
         })
     }
 
-    /// The series of what there still is. Those of what was gone at the last scrape too are given up.
+    /// The series of entities that exist. Series that were missing at the last scrape, too, are dropped.
     pub(super) fn collect(&self, document: &Document) -> Vec<Arc<Series>> {
         let live = Live::of(document);
         let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +211,7 @@ impl Registry {
     }
 }
 
-/// What a document has of what keys name.
+/// The entities of a document that keys name.
 struct Live {
     routes: HashSet<(Option<Uuid>, Uuid)>,
     consumers: HashSet<Uuid>,

@@ -1,8 +1,8 @@
-//! What was counted of stream listeners' sessions, under Kong's names.
+//! The counts of stream sessions, under Kong's names.
 
 use super::exposition::{Labels, Text, Totals, UPSTREAM_BOUNDS};
 
-/// Where the durations of sessions stand among the sums of a series.
+/// The index of the durations of sessions in a series.
 const DURATIONS: usize = 1;
 
 pub(super) fn write(text: &mut Text, totals: &Totals) {

@@ -95,7 +95,7 @@ fn costs() -> Vec<Cost> {
     ]
 }
 
-/// The value of the line that starts so.
+/// The value of the line with this beginning.
 fn value(text: &str, line: &str) -> Option<f64> {
     let mut values = text.lines().filter_map(|l| l.strip_prefix(line)?.strip_prefix(' ')?.parse().ok());
     let value = values.next();
@@ -105,7 +105,7 @@ fn value(text: &str, line: &str) -> Option<f64> {
 
 const REQUESTS: &str = "kong_http_requests_total{service=\"orders\",route=\"all\"";
 const BYTES: &str = "kong_bandwidth_bytes{service=\"orders\",route=\"all\"";
-const REST: &str = "workspace=\"default\",consumer=\"\"}";
+const OTHER_LABELS: &str = "workspace=\"default\",consumer=\"\"}";
 
 #[test]
 fn a_scrape_is_as_the_golden_file() {
@@ -141,16 +141,19 @@ fn workers_are_added_up() {
         for _ in 0..4 {
             scope.spawn(|| (0..1_000).for_each(|_| registry.with(key, |series| series.ingress.add(2))));
         }
-        // Meanwhile scrapes see no more than there is, and never less than before.
+        // Meanwhile scrapes see at most the final count, and never less than before.
         let mut before = 0.0;
         for _ in 0..50 {
-            let now = value(&scrape(&gateway), &format!("{BYTES},direction=\"ingress\",{REST}"))
+            let now = value(&scrape(&gateway), &format!("{BYTES},direction=\"ingress\",{OTHER_LABELS}"))
                 .unwrap_or_default();
             assert!((before..=8_000.0).contains(&now));
             before = now;
         }
     });
-    assert_eq!(value(&scrape(&gateway), &format!("{BYTES},direction=\"ingress\",{REST}")), Some(8_000.0));
+    assert_eq!(
+        value(&scrape(&gateway), &format!("{BYTES},direction=\"ingress\",{OTHER_LABELS}")),
+        Some(8_000.0)
+    );
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn flags_are_honoured() {
 }
 
 #[test]
-fn consumers_are_told_apart_only_on_demand() {
+fn consumers_are_counted_separately_only_on_demand() {
     let gateway = Gateway::new(PLUGINS);
     let mut config = all_flags();
     let as_alice = |exchange: &mut Exchange| {
@@ -225,14 +228,14 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
     let route = gateway.document.routes[0].clone();
     Arc::make_mut(&mut gateway.document.routes[0]).name = Some("every\"thing".to_owned());
     let renamed = "kong_http_requests_total{service=\"orders\",route=\"every\\\"thing\",code=\"200\",source=\"service\"";
-    assert_eq!(value(&scrape(&gateway), &format!("{renamed},{REST}")), Some(1.0));
+    assert_eq!(value(&scrape(&gateway), &format!("{renamed},{OTHER_LABELS}")), Some(1.0));
 
     gateway.document.routes.clear();
     assert!(!scrape(&gateway).contains("kong_http_requests_total"));
     // One scrape may see a configuration that is older than the workers'.
     gateway.document.routes.push(route.clone());
     assert_eq!(
-        value(&scrape(&gateway), &format!("{REQUESTS},code=\"200\",source=\"service\",{REST}")),
+        value(&scrape(&gateway), &format!("{REQUESTS},code=\"200\",source=\"service\",{OTHER_LABELS}")),
         Some(1.0)
     );
 
@@ -243,7 +246,7 @@ fn counts_follow_renamed_routes_and_leave_with_those_that_are_gone() {
     log(&gateway, &plugin, 200, 10, |_| {});
     log(&gateway, &plugin, 200, 10, |_| {});
     assert_eq!(
-        value(&scrape(&gateway), &format!("{REQUESTS},code=\"200\",source=\"service\",{REST}")),
+        value(&scrape(&gateway), &format!("{REQUESTS},code=\"200\",source=\"service\",{OTHER_LABELS}")),
         Some(2.0)
     );
 }

@@ -1,4 +1,4 @@
-//! `/proxy-cache`: the responses that this node keeps.
+//! `/proxy-cache`: the responses in this node's cache.
 
 use super::store::{purge, purge_all, shown};
 use weir_plugin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
@@ -61,7 +61,7 @@ fn remove_by_plugin(request: &AdminRequest<'_>) -> AdminResponse {
     if names_a_cache(request) { remove(request) } else { AdminResponse::not_found() }
 }
 
-/// Whether the plugin in the path is one that keeps responses: all of them share one memory.
+/// Whether the plugin in the path is a proxy-cache: all instances share one cache.
 fn names_a_cache(request: &AdminRequest<'_>) -> bool {
     request.plugin("proxy-cache", request.parameter("plugins")).is_some()
 }

@@ -1,26 +1,26 @@
-//! A response on its way from the upstream to the client, of which a copy is made.
+//! Copies a response on its way from the upstream to the client.
 
 use super::Outcome;
 use super::rules::{Plan, Term};
-use super::store::{Cache, Lead, MOST_OF_ONE, Stored};
+use super::store::{Cache, Lead, MAX_BODY_LEN, Stored};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_plugin::{Exchange, Fingerprint, Headers, HeldBody, Known, Observer};
 use weir_plugin::{Framing, KnownSet};
 
-/// What is not told to others, or told anew: the length, the age and what the cache says of itself.
+/// Headers that are not stored: credentials, and those that are set again for each response.
 const OWN: KnownSet = KnownSet::of(&[Known::ProxyAuthorization]);
 const OWN_NAMES: [&str; 5] =
     ["Age", "X-Cache-Status", "X-Cache-Key", "Proxy-Authenticate", "Proxy-Authentication-Info"];
 
-/// Makes a copy of a response.
+/// Copies a response.
 pub(super) struct Capture {
     plan: Plan,
     cache: Arc<Cache>,
     fingerprint: Fingerprint,
     key: Arc<str>,
-    /// Others wait for the copy.
+    /// Other requests wait for the copy.
     lead: Option<Lead>,
     copy: Option<Copied>,
 }
@@ -31,7 +31,7 @@ struct Copied {
     headers: Headers,
     vary: Vec<(String, Vec<Vec<u8>>)>,
     body: HeldBody,
-    /// How many bytes it will have, as far as is known.
+    /// Its expected length, if known.
     length: usize,
 }
 
@@ -48,9 +48,9 @@ impl Capture {
     fn begin(&self, exchange: &Exchange) -> Option<Copied> {
         let response = &exchange.response;
         let length = match response.framing {
-            Framing::Length(length) if length > MOST_OF_ONE as u64 => return None,
+            Framing::Length(length) if length > MAX_BODY_LEN as u64 => return None,
             Framing::Length(length) => length as usize,
-            _ => MOST_OF_ONE,
+            _ => MAX_BODY_LEN,
         };
         let term = self.plan.term(exchange, SystemTime::now())?;
         let vary = varying(exchange)?;
@@ -66,16 +66,16 @@ impl Capture {
         Some(Copied { term, status: response.status, headers, vary, body, length })
     }
 
-    /// There will be no copy: who waits for it need not.
+    /// Stops copying; requests that wait for the copy continue without it.
     fn give_up(&mut self) {
         self.copy = None;
         if let Some(lead) = self.lead.take() {
-            lead.in_vain();
+            lead.uncacheable();
         }
     }
 }
 
-/// The headers that the response depends on, and what the request had there; none, where it depends on more.
+/// The values of the request headers that the response varies by; none if it varies by more than headers.
 fn varying(exchange: &Exchange) -> Option<Vec<(String, Vec<Vec<u8>>)>> {
     let mut varying = Vec::new();
     for field in exchange.response.headers.get_all("Vary") {
@@ -103,7 +103,7 @@ impl Observer for Capture {
 
     fn data(&mut self, data: &[u8]) {
         let Some(copy) = &mut self.copy else { return };
-        if copy.body.len() + data.len() > MOST_OF_ONE || copy.body.push(data, copy.length).is_err() {
+        if copy.body.len() + data.len() > MAX_BODY_LEN || copy.body.push(data, copy.length).is_err() {
             self.give_up();
         }
     }

@@ -1,4 +1,4 @@
-//! What requests must have in common to be answered alike.
+//! The cache key: what requests must have in common to get the same response.
 
 use super::Config;
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known, Uuid};
 
-/// Headers that the upstream knows its callers by, and the address that they asked for.
+/// Headers that identify the consumer to the upstream, and the address that the client used.
 const TELLING: [Known; 7] = [
     Known::Authorization,
     Known::XForwardedHost,
@@ -18,7 +18,7 @@ const TELLING: [Known; 7] = [
     Known::XAnonymousConsumer,
 ];
 
-/// Parts one after another, each with its length, so that neighbours cannot run into each other.
+/// Length-prefixed parts, so that neighbours cannot run into each other.
 struct Parts(Vec<u8>);
 
 impl Parts {
@@ -27,7 +27,7 @@ impl Parts {
         self.0.extend_from_slice(part);
     }
 
-    /// As many as come, and how many there were.
+    /// Adds all parts, and their number.
     fn add_all<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) {
         let at = self.0.len();
         self.0.extend_from_slice(&[0; 4]);
@@ -40,7 +40,7 @@ impl Parts {
     }
 }
 
-/// All that the key is made of.
+/// All parts of the key.
 pub(super) fn parts(config: &Config, exchange: &Exchange) -> Vec<u8> {
     let mut parts = Parts(Vec::with_capacity(256));
     let id = |id: Option<Uuid>| id.map(Uuid::into_bytes).unwrap_or_default();
@@ -73,13 +73,13 @@ fn add_path(parts: &mut Parts, config: &Config, exchange: &Exchange) {
         true => parts.add(exchange.path().to_lowercase().as_bytes()),
         false => parts.add(exchange.path().as_bytes()),
     }
-    // The upstream is told the path as it was sent, too.
+    // The upstream also gets the path as it was sent.
     let sent = Some(exchange.request.path()).filter(|sent| *sent != exchange.path());
     parts.add_all(sent.into_iter().map(str::as_bytes));
     parts.add_all(exchange.upstream_path().into_iter().chain(exchange.upstream_host()).map(str::as_bytes));
 }
 
-/// The parameters by their names, those of one name in the order that they came in.
+/// The parameters sorted by name; those with one name stay in their order.
 fn add_query(parts: &mut Parts, config: &Config, query: Option<&str>) {
     let mut pairs: Vec<_> = form::pairs(query.unwrap_or_default()).collect();
     if let Some(names) = config.vary_query_params.as_ref().filter(|names| !names.is_empty()) {
@@ -90,7 +90,7 @@ fn add_query(parts: &mut Parts, config: &Config, query: Option<&str>) {
         parts.add(&pair.name);
         parts.add_all(pair.value.as_deref().into_iter());
     }
-    // How many there were ends them.
+    // The number ends them.
     parts.add(&(pairs.len() as u32).to_le_bytes());
 }
 
@@ -98,7 +98,7 @@ fn add_query(parts: &mut Parts, config: &Config, query: Option<&str>) {
 pub(super) fn text(parts: &[u8]) -> Arc<str> {
     let mut text = String::with_capacity(64);
     for byte in Sha256::digest(parts) {
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text.into()

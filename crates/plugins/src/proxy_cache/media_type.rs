@@ -1,16 +1,16 @@
-//! Types of bodies, as `Content-Type` has them and as configurations name them.
+//! Media types, as in `Content-Type` and in configurations.
 
-/// A type or, where a part of it is `*`, several.
+/// A media type; `*` stands for any type or subtype.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     kind: String,
     subtype: String,
-    /// In the order of their names.
+    /// Sorted by name.
     parameters: Vec<(String, String)>,
 }
 
 impl MediaType {
-    /// None where the text is no type.
+    /// None if the text is not a media type.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let mut members = std::str::from_utf8(text).ok()?.split(';').map(str::trim);
         let (kind, subtype) = members.next()?.split_once('/')?;
@@ -25,7 +25,7 @@ impl MediaType {
         is_named.then_some(Self { kind, subtype, parameters })
     }
 
-    /// Whether it is this type, or one of these.
+    /// Whether `other` is this type, or one that it includes.
     pub(super) fn includes(&self, other: &Self) -> bool {
         let same = |own: &str, other: &str| own == "*" || own == other;
         same(&self.kind, &other.kind)

@@ -1,4 +1,4 @@
-//! Keeps responses of the upstream in memory and answers later requests with them.
+//! Caches responses of the upstream in memory and answers later requests with them.
 //!
 //! ```yaml
 //! plugins:
@@ -10,51 +10,55 @@
 //!       cache_ttl: 60
 //! ```
 //!
-//! ## What is kept
+//! ## What is cached
 //!
-//! Responses with a status of `response_code` and a type of `content_type` to requests with a method of
-//! `request_method`, for `cache_ttl` seconds. A type is compared with its parameters; `*` stands for any type or
-//! subtype. Never kept are parts of a response (206), those with `Set-Cookie` or `Vary: *`, those that break off, and
-//! those longer than 8 MiB.
+//! Responses with a status in `response_code` and a type in `content_type`, to requests with a method in
+//! `request_method`, for `cache_ttl` seconds. Types are compared with their parameters; `*` stands for any type or
+//! subtype. Never cached are partial responses (206), those with `Set-Cookie` or `Vary: *`, incomplete ones, and those
+//! longer than 8 MiB.
 //!
-//! With `cache_control` the response says how long it is good for, by `Cache-Control` or `Expires`: it is not kept where
-//! it says `private`, `no-store` or `no-cache`, or nothing at all. The client may ask for more by `no-store`, `no-cache`,
-//! `max-age`, `min-fresh`, `max-stale` and `only-if-cached`; what none of these allows is never answered from a stale
-//! response. Without `cache_control` all of this is ignored.
+//! With `cache_control`, `Cache-Control` or `Expires` of the response sets how long it is fresh. It is not cached if it
+//! has `private`, `no-store` or `no-cache`, or neither header. Clients can send `no-store`, `no-cache`, `max-age`,
+//! `min-fresh`, `max-stale` and `only-if-cached`; without one that allows it, they never get a stale response. Without
+//! `cache_control` all of this is ignored.
 //!
-//! `storage_ttl` keeps responses longer than they are good for, for clients that take stale ones; 0 keeps them for as long
+//! `storage_ttl` keeps responses longer than they are fresh, for clients that accept stale ones; 0 keeps them as long
 //! as there is room.
 //!
-//! A request that changes what is kept, such as a PUT to the same path, does not remove it: that is for the Admin API.
+//! A request that changes a resource, such as a PUT to the same path, does not purge its response; use the Admin API.
 //!
-//! ## Who gets it
+//! ## Which requests get it
 //!
-//! A response answers requests that have in common: the route, the consumer, the method, scheme, host and path (as it was sent, too), the query's
-//! parameters (`vary_query_params` names those that matter), the headers in `vary_headers`, those that the response
-//! names in `Vary`, `Authorization`, and what an authentication plugin tells the upstream of the caller. Of requests with a
-//! body, the body too. Where an upstream knows its callers by a cookie, name it: `vary_headers: [Cookie]`.
+//! A cached response answers requests with the same route, consumer, method, scheme, host, path (also as it was sent),
+//! query parameters (only those in `vary_query_params`, if set), headers in `vary_headers`, headers in the response's
+//! `Vary`, `Authorization`, and headers with which authentication plugins identify the consumer. If a request has a
+//! body, the body must be the same, too. If an upstream identifies its clients by a cookie, name it: `vary_headers:
+//! [Cookie]`.
 //!
-//! What is kept is what the upstream has said: the other plugins of a route see each response before it goes out, be it
-//! kept or new. A client that has the response already (`If-None-Match`, `If-Modified-Since`) is answered 304.
+//! The cache stores the upstream's response before other plugins change it: the other plugins of a route see each
+//! response before it is sent, cached or not. A client that already has the response (`If-None-Match`,
+//! `If-Modified-Since`) gets a 304.
 //!
-//! Of requests for the same at once, one is passed on; the others wait for its response, for 5 seconds at most. If it
-//! fails, another one is; if its response is not to be kept, or that one fails too, all are passed on.
+//! Of concurrent requests with the same key, one goes to the upstream; the others wait for its response, for at most 5
+//! seconds. If it fails, one more goes to the upstream; if that fails too, or if the response must not be cached, all
+//! do.
 //!
 //! ## Responses
 //!
 //! | header | value |
 //! |---|---|
-//! | `X-Cache-Status` | `Hit`; `Miss`: not kept yet; `Refresh`: what is kept is too old; `Bypass`: not to be kept |
-//! | `X-Cache-Key` | what the Admin API calls the response by |
-//! | `Age` | with a kept response: how many seconds ago the upstream made it |
+//! | `X-Cache-Status` | `Hit`; `Miss`: not in the cache; `Refresh`: the cached response is too old; `Bypass`: not cacheable |
+//! | `X-Cache-Key` | the key of the response, for the Admin API |
+//! | `Age` | with a cached response: how many seconds ago the upstream made it |
 //!
-//! `response_headers` switches each of them; a request with `Kong-Debug` gets them all.
+//! `response_headers` switches each of them; a request with `Kong-Debug` gets all of them.
 //!
 //! ## Memory
 //!
-//! All instances of a node share 128 MiB; beyond that, what was not asked for lately gives way. What is kept outlives
-//! reloads, and stays on its node. Copies in the making count against the setting `mem_bodies_size`, of which they use half
-//! at most; without room for one, its response is not kept. [The Admin API](../admin-api.md#the-cache) shows and removes it.
+//! All instances of a node share 128 MiB; beyond that, responses that were not requested lately are evicted. The cache
+//! survives reloads, and each node has its own. Copies in progress count against the setting `mem_bodies_size`, of
+//! which they use at most half; without room for a copy, the response is not cached. [The Admin
+//! API](../admin-api.md#the-cache) shows and purges the cache.
 
 mod admin;
 mod capture;
@@ -73,72 +77,72 @@ use rules::{Directives, Plan};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Cache, Joined, Lead, PATIENCE, Stored};
+use store::{Cache, Joined, Lead, Stored, WAIT_TIMEOUT};
 use weir_plugin::{
     AdminRoute, BuildContext, Bytes, Exchange, FieldWarning, Fingerprint, Flow, Hooks, Json, Known,
     LocalResponse, Phases, Plugin, Record, Resume, Streams, WantsBody,
 };
 
-/// The name that Kong gives the memory.
+/// Kong's name of the cache.
 const DICTIONARY: &str = "kong_db_cache";
 
-/// Which responses are kept, and for whom.
+/// Which responses are cached, and for which requests.
 #[derive(Debug, Clone, Record)]
 #[record(hint("redis", "responses are kept in memory alone; leave it out"))]
 pub(super) struct Config {
-    /// Statuses of responses that are kept.
+    /// Statuses of responses that are cached.
     #[field(default = [200, 301, 404], between = [100, 900], len_min = 1)]
     pub response_code: Vec<u16>,
-    /// Methods of requests whose responses are kept.
+    /// Methods of requests whose responses are cached.
     #[field(default = ["GET", "HEAD"], one_of = ["HEAD", "GET", "POST", "PATCH", "PUT"])]
     pub request_method: Vec<String>,
-    /// Types of responses that are kept, with their parameters.
+    /// Media types of responses that are cached, with their parameters.
     #[field(default = ["text/plain", "application/json"])]
     pub content_type: Vec<String>,
-    /// How many seconds a response is good for.
+    /// How many seconds a response is fresh.
     #[field(default = 300, gt = 0)]
     pub cache_ttl: u32,
-    /// Where responses are kept.
+    /// Where responses are stored.
     #[field(one_of = ["memory"])]
     pub strategy: String,
-    /// Heeds `Cache-Control` and `Expires`, of requests and of responses.
+    /// Respects `Cache-Control` and `Expires` of requests and responses.
     #[field(default = false)]
     pub cache_control: bool,
-    /// Takes paths that differ in case for the same.
+    /// Ignores the case of paths.
     #[field(default = false)]
     pub ignore_uri_case: bool,
-    /// How many seconds a response is kept, however long it is good for.
+    /// How many seconds a response is stored, even if it is fresh for a shorter time.
     pub storage_ttl: Option<u32>,
-    /// Kong's memory.
+    /// Kong's memory store.
     #[field(default = {})]
     pub memory: Memory,
-    /// The query's parameters that matter; all, if none is named.
+    /// The query parameters that are part of the key; all if unset.
     pub vary_query_params: Option<Vec<String>>,
-    /// The request's headers that matter.
+    /// The request headers that are part of the key.
     pub vary_headers: Option<Vec<String>>,
-    /// What clients are told.
+    /// The headers that clients get.
     #[field(default = {})]
     pub response_headers: ResponseHeaders,
 }
 
-/// The memory that responses are kept in.
+/// The memory that responses are stored in.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Memory {
-    /// The name of Kong's memory; responses under another name are other ones.
+    /// Kong's name of the shared dictionary; it is part of the key.
     #[field(default = "kong_db_cache")]
     pub dictionary_name: String,
 }
 
-/// Headers that tell of the cache.
+/// Headers about the cache.
 #[derive(Debug, Clone, Record)]
 pub(super) struct ResponseHeaders {
-    /// Whether `Age` is told.
+    /// Whether to send `Age`.
     #[field(default = true)]
     pub age: bool,
-    /// Whether `X-Cache-Status` is told.
+    /// Whether to send `X-Cache-Status`.
     #[field(name = "X-Cache-Status", default = true)]
     pub x_cache_status: bool,
-    /// Whether `X-Cache-Key` is told.
+    /// Whether to send `X-Cache-Key`.
     #[field(name = "X-Cache-Key", default = true)]
     pub x_cache_key: bool,
 }
@@ -152,20 +156,20 @@ struct Instance {
     cache: Arc<Cache>,
 }
 
-/// What clients are told.
+/// The outcome of the lookup, for the response headers.
 struct Outcome {
     status: Cell<&'static str>,
     key: Option<Arc<str>>,
     age: Option<u64>,
 }
 
-/// A request that a kept response may answer.
+/// A request that the cache may answer.
 struct Wanted {
     fingerprint: Fingerprint,
-    /// What makes up the key.
+    /// The parts of the key.
     parts: Vec<u8>,
     directives: Directives,
-    /// What it is called if the upstream has to be asked.
+    /// The status of the lookup if the request goes to the upstream.
     status: &'static str,
 }
 
@@ -179,7 +183,7 @@ impl Plugin for ProxyCache {
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
         let other = config["memory"]["dictionary_name"].as_str().is_some_and(|name| name != DICTIONARY);
-        let message = "all names share one memory of 128 MiB";
+        let message = "all dictionaries share one cache of 128 MiB";
         if other { vec![FieldWarning::new("memory.dictionary_name", message)] } else { Vec::new() }
     }
 
@@ -224,23 +228,23 @@ impl Hooks for ProxyCache {
     fn response(&self, exchange: &mut Exchange) {
         let Some(outcome) = exchange.extensions.get::<Outcome>() else { return };
         let (status, key, age) = (outcome.status.get(), outcome.key.clone(), outcome.age);
-        let told = &self.0.config.response_headers;
+        let enabled = &self.0.config.response_headers;
         let all = exchange.header(Known::KongDebug).is_some();
         let headers = &mut exchange.response.headers;
-        if let Some(age) = age.filter(|_| told.age || all) {
+        if let Some(age) = age.filter(|_| enabled.age || all) {
             headers.append("Age", itoa::Buffer::new().format(age).as_bytes());
         }
-        if (told.x_cache_status || all) && !status.is_empty() {
+        if (enabled.x_cache_status || all) && !status.is_empty() {
             headers.set("X-Cache-Status", status.as_bytes());
         }
-        if let Some(key) = key.filter(|_| told.x_cache_key || all) {
+        if let Some(key) = key.filter(|_| enabled.x_cache_key || all) {
             headers.set("X-Cache-Key", key.as_bytes());
         }
     }
 }
 
 impl Instance {
-    /// What to look for; nothing, where the request is none that a kept response may answer.
+    /// The lookup for this request; none if it is not cacheable.
     fn wanted(&self, exchange: &Exchange) -> Option<Wanted> {
         let method = exchange.request.method_str();
         let headers = &exchange.request.headers;
@@ -264,12 +268,12 @@ impl Instance {
         Some(Wanted { fingerprint: self.cache.key.of(&parts), parts, directives, status: "Miss" })
     }
 
-    /// Whether the body was collected, which it may be for another plugin too.
+    /// Whether the body was buffered; another plugin may have requested that, too.
     fn reads_body(&self, exchange: &Exchange) -> bool {
         !matches!(exchange.request.method_str(), "GET" | "HEAD") && exchange.body().is_some()
     }
 
-    /// Whether a kept response may answer such a request.
+    /// Whether a cached response may answer the request.
     fn accepts(&self, stored: &Stored, asked: &Directives, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(stored.since);
         if self.config.cache_control {
@@ -279,11 +283,11 @@ impl Instance {
         }
     }
 
-    /// Leaves the question to the upstream, or to a request that has asked it already. Where that one breaks off, the
-    /// others leave it to one of them, once more and no longer than they would have waited.
+    /// Sends the request to the upstream, or waits for a request with the same key that is in flight. If that one
+    /// fails, one of those that wait takes its place, once and within the same time limit.
     fn ask(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, waited: Option<Instant>) -> Flow {
         let headers = &exchange.request.headers;
-        // The answer to these may be of no use to others.
+        // The response to these may be of no use to other requests.
         let is_particular = headers.contains_known(Known::Range)
             || ["If-None-Match", "If-Modified-Since"].iter().any(|name| headers.get(name).is_some());
         let joined =
@@ -293,10 +297,10 @@ impl Instance {
             Joined::Leads(lead) => self.fetch(exchange, &wanted, Some(lead)),
             Joined::Follows(mut leader) => {
                 let instance = self.clone();
-                let until = waited.unwrap_or_else(|| Instant::now() + PATIENCE);
+                let until = waited.unwrap_or_else(|| Instant::now() + WAIT_TIMEOUT);
                 let again = Some(until).filter(|_| waited.is_none());
                 return Flow::Wait(Box::pin(async move {
-                    // Nothing is ever said: it ends.
+                    // No value is ever sent: the channel closes.
                     let _ = tokio::time::timeout_at(until.into(), leader.changed()).await;
                     let resume: Resume = Box::new(move |exchange| instance.waited(exchange, wanted, again));
                     resume
@@ -306,7 +310,7 @@ impl Instance {
         Flow::Continue
     }
 
-    /// Another request has brought the response, or not.
+    /// The other request has ended, with or without a response in the cache.
     fn waited(self: &Arc<Self>, exchange: &mut Exchange, wanted: Wanted, again: Option<Instant>) -> Flow {
         let now = Instant::now();
         match self.cache.find(wanted.fingerprint, exchange, now) {
@@ -319,7 +323,7 @@ impl Instance {
         }
     }
 
-    /// Has the upstream asked, and its response kept.
+    /// Sends the request to the upstream, and stores the response.
     fn fetch(self: &Arc<Self>, exchange: &mut Exchange, wanted: &Wanted, lead: Option<Lead>) {
         let key = key::text(&wanted.parts);
         exchange.extensions.insert(Outcome {
@@ -332,7 +336,7 @@ impl Instance {
     }
 }
 
-/// Answers with what is kept.
+/// Answers with a cached response.
 fn hit(stored: &Arc<Stored>, exchange: &mut Exchange, now: Instant) -> Flow {
     let elapsed = now.saturating_duration_since(stored.since);
     let age = Some(stored.term.age_before + elapsed.as_secs());

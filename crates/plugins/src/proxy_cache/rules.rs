@@ -1,4 +1,4 @@
-//! What RFC 9111 says: which responses may be kept, for how long, and whom they may answer.
+//! The rules of RFC 9111: which responses may be cached, for how long, and which requests they may answer.
 
 use super::store::Stored;
 use super::{Config, Instance, MediaType};
@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 use weir_plugin::RequestHead;
 use weir_plugin::{Bytes, Exchange, Headers, Known, LocalResponse};
 
-/// What `Cache-Control` says, as far as it matters here.
+/// The directives of `Cache-Control` that the cache uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Directives {
     pub(super) no_store: bool,
     pub(super) no_cache: bool,
     private: bool,
-    /// Not to be used once it is stale, whatever the client takes.
+    /// Must not be used once it is stale, even if the client accepts stale responses.
     must_revalidate: bool,
     pub(super) only_if_cached: bool,
     max_age: Option<u64>,
@@ -22,11 +22,11 @@ pub(super) struct Directives {
     max_stale: Option<u64>,
 }
 
-/// The greatest number of seconds that is told apart from others.
-const LONGEST: u64 = 1 << 31;
+/// The largest number of seconds; larger ones count as this one.
+const MAX_SECONDS: u64 = 1 << 31;
 
 impl Directives {
-    /// Those of all fields together.
+    /// The directives of all fields together.
     pub(super) fn of<'h>(fields: impl Iterator<Item = &'h [u8]>) -> Self {
         let mut found = Self::default();
         for field in fields {
@@ -41,8 +41,8 @@ impl Directives {
         let mut parts = directive.splitn(2, |byte| *byte == b'=');
         let name = parts.next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let value = parts.next().map(|value| value.trim_ascii());
-        // Of several the strictest holds.
-        let least = |known: Option<u64>| Some(known.unwrap_or(LONGEST).min(value.map_or(0, seconds)));
+        // If there are several, the strictest counts.
+        let least = |known: Option<u64>| Some(known.unwrap_or(MAX_SECONDS).min(value.map_or(0, seconds)));
         match &*name {
             b"no-store" => self.no_store = true,
             b"no-cache" => self.no_cache = true,
@@ -55,10 +55,11 @@ impl Directives {
                 self.must_revalidate = true;
             }
             b"min-fresh" => {
-                self.min_fresh = Some(self.min_fresh.unwrap_or(0).max(value.map_or(LONGEST, seconds)));
+                self.min_fresh = Some(self.min_fresh.unwrap_or(0).max(value.map_or(MAX_SECONDS, seconds)));
             }
             b"max-stale" => {
-                self.max_stale = Some(self.max_stale.unwrap_or(LONGEST).min(value.map_or(LONGEST, seconds)));
+                self.max_stale =
+                    Some(self.max_stale.unwrap_or(MAX_SECONDS).min(value.map_or(MAX_SECONDS, seconds)));
             }
             _ => {}
         }
@@ -74,29 +75,29 @@ fn members(field: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A number of seconds; what is none counts as 0.
+/// A number of seconds; an invalid one counts as 0.
 fn seconds(value: &[u8]) -> u64 {
     let digits = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return 0;
     }
-    digits.iter().fold(0, |seconds: u64, digit| (seconds * 10 + u64::from(digit - b'0')).min(LONGEST))
+    digits.iter().fold(0, |seconds: u64, digit| (seconds * 10 + u64::from(digit - b'0')).min(MAX_SECONDS))
 }
 
 fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }
 
-/// How responses are kept.
+/// How responses are cached.
 pub(super) struct Plan {
     pub(super) instance: Arc<Instance>,
 }
 
-/// How long a response is good for, and how long it is kept.
+/// How long a response is fresh, and how long it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Term {
     pub(super) lifetime: Duration,
-    /// None: for as long as there is room.
+    /// None: as long as there is room.
     pub(super) kept: Option<Duration>,
     /// How old it is already, in seconds.
     pub(super) age_before: u64,
@@ -104,12 +105,12 @@ pub(super) struct Term {
 }
 
 impl Plan {
-    /// How long the upstream's response is kept; none, where it is not.
+    /// How long the upstream's response is stored; none if it is not.
     pub(super) fn term(&self, exchange: &Exchange, now: SystemTime) -> Option<Term> {
         let Instance { config, types, .. } = &*self.instance;
         let response = &exchange.response;
         let is_wanted = config.response_code.contains(&response.status) && has_type(types, &response.headers);
-        // Parts are none of a whole, and a cookie is for one client alone.
+        // A partial response is not the whole, and a cookie is for one client alone.
         let is_whole = !matches!(response.status, 100..200 | 206 | 304);
         let is_shared = !response.headers.contains_known(Known::SetCookie);
         if !(is_wanted && is_whole && is_shared) || response.headers.get("Content-Range").is_some() {
@@ -123,9 +124,9 @@ impl Plan {
 }
 
 fn has_type(types: &[MediaType], headers: &Headers) -> bool {
-    let mut told = headers.get_all_known(Known::ContentType);
-    match (told.next().and_then(MediaType::parse), told.next()) {
-        (Some(told), None) => types.iter().any(|kept| kept.includes(&told)),
+    let mut fields = headers.get_all_known(Known::ContentType);
+    match (fields.next().and_then(MediaType::parse), fields.next()) {
+        (Some(found), None) => types.iter().any(|kept| kept.includes(&found)),
         _ => false,
     }
 }
@@ -150,15 +151,15 @@ fn by_time(config: &Config, headers: &Headers, now: SystemTime) -> Option<Term> 
     (!term.lifetime.is_zero()).then_some(term)
 }
 
-/// The seconds from when the response was made to when it expires; the last of several dates counts.
+/// The seconds from the response's date until it expires; of several dates, the last counts.
 fn until_expiry(headers: &Headers, now: SystemTime) -> Option<u64> {
     let expires = date(headers.get_all("Expires").last()?)?;
     let made = headers.get_known(Known::Date).and_then(date).unwrap_or(now);
-    expires.duration_since(made).ok().map(|left| left.as_secs().min(LONGEST))
+    expires.duration_since(made).ok().map(|left| left.as_secs().min(MAX_SECONDS))
 }
 
 impl Stored {
-    /// Whether it may answer a request that asks so, by `Cache-Control`.
+    /// Whether it may answer a request with these directives.
     pub(super) fn is_acceptable(&self, elapsed: Duration, asked: &Directives) -> bool {
         let age = self.term.age_before + elapsed.as_secs();
         if asked.max_age.is_some_and(|most| age > most) {
@@ -189,18 +190,18 @@ pub(super) fn is_known_to_client(stored: &Stored, request: &RequestHead) -> bool
     changed.zip(known).is_some_and(|(changed, known)| changed <= known)
 }
 
-/// A tag, whether weak or not.
+/// An entity tag without its weakness indicator.
 fn strong(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// What the client is told of a response that it has.
+/// The 304 for a client that has the response.
 pub(super) fn not_modified(stored: &Stored) -> LocalResponse {
-    const TOLD: [&str; 7] =
+    const HEADERS: [&str; 7] =
         ["Cache-Control", "Content-Location", "Date", "ETag", "Expires", "Last-Modified", "Vary"];
     let fields = stored.headers.iter().filter(|field| {
         std::str::from_utf8(field.name)
-            .is_ok_and(|name| TOLD.iter().any(|told| told.eq_ignore_ascii_case(name)))
+            .is_ok_and(|name| HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)))
     });
     let answer = LocalResponse::kept(304, Arc::default(), Bytes::new());
     fields.fold(answer, |answer, field| {
@@ -222,13 +223,13 @@ mod tests {
         for (fields, expected) in [
             (&["No-Store , max-age=5"][..], Directives { no_store: true, max_age: Some(5), ..none() }),
             (&["max-age=7", "max-age=3"], Directives { max_age: Some(3), ..none() }),
-            (&["max-age=99999999999999999999999"], Directives { max_age: Some(LONGEST), ..none() }),
+            (&["max-age=99999999999999999999999"], Directives { max_age: Some(MAX_SECONDS), ..none() }),
             (&["max-age=-1"], Directives { max_age: Some(0), ..none() }),
             (&["max-age=\"9\""], Directives { max_age: Some(9), ..none() }),
             (&["max-age"], Directives { max_age: Some(0), ..none() }),
             (&["private=\"a, no-store\""], Directives { private: true, ..none() }),
             (&["no-cache=\"Set-Cookie\""], Directives { no_cache: true, ..none() }),
-            (&["max-stale"], Directives { max_stale: Some(LONGEST), ..none() }),
+            (&["max-stale"], Directives { max_stale: Some(MAX_SECONDS), ..none() }),
             (&["max-stale=4"], Directives { max_stale: Some(4), ..none() }),
             (&["min-fresh=4"], Directives { min_fresh: Some(4), ..none() }),
             (&["s-maxage=6"], Directives { shared_max_age: Some(6), must_revalidate: true, ..none() }),
@@ -252,7 +253,7 @@ mod tests {
         fn no_field_is_too_strange(field in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
             let found = Directives::of([&field[..]].into_iter());
             let ages = [found.max_age, found.shared_max_age, found.min_fresh, found.max_stale];
-            proptest::prop_assert!(ages.iter().flatten().all(|seconds| *seconds <= LONGEST));
+            proptest::prop_assert!(ages.iter().flatten().all(|seconds| *seconds <= MAX_SECONDS));
             MediaType::parse(&field);
         }
     }

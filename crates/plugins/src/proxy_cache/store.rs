@@ -1,5 +1,5 @@
-//! The responses that a node keeps, and who is fetching one. All workers share them; what a worker used last, it finds
-//! without a lock.
+//! The responses that a node has cached, and the requests in flight that fetch one. All workers share them; a worker
+//! finds those that it used last without a lock.
 
 use super::rules::Term;
 use indexmap::IndexMap;
@@ -12,37 +12,37 @@ use tokio::sync::watch;
 use weir_plugin::Retained;
 use weir_plugin::{Bytes, Exchange, Fingerprint, FingerprintMap, FingerprintState, Fingerprinter, Headers};
 
-/// Bytes of all that is kept.
-const MOST: usize = 128 * 1024 * 1024;
-/// Bytes of one body.
-pub(super) const MOST_OF_ONE: usize = 8 * 1024 * 1024;
+/// The size of the cache in bytes.
+const MAX_BYTES: usize = 128 * 1024 * 1024;
+/// The size of one body in bytes.
+pub(super) const MAX_BODY_LEN: usize = 8 * 1024 * 1024;
 /// Responses under one key, which differ by what their `Vary` names.
 const VARIANTS: usize = 16;
-/// What an entry takes beside its texts, about.
+/// The approximate overhead of an entry in bytes.
 const OVERHEAD: usize = 512;
-/// How long nobody waits for a response that was not kept when it was last seen.
-const IN_VAIN: Duration = Duration::from_secs(5);
-/// How long a request waits for the response to another like it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long requests do not wait for each other after a response was not cacheable.
+const UNCACHEABLE_TIME: Duration = Duration::from_secs(5);
+/// How long a request waits for the response to another one with the same key.
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const SHARDS: usize = 32;
-/// Responses that each worker has at hand.
+/// Responses in each worker's own cache.
 const RECENT: usize = 128;
 
-/// A response that is kept.
+/// A cached response.
 pub(super) struct Stored {
     pub(super) key: Arc<str>,
     pub(super) status: u16,
     pub(super) headers: Arc<Headers>,
     pub(super) body: Bytes,
     pub(super) since: Instant,
-    /// The same in seconds since 1970.
+    /// `since` in seconds since 1970.
     pub(super) timestamp: u64,
     pub(super) term: Term,
-    /// Headers that it depends on, and their values in the request.
+    /// The request headers that the response varies by, and their values.
     pub(super) vary: Vec<(String, Vec<Vec<u8>>)>,
     /// It was removed or replaced.
     pub(super) is_gone: AtomicBool,
-    /// It was asked for since it was last looked at.
+    /// It was requested since the last check.
     pub(super) is_used: AtomicBool,
 }
 
@@ -87,8 +87,8 @@ impl Stored {
 #[derive(Default)]
 struct Slot {
     variants: Vec<Arc<Stored>>,
-    /// Until when nobody waits for such a response.
-    in_vain: Option<Instant>,
+    /// Until when requests do not wait for each other, because the response was not cacheable.
+    uncacheable: Option<Instant>,
 }
 
 impl Slot {
@@ -96,17 +96,17 @@ impl Slot {
         OVERHEAD + self.variants.iter().map(|stored| stored.bytes()).sum::<usize>()
     }
 
-    /// Nobody finds them any more, not even where they are at hand.
+    /// Marks the responses as gone, so that no worker uses them from its own cache.
     fn forget(&self) {
         self.variants.iter().for_each(|stored| stored.is_gone.store(true, Relaxed));
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.in_vain.is_none_or(|until| until <= now)
+        self.uncacheable.is_none_or(|until| until <= now)
             && self.variants.iter().all(|stored| stored.is_over(now))
     }
 
-    /// Whether any was asked for since this was last asked.
+    /// Whether any was requested since the last call.
     fn was_used(&self) -> bool {
         self.variants.iter().filter(|stored| stored.is_used.swap(false, Relaxed)).count() > 0
     }
@@ -115,15 +115,15 @@ impl Slot {
 #[derive(Default)]
 struct Shard {
     slots: IndexMap<Fingerprint, Slot, FingerprintState>,
-    /// Who waits for what is being fetched, and since when it is.
+    /// The requests in flight: when they began, and a channel that closes when they end.
     fetched: FingerprintMap<(Instant, watch::Receiver<()>)>,
-    /// Where making room goes on.
+    /// Where the next eviction begins.
     hand: usize,
 }
 
-/// The responses of a node.
+/// The cache of a node.
 pub(super) struct Cache {
-    /// Hashes what makes up a key, under this process's own.
+    /// Hashes keys, with a random key of this process.
     pub(super) key: Fingerprinter,
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicUsize,
@@ -132,7 +132,7 @@ pub(super) struct Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        Self::of(MOST)
+        Self::of(MAX_BYTES)
     }
 }
 
@@ -140,17 +140,17 @@ thread_local! {
     static RECENTLY: RefCell<Vec<(Fingerprint, Weak<Stored>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Who fetches a response.
+/// How a request gets a response that is not in the cache.
 pub(super) enum Joined {
-    /// This request, for all others too.
+    /// It goes to the upstream; others wait for it.
     Leads(Lead),
-    /// Another one: what changes when it has ended.
+    /// It waits for another one: the channel closes when that ends.
     Follows(watch::Receiver<()>),
-    /// This request, for itself.
+    /// It goes to the upstream; no other request waits for it.
     Alone,
 }
 
-/// The others wait for as long as this is there, but no longer than `PATIENCE`.
+/// Other requests wait as long as this exists, but no longer than `WAIT_TIMEOUT`.
 pub(super) struct Lead {
     cache: Arc<Cache>,
     fingerprint: Fingerprint,
@@ -158,12 +158,12 @@ pub(super) struct Lead {
 }
 
 impl Lead {
-    /// There is nothing to wait for, now and the next few times.
-    pub(super) fn in_vain(self) {
+    /// The response is not cacheable: requests do not wait for each other for a while.
+    pub(super) fn uncacheable(self) {
         let mut shard = self.cache.shard(self.fingerprint);
         let before = shard.slots.get(&self.fingerprint).map_or(0, Slot::bytes);
         let slot = shard.slots.entry(self.fingerprint).or_default();
-        slot.in_vain = Some(Instant::now() + IN_VAIN);
+        slot.uncacheable = Some(Instant::now() + UNCACHEABLE_TIME);
         let after = slot.bytes();
         drop(shard);
         self.cache.count(before, after);
@@ -182,7 +182,7 @@ impl Drop for Lead {
 }
 
 impl Cache {
-    /// One of so many bytes.
+    /// A cache of this size in bytes.
     pub(super) fn of(most: usize) -> Self {
         Self {
             key: Fingerprinter::with_random_key(),
@@ -192,7 +192,7 @@ impl Cache {
         }
     }
 
-    /// How much is kept.
+    /// The size of all cached responses.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -201,7 +201,7 @@ impl Cache {
         lock(&self.shards[(fingerprint >> 64) as usize % SHARDS])
     }
 
-    /// The response that answers such a request, stale or not.
+    /// The response for this request, fresh or stale.
     pub(super) fn find(
         &self,
         fingerprint: Fingerprint,
@@ -226,16 +226,16 @@ impl Cache {
         })
     }
 
-    /// Who is to fetch it. One whose client takes it slowly does not keep the others waiting for ever.
+    /// Joins a request in flight, or begins one. A slow client does not block others for longer than `WAIT_TIMEOUT`.
     pub(super) fn join(self: &Arc<Self>, fingerprint: Fingerprint, now: Instant) -> Joined {
         let mut shard = self.shard(fingerprint);
         if let Some((since, waited)) = shard.fetched.get(&fingerprint)
-            && now.saturating_duration_since(*since) < PATIENCE
+            && now.saturating_duration_since(*since) < WAIT_TIMEOUT
         {
             return Joined::Follows(waited.clone());
         }
-        let in_vain = shard.slots.get(&fingerprint).and_then(|slot| slot.in_vain);
-        if in_vain.is_some_and(|until| until > now) {
+        let uncacheable = shard.slots.get(&fingerprint).and_then(|slot| slot.uncacheable);
+        if uncacheable.is_some_and(|until| until > now) {
             return Joined::Alone;
         }
         let (sender, receiver) = watch::channel(());
@@ -243,13 +243,13 @@ impl Cache {
         Joined::Leads(Lead { cache: self.clone(), fingerprint, waited: sender })
     }
 
-    /// Keeps a response, in the place of one that answers the same requests.
+    /// Stores a response; it replaces one for the same requests.
     pub(super) fn insert(&self, fingerprint: Fingerprint, stored: Stored) {
         let now = Instant::now();
         let mut shard = self.shard(fingerprint);
         let before = shard.slots.get(&fingerprint).map_or(0, Slot::bytes);
         let slot = shard.slots.entry(fingerprint).or_default();
-        slot.in_vain = None;
+        slot.uncacheable = None;
         slot.variants.retain(|other| {
             let stays = other.vary != stored.vary && !other.is_over(now);
             other.is_gone.fetch_or(!stays, Relaxed);
@@ -266,15 +266,16 @@ impl Cache {
     }
 
     fn count(&self, before: usize, after: usize) {
-        // In this order, so that it never falls below zero.
+        // In this order, so that the sum never falls below zero.
         self.bytes.fetch_add(after, Relaxed);
         self.bytes.fetch_sub(before, Relaxed);
     }
 
-    /// Removes what is over or was not used lately, until the rest fits; where something was added, last.
+    /// Evicts responses that are over or were not used lately, until the rest fits; the shard of the insertion comes
+    /// last.
     fn make_room(&self, fingerprint: Fingerprint) {
         let first = (fingerprint >> 64) as usize % SHARDS;
-        // Everything may have been used, once.
+        // Twice, because the first pass may find that everything was used.
         for at in (first + 1..=first + 2 * SHARDS).map(|at| at % SHARDS) {
             if self.bytes.load(Relaxed) <= self.most {
                 return;
@@ -298,13 +299,13 @@ impl Cache {
             if let Some((_, slot)) = shard.slots.swap_remove_index(shard.hand) {
                 slot.forget();
                 self.count(slot.bytes(), 0);
-                // Here stands what was added last: it is not to go first.
+                // The last insertion was moved here: it must not go first.
                 shard.hand += 1;
             }
         }
     }
 
-    /// Removes the responses under keys for which this holds; how many keys those are.
+    /// Removes the slots that meet a condition; returns how many.
     fn remove(&self, condition: impl Fn(&Slot) -> bool) -> usize {
         let mut removed = 0;
         for shard in &self.shards {
@@ -335,25 +336,25 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many bytes of responses the node keeps, and how many at most.
+/// The size of the cache in bytes, and its limit.
 pub(crate) fn kept(retained: &Retained) -> (usize, usize) {
     let cache = retained.get::<Cache>();
     (cache.bytes(), cache.most)
 }
 
-/// The response that the node keeps under a key, as JSON.
+/// The cached response under a key, as JSON.
 pub(super) fn shown(retained: &Retained, key: &str) -> Option<Value> {
     retained.get::<Cache>().shown(key)
 }
 
-/// Removes what the node keeps under a key; whether there was something.
+/// Purges the responses under a key; returns whether there were any.
 pub(super) fn purge(retained: &Retained, key: &str) -> bool {
     let now = Instant::now();
     let has = |slot: &Slot| slot.variants.iter().any(|stored| *stored.key == *key && !stored.is_over(now));
     retained.get::<Cache>().remove(has) > 0
 }
 
-/// Removes all responses that the node keeps.
+/// Purges the whole cache.
 pub(super) fn purge_all(retained: &Retained) {
     retained.get::<Cache>().remove(|_| true);
 }

@@ -1,4 +1,4 @@
-//! What is kept and for how long, in memory.
+//! What is cached and for how long, in memory.
 
 use super::Config;
 use super::rules::{Directives, Term};
@@ -80,26 +80,29 @@ fn responses_leave_after_their_time_and_when_another_comes() {
 
 #[test]
 fn memory_is_bounded_and_what_is_used_stays() {
-    const MOST: usize = 1024 * 1024;
-    let (cache, exchange, now) = (Cache::of(MOST), Gateway::new(PLUGINS).exchange("GET /"), Instant::now());
+    const SIZE: usize = 1024 * 1024;
+    let (cache, exchange, now) = (Cache::of(SIZE), Gateway::new(PLUGINS).exchange("GET /"), Instant::now());
     let spread = |i: u128| i << 64 | i;
     for i in 1..=4_000 {
         cache.insert(spread(i), stored(now, 60, 4096));
         assert!(find(&cache, spread(1), &exchange, now), "{i}");
-        assert!(cache.bytes() <= MOST, "{}", cache.bytes());
+        assert!(cache.bytes() <= SIZE, "{}", cache.bytes());
     }
     assert!((100..300).contains(&(1..=4_000).filter(|i| find(&cache, spread(*i), &exchange, now)).count()));
-    let large = Stored { is_used: AtomicBool::new(true), ..stored(now, 60, MOST / 2) };
+    let large = Stored { is_used: AtomicBool::new(true), ..stored(now, 60, SIZE / 2) };
     cache.insert(spread(4_001), large);
     assert!(find(&cache, spread(4_001), &exchange, now), "what is added does not go first");
     let cache = Arc::new(cache);
     for i in 10_000..20_000 {
         if let Joined::Leads(lead) = cache.join(spread(i), now) {
-            lead.in_vain();
+            lead.uncacheable();
         }
-        assert!(cache.bytes() <= MOST, "{}", cache.bytes());
+        assert!(cache.bytes() <= SIZE, "{}", cache.bytes());
     }
-    assert!(matches!(cache.join(spread(19_999), now), Joined::Alone), "nobody waits in vain again");
+    assert!(
+        matches!(cache.join(spread(19_999), now), Joined::Alone),
+        "no request waits for an uncacheable one"
+    );
     let leads = cache.join(spread(20_000), now);
     assert!(matches!(cache.join(spread(20_000), now), Joined::Follows(_)));
     drop(leads);
@@ -112,7 +115,7 @@ fn memory_is_bounded_and_what_is_used_stays() {
 }
 
 #[test]
-fn nobody_keeps_the_others_waiting_for_ever() {
+fn no_request_keeps_the_others_waiting_for_ever() {
     let (cache, now) = (Arc::new(Cache::default()), Instant::now());
     let slow = cache.join(1, now);
     assert!(matches!(cache.join(1, now + Duration::from_secs(4)), Joined::Follows(_)));

@@ -1,8 +1,8 @@
-//! Lets a client make only so many requests per second, minute, hour, day, month or year.
+//! Limits how many requests a client can make per second, minute, hour, day, month or year.
 //!
-//! Windows follow the calendar in UTC: a minute's count starts anew when the clock's minute does. Counting is exact:
-//! of k requests at once against n remaining, min(k, n) pass, on however many workers; a request that one limit
-//! refuses uses up nothing of the others. Counts are kept across reloads.
+//! Windows follow the calendar in UTC: a minute's count starts again with the next minute of the clock. Counting is
+//! exact: of k concurrent requests against n remaining, min(k, n) pass, on any number of workers; a request that one
+//! limit refuses uses up nothing of the others. Counts survive reloads.
 //!
 //! ```yaml
 //! plugins:
@@ -14,11 +14,11 @@
 //!       limit_by: consumer
 //! ```
 //!
-//! ## Who is counted
+//! ## What requests are counted by
 //!
-//! `limit_by` says by what requests are counted together. A request that lacks it is counted by the client's address;
-//! `consumer` falls back on the credential first. Counts belong to the scope of the plugin: one on a service counts
-//! the requests of all its routes together, a global one counts all requests.
+//! `limit_by` says which requests are counted together. If a request has no such identifier, it is counted by the
+//! client's address; `consumer` falls back to the credential first. Counts belong to the scope of the plugin: one on a
+//! service counts the requests of all its routes together, a global one counts all requests.
 //!
 //! ## Responses
 //!
@@ -26,8 +26,8 @@
 //! |---|---|---|
 //! | `X-RateLimit-Limit-Minute` and so on | every response, per limit | the limit |
 //! | `X-RateLimit-Remaining-Minute` and so on | every response, per limit | what is left after this request |
-//! | `RateLimit-Limit`, `RateLimit-Remaining` | every response | those of the limit with the least left, of equals the longest |
-//! | `RateLimit-Reset` | every response | seconds until that limit starts anew |
+//! | `RateLimit-Limit`, `RateLimit-Remaining` | every response | those of the limit with the least left; if two are equal, the longer one |
+//! | `RateLimit-Reset` | every response | seconds until that limit is reset |
 //! | `Retry-After` | refused requests | the same |
 //!
 //! A refused request is answered with `error_code` (429) and `error_message`. `hide_client_headers` leaves out all of
@@ -42,24 +42,24 @@
 //! | `redis` with a `sync_rate` | in memory, exchanged in the background | the limit, and what the nodes let pass within `sync_rate` seconds of each other |
 //! | `cluster` | in the PostgreSQL database of the nodes | exactly the limit, on all nodes together |
 //!
-//! Memory holds up to a million clients at a time; beyond that the counts of some are forgotten early. A `sync_rate` of
-//! 0.5 with ten nodes lets at most what reaches nine of them within half a second pass beyond the limit, once a window. A
-//! crash of PostgreSQL may cost the counts of its last moments, as they are not waited for on its disk; Redis keeps as much
-//! as it is told to.
+//! Memory holds up to a million clients at a time; beyond that the counts of some are evicted early. With
+//! ten nodes and a `sync_rate` of 0.5, a window lets at most as many requests pass beyond the limit as nine nodes receive
+//! in half a second. A crash of PostgreSQL may lose the last counts, because requests do not wait for its disk; what
+//! Redis persists depends on its configuration.
 //!
-//! With `redis` and `cluster` a request waits for one answer of the store. The questions of all requests that wait at the
-//! same time travel together, over one connection to each server; those that count the same are one question. With a
-//! `sync_rate` requests wait for nothing.
+//! With `redis` and `cluster` a request waits for one reply of the store. The queries of concurrent requests are sent
+//! together over one connection to each server; those with the same key are one query. With a `sync_rate` requests do
+//! not wait.
 //!
 //! Keys in Redis and rows in PostgreSQL are Kong's (`ratelimit:ROUTE:SERVICE:IDENTIFIER:MILLISECONDS:PERIOD`, and the
-//! table `ratelimiting_metrics`), so that nodes of Kong and of Weir can count together. In a cluster of Redis, which Kong
-//! does not use, what names the client stands in braces, so that all its keys are on one server; while they move to
-//! another, each node counts by itself. An identifier of more than 256 bytes, or that is no UTF-8, is named by its SHA-256.
+//! table `ratelimiting_metrics`), so nodes of Kong and of Weir can count together. In a Redis Cluster, which Kong does
+//! not support, the part of the key that identifies the client is in braces, so that all its keys are on one server;
+//! while a slot moves to another server, each node counts by itself. An identifier of more than 256 bytes, or one that
+//! is not UTF-8, is replaced by its SHA-256.
 //!
-//! A user of Redis with rights of its own needs `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY` and `EXPIRE` on the keys
-//! `ratelimit:*` (where `ratelimit:probe` tells whether a server that failed counts again) and, for response-ratelimiting,
-//! `response-ratelimit:*`. PostgreSQL must have an encoding with every text, which UTF8 is.
-//!
+//! If the Redis user is restricted by ACLs, it needs `EVAL`, `EVALSHA`, `SCRIPT LOAD`, `GET`, `INCRBY` and `EXPIRE` on
+//! the keys `ratelimit:*` (Weir probes a server that failed with `ratelimit:probe`) and, for response-ratelimiting,
+//! `response-ratelimit:*`. PostgreSQL must have an encoding that can store every text, such as UTF8.
 //! ```yaml
 //! plugins:
 //!   - name: rate-limiting
@@ -70,42 +70,44 @@
 //!       redis: { host: redis.example.com, ssl: true, ssl_verify: true, password: secret }
 //! ```
 //!
-//! The fields of `redis` are also understood, and told by the Admin API, under the names that Kong gave them up for:
-//! `redis_host` and the like. Where both are written they must say the same.
+//! The fields of `redis` also have their former names in Kong, `redis_host` and the like: they are accepted, and the
+//! Admin API shows them. If both are set they must be equal.
 //!
-//! Sentinels are named by `sentinel_master` and `sentinel_nodes`, a cluster by `cluster_nodes`, as in the plugins of Kong
-//! Enterprise. `ssl_verify` verifies by the node's `lua_ssl_trusted_certificate`.
+//! Sentinels are configured by `sentinel_master` and `sentinel_nodes`, a Redis Cluster by `cluster_nodes`, as in Kong
+//! Enterprise. `ssl_verify` verifies with the node's `lua_ssl_trusted_certificate`.
 //!
-//! ## When the store is away
+//! ## When the store is unavailable
 //!
-//! The first request that gets no answer within `timeout` has the store left alone: from then on no request waits for it,
-//! until it answers again, which is tried every second. Meanwhile requests are counted by this node, beginning with what
-//! it knows of the counts of all, and the store is told when it is back. With `fault_tolerant: false` they are answered
-//! 500 instead, except with a `sync_rate`, which never waits. Kong lets requests pass without limits meanwhile.
+//! If a request gets no reply within `timeout`, no further request waits for the store until it replies again, which
+//! Weir checks every second. Meanwhile this node counts requests itself, beginning with what it knows of the shared
+//! counts, and reports its counts when the store is back. With `fault_tolerant: false` requests are answered 500
+//! instead, except with a `sync_rate`, which never waits. Kong lets requests pass without limits meanwhile.
 //!
-//! A question that was under way when the store failed may have been counted there and be counted again here: limits are
+//! A query that was in flight when the store failed may be counted twice, by the store and by this node: limits are
 //! then reached earlier, never later.
 //!
 //! ## Sliding windows
 //!
-//! With `window_type: sliding`, which Kong has in its Enterprise edition alone, there is no moment at which a client may
-//! use its limit twice. What is used is
+//! With `window_type: sliding`, which only Kong Enterprise has, a client cannot use its limit twice around the end of a
+//! window. The usage is
 //!
 //! ```text
 //! used = count of this window + ⌊ count of the last window × what is left of this window ÷ length of this window ⌋
 //! ```
 //!
-//! by milliseconds. `Retry-After` and `RateLimit-Reset` then tell a refused client when it will be let in if it sends
-//! nothing until then.
+//! in milliseconds. A refused client that sends nothing until then is admitted after `Retry-After` (or
+//! `RateLimit-Reset`) seconds.
 
-use super::limits::{Asked, Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, Usage, written};
+use super::limits::{
+    Identifier, Limit, Limiter, Periods, Policy, Redis, Reserved, SentQuery, Usage, written,
+};
 use std::sync::Arc;
 use weir_plugin::{
     BuildContext, Exchange, FieldError, Fingerprinter, Flow, Headers, Hooks, Known, LocalResponse, Phases,
     Plugin, Record, Resume,
 };
 
-/// What is limited, and how clients are told.
+/// The limits, and what clients see of them.
 #[derive(Debug, Clone, Record)]
 #[record(check = violations, old_names = Redis::OLD_NAMES)]
 #[record(hint(
@@ -128,28 +130,28 @@ use weir_plugin::{
     "this is Kong Enterprise's; leave it out"
 ))]
 pub(super) struct Config {
-    /// How many requests pass.
+    /// The limits.
     #[field(flatten)]
     pub periods: Periods,
-    /// What requests are counted by.
+    /// The identifier that requests are counted by.
     #[field(default = "consumer", one_of = ["consumer", "credential", "ip", "service", "header", "path"])]
     pub limit_by: String,
-    /// The header to count by, with `limit_by: header`.
+    /// With `limit_by: header`: the header.
     #[field(matches = header_name)]
     pub header_name: Option<String>,
-    /// The path that is counted, with `limit_by: path`.
+    /// With `limit_by: path`: the path.
     #[field(starts_with = "/")]
     pub path: Option<String>,
     /// Where counts are kept.
     #[field(default = "local", one_of = ["local", "cluster", "redis"])]
     pub policy: String,
-    /// Counts requests on this node while the store is away; otherwise they are answered 500.
+    /// Counts requests on this node while the store is unavailable; otherwise they are answered 500.
     #[field(default = true)]
     pub fault_tolerant: bool,
-    /// How to reach Redis, for policy `redis`.
+    /// How to connect to Redis, for policy `redis`.
     #[field(default = {})]
     pub redis: Redis,
-    /// Tells clients nothing of limits.
+    /// Sends clients no headers about limits.
     #[field(default = false)]
     pub hide_client_headers: bool,
     /// The status of refused requests.
@@ -158,10 +160,10 @@ pub(super) struct Config {
     /// The message of refused requests.
     #[field(default = "API rate limit exceeded")]
     pub error_message: String,
-    /// How often counts are exchanged with Redis, in seconds from 0.02 on; -1 for each request.
+    /// How often counts are synchronized with Redis, in seconds from 0.02; -1 for each request.
     #[field(default = -1)]
     pub sync_rate: f64,
-    /// How a window ends: at once, or bit by bit.
+    /// Whether windows are fixed or sliding.
     #[field(default = "fixed", one_of = ["fixed", "sliding"])]
     pub window_type: String,
 }
@@ -173,7 +175,7 @@ impl Config {
     }
 }
 
-/// What requests are counted by.
+/// The identifier that requests are counted by.
 enum LimitBy {
     Consumer,
     Credential,
@@ -188,12 +190,12 @@ pub(super) struct RateLimiting {
     rules: Arc<Rules>,
     by: LimitBy,
     limiter: Limiter,
-    /// Fingerprints of this scope's identifiers, and of addresses where the identifier is missing.
+    /// Fingerprints of this scope's identifiers, and of addresses for requests without an identifier.
     identifiers: Fingerprinter,
     addresses: Fingerprinter,
 }
 
-/// What the limits are, and what becomes of those who exceed them.
+/// The limits, and the responses to requests that exceed them.
 struct Rules {
     limits: Arc<[Limit]>,
     fault_tolerant: bool,
@@ -259,13 +261,13 @@ impl Hooks for RateLimiting {
         };
         match self.limiter.reserve(identifier.fingerprint(key), identifier, &self.rules.limits) {
             Reserved::Now(usage) => self.rules.decide(exchange, usage),
-            Reserved::Later(asked) => self.rules.clone().decide_later(exchange, asked),
+            Reserved::Later(query) => self.rules.clone().decide_later(exchange, query),
         }
     }
 
     fn response(&self, exchange: &mut Exchange) {
         if let Some(usage) = exchange.extensions.get::<Usage>().copied() {
-            self.rules.tell(&usage, &mut exchange.response.headers);
+            self.rules.set_headers(&usage, &mut exchange.response.headers);
         }
     }
 }
@@ -298,36 +300,36 @@ impl Rules {
         Flow::Respond(LocalResponse::error(self.error_code, &self.error_message))
     }
 
-    /// When the store has answered, or else as the configuration says.
-    fn decide_later(self: Arc<Self>, exchange: &mut Exchange, mut asked: Asked) -> Flow {
-        if asked.is_in_vain() {
-            return self.decide_alone(exchange, &asked);
+    /// Decides when the store has replied, or else as the configuration says.
+    fn decide_later(self: Arc<Self>, exchange: &mut Exchange, mut query: SentQuery) -> Flow {
+        if query.is_unavailable() {
+            return self.decide_alone(exchange, &query);
         }
         Flow::Wait(Box::pin(async move {
-            let answered = asked.answered().await;
+            let answered = query.answered().await;
             let resume: Resume = Box::new(move |exchange| match answered {
                 Some(usage) => self.decide(exchange, usage),
-                None => self.decide_alone(exchange, &asked),
+                None => self.decide_alone(exchange, &query),
             });
             resume
         }))
     }
 
-    fn decide_alone(&self, exchange: &mut Exchange, asked: &Asked) -> Flow {
+    fn decide_alone(&self, exchange: &mut Exchange, query: &SentQuery) -> Flow {
         if self.fault_tolerant {
-            return self.decide(exchange, asked.reserve_here());
+            return self.decide(exchange, query.reserve_here());
         }
         Flow::Respond(LocalResponse::error(500, "An unexpected error occurred"))
     }
 
-    fn tell(&self, usage: &Usage, headers: &mut Headers) {
+    fn set_headers(&self, usage: &Usage, headers: &mut Headers) {
         let mut numbers = Numbers::new(headers);
         let mut scarcest: Option<(f64, &Limit)> = None;
         for limit in &*self.limits {
             let remaining = (limit.value - usage.used[limit.period as usize] as f64).max(0.0);
             numbers.put(limit.period.limit_header(), limit.value);
             numbers.put(limit.period.remaining_header(), remaining);
-            // Limits come shortest first, so of equals the longest wins.
+            // Limits are sorted, shortest first, so if two are equal the longer one wins.
             if scarcest.is_none_or(|(least, _)| remaining <= least) {
                 scarcest = Some((remaining, limit));
             }
@@ -346,10 +348,10 @@ impl Rules {
     }
 }
 
-/// Puts numbers into headers, in place of what the upstream says of its own limits.
+/// Writes numbers into headers, which replace those of the upstream's own limits.
 struct Numbers<'h> {
     headers: &'h mut Headers,
-    /// The upstream has such headers: looked for once, since hardly any has.
+    /// Whether the upstream sent such headers; checked once, because hardly any does.
     replace: bool,
 }
 

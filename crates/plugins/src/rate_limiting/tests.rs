@@ -1,4 +1,4 @@
-//! rate-limiting over exchanges in memory. Limits per year, so that no test meets the end of a window.
+//! rate-limiting over exchanges in memory. The limits are per year, so that no window ends during a test.
 
 use crate::PLUGINS;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn statuses(gateway: &Gateway, config: Json, requests: &[&dyn Fn() -> Exchange])
 }
 
 #[test]
-fn what_is_refused_is_told_when_to_come_back() {
+fn refused_clients_learn_when_to_retry() {
     let gateway = Gateway::new(PLUGINS);
     let config =
         json!({ "month": 2, "year": 2, "limit_by": "ip", "error_code": 503, "error_message": "busy" });
@@ -37,7 +37,7 @@ fn what_is_refused_is_told_when_to_come_back() {
     let refused = gateway.send(&[&*plugin], "GET /");
     assert_eq!(refused.status(), 503);
     assert!(refused.answer.as_ref().is_some_and(|body| body.contains("\"message\":\"busy\"")));
-    // Of equals the longest is told: what is left of the year, which Kong counts as 365 days.
+    // If two limits are equal, the longer one is sent: what is left of the year, which Kong counts as 365 days.
     let reset: u64 = refused.header("RateLimit-Reset").unwrap().parse().unwrap();
     assert_eq!(refused.header("Retry-After"), refused.header("RateLimit-Reset"));
     assert!((1..=31_536_000).contains(&reset));
@@ -54,7 +54,7 @@ fn hidden_headers_are_hidden_from_the_refused_too() {
 }
 
 #[test]
-fn callers_are_told_apart() {
+fn callers_are_counted_separately() {
     let gateway = Gateway::new(PLUGINS);
     let as_consumer = |consumer, credential| {
         let mut exchange = gateway.exchange("GET /");

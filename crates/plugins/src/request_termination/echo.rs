@@ -1,4 +1,4 @@
-//! What was received, as JSON.
+//! The request that was received, as JSON.
 
 use super::super::multipart;
 use serde_json::{Map, json};
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Json, Known, NodeId, Retained, without_port};
 
-/// What a node tells of itself.
+/// What a node reports about itself.
 pub(super) struct Node {
     id: String,
     hostname: String,
@@ -23,7 +23,7 @@ impl Node {
     }
 }
 
-/// The answer's body. As in Kong, what there is not is left out.
+/// The response body. As in Kong, members without a value are left out.
 pub(super) fn body(exchange: &Exchange, message: Option<&str>, node: &Node) -> String {
     let route = exchange.route();
     let service = route.and_then(|route| route.service.as_ref());
@@ -74,7 +74,7 @@ fn host(value: &[u8]) -> String {
     without_port(&lossy(value)).to_ascii_lowercase()
 }
 
-/// The body by its type: a form's fields by name, or JSON.
+/// The body, parsed by its type: a form's fields by name, or JSON.
 fn parsed(exchange: &Exchange) -> Option<Json> {
     let (body, content_type) = (exchange.body()?, lossy(exchange.header(Known::ContentType)?));
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -93,7 +93,7 @@ fn arguments(text: &str) -> Json {
     gathered(form::pairs(text).map(|pair| (lossy(&pair.name).into_owned(), pair.value)))
 }
 
-/// Values by name as Kong shows them: true where there is none, a list where there are several.
+/// Values by name in Kong's form: true for no value, a list for several.
 fn gathered<'v>(fields: impl Iterator<Item = (String, Option<Cow<'v, [u8]>>)>) -> Json {
     let mut gathered = Map::new();
     for (name, value) in fields {

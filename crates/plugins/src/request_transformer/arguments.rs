@@ -1,4 +1,4 @@
-//! Query strings and urlencoded forms. What is not changed stays as it was written.
+//! Query strings and urlencoded forms. Unchanged parts stay as they were written.
 
 use super::operations::Fields;
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ impl Fields for Arguments<'_> {
         });
     }
 
-    /// One that has no value gets this.
+    /// If the argument has no value, it gets this one.
     fn append(&mut self, name: &str, value: &[u8]) {
         let value: Cow<'_, [u8]> = value.to_vec().into();
         let mut found = self.0.iter_mut().filter(|pair| is(name)(pair));

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known};
 
-/// What a body is, by its type.
+/// The kind of a body, by its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -17,7 +17,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// As Kong tells them: by what the header has anywhere in it.
+    /// As in Kong: by what the header contains anywhere.
     pub(super) fn of(content_type: &[u8]) -> Option<Self> {
         let lower = content_type.to_ascii_lowercase();
         let has = |name: &str| memchr::memmem::find(&lower, name.as_bytes()).is_some();
@@ -31,7 +31,7 @@ impl Form {
     }
 }
 
-/// Changes the body, if it is there whole and can be read.
+/// Changes the body, if it is complete and can be parsed.
 pub(super) fn transform(exchange: &mut Exchange, operations: &Operations, values: &Rendered) {
     if let Some(body) = transformed(exchange, operations, values) {
         exchange.set_body(body);
@@ -94,7 +94,7 @@ struct Parts<'b> {
     boundary: &'b str,
     preamble: &'b [u8],
     parts: Vec<Part<'b>>,
-    /// From the closing delimiter on.
+    /// The closing delimiter and what follows it.
     rest: Cow<'b, [u8]>,
 }
 
@@ -111,7 +111,7 @@ impl<'b> Parts<'b> {
         let mut parts: Vec<Part<'b>> = form.parts.into_iter().map(part).collect();
         let rest = match form.end {
             Some(end) => body[end..].into(),
-            // It is closed, so that more parts can follow.
+            // Close the form, so that more parts can follow.
             None => {
                 parts.iter_mut().last().into_iter().for_each(|(_, _, last)| last.to_mut().extend(b"\r\n"));
                 format!("--{boundary}--\r\n").into_bytes().into()

@@ -1,4 +1,4 @@
-//! What stands in `$(…)`: the part of Lua that looks at a request and does nothing else.
+//! Expressions in `$(…)`: the subset of Lua that only reads the request.
 
 use std::borrow::Cow;
 use weir_plugin::form;
@@ -12,7 +12,7 @@ pub(super) enum Expression {
     Not(Box<Expression>),
     And(Box<Expression>, Box<Expression>),
     Or(Box<Expression>, Box<Expression>),
-    /// Whether two are equal, or whether they are not.
+    /// Whether two are equal, or with `false` whether they are not.
     Compare(Box<Expression>, Box<Expression>, bool),
     Join(Box<Expression>, Box<Expression>),
     Call(Box<Expression>, Method),
@@ -25,7 +25,7 @@ pub(super) enum Constant {
     Text(Box<[u8]>),
 }
 
-/// Something of the request.
+/// A property of the request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Field {
     Header(HeaderName),
@@ -42,7 +42,7 @@ pub(super) enum Attribute {
     Username,
 }
 
-/// A method of a text.
+/// A string method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Method {
     Lower,
@@ -77,7 +77,7 @@ impl HeaderName {
     }
 }
 
-/// What an expression is worth.
+/// The value of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value<'a> {
     Nil,
@@ -94,7 +94,7 @@ impl<'a> Value<'a> {
         !matches!(self, Value::Nil | Value::Boolean(false))
     }
 
-    /// As it is rendered: nothing where it is nil or false.
+    /// The rendered text: empty for nil and false.
     pub(super) fn text(&self) -> &[u8] {
         match self {
             Value::Nil | Value::Boolean(false) => b"",
@@ -105,7 +105,7 @@ impl<'a> Value<'a> {
 }
 
 impl Expression {
-    /// What it is worth for a request. Where Lua would fail, the result is nil.
+    /// Evaluates it for a request. Where Lua would raise an error, the result is nil.
     pub(super) fn evaluate<'a>(&'a self, exchange: &'a Exchange) -> Value<'a> {
         match self {
             Expression::Constant(constant) => constant.value(),
@@ -162,7 +162,7 @@ impl Field {
     }
 }
 
-/// The first argument of a name; true where it has no value.
+/// The first argument of a name; true if it has no value.
 fn argument<'q>(query: &'q str, name: &str) -> Value<'q> {
     match form::pairs(query).find(|pair| *pair.name == *name.as_bytes()) {
         None => Value::Nil,
@@ -187,7 +187,7 @@ impl Method {
     }
 }
 
-/// What `string.sub` takes of so many bytes: positions count from 1, or from the end where they are negative.
+/// The range of `string.sub`: positions count from 1, or from the end if they are negative.
 fn range(length: usize, from: i64, to: i64) -> std::ops::Range<usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let absolute = |position: i64| if position < 0 { length + position + 1 } else { position };

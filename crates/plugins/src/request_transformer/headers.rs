@@ -1,4 +1,4 @@
-//! What is done to headers. It is done where they are.
+//! Changes headers in place.
 
 use super::operations::{Entry, Rendered, Values, entries};
 use crate::transformer::{is_settable, rename, split, values as all_values};

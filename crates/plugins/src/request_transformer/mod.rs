@@ -12,42 +12,42 @@
 //!       replace:
 //!         uri: /v2/orders/$(uri_captures.id)
 //!       add:
-//!         headers: ["x-caller:$(consumer.username or 'nobody')"]
+//!         headers: ["x-caller:$(consumer.username or 'anonymous')"]
 //!         body: ["source:gateway"]
 //! ```
 //!
-//! For each of headers, body and query string, what is in `remove` goes first, then `rename`, `replace`, `add` and
-//! `append`. `replace` changes what is there, `add` adds what is not, `append` adds one more value. The path and the method
-//! come before all of them. `replace.headers` with `host` changes the host that the upstream is asked for. Names are told
-//! from values by the first colon.
+//! For each of headers, body and query string, `remove` is applied first, then `rename`, `replace`, `add` and `append`.
+//! `replace` changes an existing value, `add` adds a missing one, `append` adds one more value. The path and the method
+//! are changed before all of them. `replace.headers` with `host` changes the `Host` of the upstream request. The first
+//! colon separates the name from the value.
 //!
 //! ## Bodies
 //!
-//! JSON objects, urlencoded forms and multipart forms, by `Content-Type`, up to 1 MiB; others pass as they are: where what
-//! is removed must not get through, refuse longer ones with [request-size-limiting](request-size-limiting.md). Slips that
-//! servers overlook, such as `NaN` or a form without its end, are overlooked here as well. What is
-//! not named stays as it was written. A new value in JSON is a text; `append` makes a list. In multipart forms `rename`
-//! comes before `remove`, and nothing is appended. A form of a request whose method becomes GET, HEAD or TRACE goes into
-//! the query string too.
+//! The plugin changes JSON objects, urlencoded forms and multipart forms, by `Content-Type`, up to 1 MiB. Other bodies
+//! pass unchanged: if something that is removed must not get through, refuse longer bodies with
+//! [request-size-limiting](request-size-limiting.md). Parsing is as lenient as in servers: `NaN` or a form without its
+//! end are accepted. What is not named stays as it was written. A new value in JSON is a string; `append` makes a list.
+//! In multipart forms `rename` comes before `remove`, and nothing is appended. If the method becomes GET, HEAD or
+//! TRACE, the fields of a form are also added to the query string.
 //!
 //! ## Templates
 //!
-//! Values, the new names in `rename.body` and `rename.querystring`, and `replace.uri` may have `$(…)` in them. It sees the
+//! Values, the new names in `rename.body` and `rename.querystring`, and `replace.uri` may contain `$(…)`. It sees the
 //! request as it was before this plugin:
 //!
 //! | | |
 //! |---|---|
 //! | `headers.name`, `headers["na-me"]` | a header; underscores may stand for hyphens |
-//! | `query_params.name`, `query_params["na-me"]` | an argument, decoded; `true` where it has no value |
+//! | `query_params.name`, `query_params["na-me"]` | a query argument, decoded; `true` if it has no value |
 //! | `uri_captures.name`, `uri_captures[1]` | what a group of the route's path captured |
-//! | `consumer.id`, `consumer.custom_id`, `consumer.username` | who calls |
-//! | `'text'`, `"text"`, `nil`, `true`, `false` | themselves |
+//! | `consumer.id`, `consumer.custom_id`, `consumer.username` | the consumer |
+//! | `'text'`, `"text"`, `nil`, `true`, `false` | literals |
 //! | `or`, `and`, `not`, `==`, `~=`, `..`, `( )` | as in Lua |
-//! | `:sub(i, j)`, `:lower()`, `:upper()` | as in Lua; nil where there is no text |
+//! | `:sub(i, j)`, `:lower()`, `:upper()` | as in Lua; nil if the value is not a string |
 //!
-//! What is nil or false is rendered as nothing. In `replace.uri` values stand as they are: one that a client chooses may have
-//! `..` in it. Of several headers or arguments of one name the first counts. Anything
-//! else of Lua is refused with the configuration.
+//! Nil and false are rendered as nothing. In `replace.uri` values are not escaped, so a value that a client chooses may
+//! contain `..`. If several headers or arguments have one name, the first counts. Other Lua code is rejected with the
+//! configuration.
 
 mod arguments;
 mod body;
@@ -70,22 +70,22 @@ use weir_plugin::{
 /// What is changed.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
-    /// The method that the upstream is asked with.
+    /// The method of the upstream request.
     #[field(check = method)]
     pub http_method: Option<String>,
-    /// What is taken away.
+    /// What is removed.
     #[field(default = {})]
     pub remove: Remove,
-    /// What gets another name: `old:new`.
+    /// What is renamed: `old:new`.
     #[field(default = {})]
     pub rename: Rename,
-    /// What gets another value where it is there: `name:value`.
+    /// Existing values that are replaced: `name:value`.
     #[field(default = {})]
     pub replace: Replace,
-    /// What is added where it is not there: `name:value`.
+    /// Values that are added if they are missing: `name:value`.
     #[field(default = {})]
     pub add: Set,
-    /// What is added to what is there: `name:value`.
+    /// Values that are appended: `name:value`.
     #[field(default = {})]
     pub append: Set,
 }
@@ -104,7 +104,7 @@ pub(super) struct Remove {
     pub querystring: Vec<String>,
 }
 
-/// Old names and new ones.
+/// Old and new names.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Rename {
     /// Fields of the body: `old:new`.
@@ -124,7 +124,7 @@ pub(super) struct Replace {
     /// Names and values.
     #[field(flatten)]
     pub values: Set,
-    /// The path that the upstream is asked for, whole.
+    /// The whole path of the upstream request.
     #[field(check = template)]
     pub uri: Option<String>,
 }
@@ -145,7 +145,7 @@ pub(super) struct Set {
 
 fn method(text: &str) -> Result<(), String> {
     match text {
-        "CONNECT" => Err("CONNECT opens tunnels, which upstreams are not asked for".to_owned()),
+        "CONNECT" => Err("CONNECT opens tunnels, which Weir does not support to upstreams".to_owned()),
         _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase()) => Ok(()),
         _ => Err(format!("expected a method in capital letters, such as POST, got {text:?}")),
     }
@@ -173,7 +173,7 @@ pub(super) struct RequestTransformer {
     body: Operations,
     query: Operations,
     values: Values,
-    /// Whether a form goes into the query string.
+    /// Whether the fields of a form are added to the query string.
     moves_form: bool,
 }
 
@@ -243,7 +243,7 @@ impl Hooks for RequestTransformer {
     }
 }
 
-/// Puts the fields of an urlencoded body behind the arguments.
+/// Adds the fields of an urlencoded body to the query string.
 fn form_into_query(exchange: &mut Exchange) {
     let content_type = exchange.header(Known::ContentType);
     if content_type.and_then(Form::of) != Some(Form::Urlencoded) {

@@ -1,4 +1,4 @@
-//! What a configuration says to do, prepared.
+//! The operations of a configuration, prepared.
 
 use super::template::Template;
 use crate::transformer::split;
@@ -9,7 +9,7 @@ use weir_plugin::Exchange;
 #[derive(Debug)]
 pub(super) enum Value {
     Text(Box<str>),
-    /// The number of its template.
+    /// The index of its template.
     Rendered(usize),
 }
 
@@ -27,7 +27,7 @@ impl Values {
         })))
     }
 
-    /// The values for a request, before anything of it is changed.
+    /// Renders the values for a request, before any of it is changed.
     pub(super) fn render(&self, exchange: &Exchange) -> Rendered {
         let mut rendered = Rendered { bytes: Vec::new(), ends: Vec::with_capacity(self.0.len()) };
         for template in &self.0 {
@@ -61,19 +61,19 @@ impl Rendered {
     }
 }
 
-/// A name and what becomes of it.
+/// A name and what happens to it.
 pub(super) struct Entry {
     pub(super) name: Box<str>,
     pub(super) value: Value,
 }
 
-/// Reads a list of entries. Those without a value do nothing.
+/// Parses a list of entries. Those without a value do nothing.
 pub(super) fn entries(list: &[String], values: &mut Values) -> Result<Vec<Entry>, String> {
     let valued = list.iter().map(|entry| split(entry)).filter(|(_, value)| !value.is_empty());
     valued.map(|(name, value)| Ok(Entry { name: name.into(), value: values.prepare(value)? })).collect()
 }
 
-/// What is done to a body or a query string.
+/// The operations on a body or a query string.
 pub(super) struct Operations {
     remove: Vec<Box<str>>,
     rename: Vec<Entry>,
@@ -103,21 +103,21 @@ impl Operations {
     }
 }
 
-/// Named values that operations are done to.
+/// Named values that operations change.
 pub(super) trait Fields {
-    /// Whether names are changed before fields are removed.
+    /// Whether fields are renamed before fields are removed.
     const RENAMES_FIRST: bool = false;
-    /// Whether there is one of this name, as Lua sees it: false is none.
+    /// Whether the name exists, as in Lua: false counts as missing.
     fn holds(&self, name: &str) -> bool;
     fn remove(&mut self, name: &str);
-    /// Gives the fields of a name another one, in the place of those that had it.
+    /// Renames fields; they replace those that have the new name.
     fn rename(&mut self, old: &str, new: &str);
-    /// Gives a name one value.
+    /// Sets the value of a name.
     fn set(&mut self, name: &str, value: &[u8]);
     fn append(&mut self, name: &str, value: &[u8]);
 }
 
-/// Does the operations; where there was nothing before, those alone that add something.
+/// Applies the operations; if there was nothing before, only those that add something.
 pub(super) fn apply<F: Fields>(operations: &Operations, fields: &mut F, values: &Rendered, any: bool) {
     let rename = |fields: &mut F| {
         for Entry { name, value } in &operations.rename {

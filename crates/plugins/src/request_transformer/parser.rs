@@ -1,14 +1,14 @@
-//! Reads what stands in `$(…)`.
+//! Parses expressions in `$(…)`.
 
 use super::expression::{Attribute, Constant, Expression, Field, HeaderName, Method};
 
-/// The most that one expression may be made of.
-const MOST_TERMS: usize = 256;
+/// The most terms of one expression.
+const MAX_TERMS: usize = 256;
 
-/// Why an expression cannot be read.
+/// Why an expression cannot be parsed.
 type Reason = String;
 
-/// A reader of one expression.
+/// A parser of one expression.
 pub(super) struct Parser<'t> {
     rest: &'t str,
     terms: usize,
@@ -74,10 +74,10 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// One more term. Expressions are evaluated as deep as they are.
+    /// Counts a term. Evaluation recurses as deep as the expression, so the number is bounded.
     fn count(&mut self) -> Result<(), Reason> {
         self.terms += 1;
-        if self.terms > MOST_TERMS { Err(format!("more than {MOST_TERMS} terms")) } else { Ok(()) }
+        if self.terms > MAX_TERMS { Err(format!("more than {MAX_TERMS} terms")) } else { Ok(()) }
     }
 
     fn primary(&mut self) -> Result<Expression, Reason> {

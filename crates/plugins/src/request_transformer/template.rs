@@ -15,7 +15,7 @@ enum Piece {
 }
 
 impl Template {
-    /// None if the text is the same for every request. The error says why it is no template and what one is.
+    /// None if the text is the same for every request. The error says why it is not a template and what one is.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some((before, inner)) = rest.split_once("$(") {
@@ -47,7 +47,7 @@ impl Template {
     }
 }
 
-/// Says what was found and what there is. The template is not repeated: it may hold keys.
+/// Says what was found and what is allowed. The template is not repeated, because it may contain keys.
 fn refusal(found: &str) -> String {
     format!(
         "the template has {found}; Lua is not run: write $(…) with headers, query_params, uri_captures, consumer, texts in \

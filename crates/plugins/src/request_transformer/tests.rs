@@ -1,4 +1,4 @@
-//! Templates: what they are worth, and which are none.
+//! Templates: their values, and which are invalid.
 
 use super::template::Template;
 use crate::PLUGINS;
@@ -45,7 +45,7 @@ fn templates_are_worth_what_lua_says() {
         ("$(headers.nothing == nil and 'none')", "none"),
         ("$(query_params.flag == 'true' and 'text' or 'boolean')", "boolean"),
         ("$(uri_captures.id or uri_captures[1] or 'none')", "none"),
-        ("$(consumer.username or 'nobody')", "nobody"),
+        ("$(consumer.username or 'anyone')", "anyone"),
         ("$('$(escaped)')", "$(escaped)"),
         ("$(')')", ")"),
         ("$((headers.orange or headers.x_one))s", "firsts"),
@@ -74,7 +74,7 @@ fn an_expression_of_supabase_chooses_who_is_authorized() {
 }
 
 #[test]
-fn what_is_no_template_is_told_why() {
+fn invalid_templates_are_refused_with_a_reason() {
     let cases = [
         ("$(os.getenv('HOME'))", "`os`"),
         ("$((function() return 1 end)())", "a function"),

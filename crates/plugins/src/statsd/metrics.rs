@@ -7,7 +7,7 @@ use weir_plugin::json_text::integer;
 
 const WORKSPACE: &str = "0dc6f45b-8f8d-40d2-a504-473544ee190b";
 
-/// What is sent, and how it is written.
+/// Which metrics are sent, and in which form.
 pub(super) struct Scope {
     metrics: Vec<Prepared>,
     prefix: String,
@@ -16,16 +16,16 @@ pub(super) struct Scope {
     config: Config,
 }
 
-/// A metric, and what its lines end in.
+/// A metric, and the end of its lines.
 struct Prepared {
     metric: Metric,
     /// Such as `|c` or `|ms|@0.5`.
     suffix: String,
-    /// Of lines that count.
+    /// For lines that count.
     counted: String,
 }
 
-/// Where tags stand: behind the name and what begins them, or behind the value.
+/// Where tags are: after the name and a separator, or after the value.
 #[derive(Clone, Copy, PartialEq)]
 enum Tags {
     Dogstatsd,
@@ -59,7 +59,7 @@ impl Scope {
             let measured = Measured { scope: self, prepared, metric: &prepared.metric, exchange };
             match value(&prepared.metric.name, exchange) {
                 Some(Ok((name, value))) => measured.write_own(&mut out, name, value),
-                // There is nothing to measure.
+                // The request has no value for it.
                 Some(Err(())) => {}
                 None if self.tags.is_none() => measured.write_counted(&mut out),
                 None => {}
@@ -81,12 +81,12 @@ impl Prepared {
         };
         let rate = metric.sample_rate.filter(|rate| *rate != 1.0);
         let rate = rate.map(|rate| format!("|@{rate}")).unwrap_or_default();
-        // Of those that count, every one does, whatever its type is said to be.
+        // Counted metrics are always counters, whatever their type.
         Self { suffix: format!("|{kind}{rate}"), counted: format!(":1|c{rate}\n"), metric }
     }
 }
 
-/// The name and the value of a metric that is a number, or that this request has none.
+/// The name and the value of a metric that is a number; the error says that this request has none.
 fn value(name: &str, exchange: &Exchange) -> Option<Result<(&'static str, u64), ()>> {
     let latencies = || exchange.latencies();
     Some(Ok(match name {
@@ -145,7 +145,7 @@ impl Measured<'_> {
         out.push(b'\n');
     }
 
-    /// A metric that counts something with a name.
+    /// A metric that counts something named.
     fn write_counted(&self, out: &mut Vec<u8>) {
         if self.metric.name == "unique_users" {
             return self.write_unique(out);
@@ -158,7 +158,7 @@ impl Measured<'_> {
         }
     }
 
-    /// The name; nothing, where the request has none such.
+    /// Writes the name; none if the request has no such name.
     fn write_counted_name(&self, out: &mut Vec<u8>) -> Option<()> {
         let status = |out: &mut Vec<u8>| {
             put(out, [".status."]);
@@ -193,7 +193,7 @@ impl Measured<'_> {
         Some(())
     }
 
-    /// What is counted of a consumer.
+    /// Writes the part of the name that identifies the consumer.
     fn write_user(&self, out: &mut Vec<u8>) -> Option<()> {
         let user = self.consumer()?;
         self.write_place(out);
@@ -212,7 +212,7 @@ impl Measured<'_> {
         put(out, ["|s\n"]);
     }
 
-    /// What a metric is of.
+    /// Writes the part of the name that identifies the service.
     fn write_place(&self, out: &mut Vec<u8>) {
         match (self.exchange.service(), self.service()) {
             (None, _) => put(out, ["global.unmatched"]),
@@ -253,7 +253,7 @@ impl Measured<'_> {
         }
     }
 
-    /// The tags; none where there is no service.
+    /// The tags; none if there is no service.
     fn tags(&self) -> Option<String> {
         let style = self.scope.tags?;
         let service = self.service()?;
@@ -275,15 +275,15 @@ impl Measured<'_> {
     }
 }
 
-/// What would end a name or its line.
+/// Characters that would end a name or its line.
 const ENDING: [char; 5] = [':', '|', '@', '\n', '\r'];
 
-/// A name without what would end it.
+/// A name without such characters.
 fn plain(name: &str) -> String {
     name.replace(ENDING, "_")
 }
 
-/// Appends the same, perhaps without dots too.
+/// Appends the same; with `dotless`, without dots too.
 fn put_plain(out: &mut Vec<u8>, name: &str, dotless: bool) {
     let is_ending = |byte: u8| ENDING.contains(&char::from(byte)) || dotless && byte == b'.';
     out.extend(name.bytes().map(|byte| if is_ending(byte) { b'_' } else { byte }));

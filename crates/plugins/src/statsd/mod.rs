@@ -10,28 +10,28 @@
 //!         - {name: latency, stat_type: timer}
 //! ```
 //!
-//! | metric | name, behind `prefix` | value |
+//! | metric | name, after `prefix` | value |
 //! |---|---|---|
 //! | `request_count` | `service.SERVICE.request.count` | 1 |
 //! | `request_size`, `response_size` | `service.SERVICE.request.size`, `….response.size` | bytes |
-//! | `latency`, `kong_latency`, `upstream_latency` | `service.SERVICE.latency`, `….kong_latency`, `….upstream_latency` | milliseconds: in all, until the upstream was asked, until it answered |
+//! | `latency`, `kong_latency`, `upstream_latency` | `service.SERVICE.latency`, `….kong_latency`, `….upstream_latency` | milliseconds: in total, until the request was sent to the upstream, until it answered |
 //! | `status_count` | `service.SERVICE.status.STATUS` | 1 |
 //! | `unique_users` | `service.SERVICE.user.uniques` | the consumer |
 //! | `request_per_user` | `service.SERVICE.user.CONSUMER.request.count` | 1 |
 //! | `status_count_per_user` | `service.SERVICE.user.CONSUMER.status.STATUS` | 1 |
 //! | `status_count_per_workspace` | `service.SERVICE.workspace.WORKSPACE.status.STATUS` | 1 |
 //! | `status_count_per_user_per_route` | `route.ROUTE_ID.user.CONSUMER.status.STATUS` | 1 |
-//! | `shdict_usage` | never sent: there are no shared dictionaries | |
+//! | `shdict_usage` | never sent: Weir does not measure it | |
 //!
-//! Without `metrics`, all of these are sent. Where a request has no service, `global.unmatched` stands in its place;
-//! where it has no consumer, the metrics of users are left out. Dots in names of services become underscores.
-//! `sample_rate` is told to the server, as by Kong; all requests are counted.
+//! Without `metrics`, all of these are sent. If a request has no service, `global.unmatched` takes its place; if it has
+//! no consumer, the metrics of users are left out. Dots in names of services become underscores. `sample_rate` is only
+//! sent to the server, as in Kong: all requests are counted.
 //!
-//! With `tag_style`, the first three rows alone are sent, without the service in their names and with tags: `service`,
+//! With `tag_style`, only the first three rows are sent, without the service in their names and with tags: `service`,
 //! `route`, `workspace`, `consumer`, `node` and `status`.
 //!
-//! Metrics wait in a queue and are sent off the threads that serve requests; what is dropped is counted by
-//! `weir_plugin_dropped_total` in `/metrics`.
+//! Metrics are queued and sent off the threads that serve requests; `weir_plugin_dropped_total` in `/metrics` counts
+//! what is dropped.
 
 mod metrics;
 #[cfg(test)]
@@ -49,7 +49,7 @@ use weir_plugin::{
     QueueConfig, Record, Streams,
 };
 
-/// The server, and what it is told.
+/// The server, and what is sent to it.
 #[derive(Debug, Clone, Record)]
 pub(super) struct Config {
     /// The server's name or address.
@@ -58,10 +58,10 @@ pub(super) struct Config {
     /// Its port.
     #[field(default = 8125)]
     pub port: u16,
-    /// What all names begin with.
+    /// The prefix of all names.
     #[field(default = "kong")]
     pub prefix: String,
-    /// What is sent; by default, all that there is.
+    /// The metrics; all if unset.
     #[field(default = [
         { name = "request_count"; stat_type = "counter"; sample_rate = 1 },
         { name = "latency"; stat_type = "timer" },
@@ -78,37 +78,37 @@ pub(super) struct Config {
         { name = "shdict_usage"; stat_type = "gauge"; sample_rate = 1 }
     ])]
     pub metrics: Vec<Metric>,
-    /// The ranges of statuses, such as 200-299, whose requests are told of; all if there are none.
+    /// The ranges of statuses, such as 200-299, whose requests are counted; all if unset.
     #[field(check = status_range)]
     pub allow_status_codes: Option<Vec<String>>,
-    /// The bytes up to which metrics share a datagram; each has its own if that is 0.
+    /// The size up to which metrics share a datagram, in bytes; with 0 each has its own.
     #[field(default = 0, between = [0, 65507])]
     pub udp_packet_size: f64,
-    /// Speaks TCP.
+    /// Uses TCP.
     #[field(default = false)]
     pub use_tcp: bool,
-    /// Puts `node.HOSTNAME` behind the prefix.
+    /// Adds `node.HOSTNAME` to the prefix.
     #[field(default = false)]
     pub hostname_in_prefix: bool,
-    /// What names a consumer, where the metric does not say.
+    /// What identifies a consumer, if the metric does not say.
     #[field(default = "custom_id", one_of = ["consumer_id", "custom_id", "username"])]
     pub consumer_identifier_default: String,
-    /// What names a service, where the metric does not say.
+    /// What identifies a service, if the metric does not say.
     #[field(default = "service_name_or_host", one_of = ["service_id", "service_name", "service_host", "service_name_or_host"])]
     pub service_identifier_default: String,
-    /// What names the workspace, where the metric does not say.
+    /// What identifies the workspace, if the metric does not say.
     #[field(default = "workspace_id", one_of = ["workspace_id", "workspace_name"])]
     pub workspace_identifier_default: String,
-    /// Nothing: `queue.max_retry_time` says how long it is tried.
+    /// Ignored: `queue.max_retry_time` says for how long to retry.
     pub retry_count: Option<i64>,
-    /// `queue.max_batch_size` as it was once called: unless it is 1, it wins.
+    /// The former name of `queue.max_batch_size`. It takes precedence unless it is 1.
     pub queue_size: Option<i64>,
-    /// `queue.max_coalescing_delay` as it was once called: unless it is 2, it wins.
+    /// The former name of `queue.max_coalescing_delay`. It takes precedence unless it is 2.
     pub flush_timeout: Option<f64>,
-    /// How tags are written; without it there are none.
+    /// The syntax of tags; if unset, no tags are sent.
     #[field(one_of = ["dogstatsd", "influxdb", "librato", "signalfx"])]
     pub tag_style: Option<String>,
-    /// How metrics wait, and how failures are mended.
+    /// How metrics are queued, batched and retried.
     #[field(default = {})]
     pub queue: QueueConfig,
 }
@@ -131,19 +131,19 @@ pub(super) struct Metric {
         "status_count_per_user_per_route", "shdict_usage"
     ])]
     pub name: String,
-    /// What the server makes of it.
+    /// The type that the server treats it as.
     #[field(one_of = ["counter", "gauge", "histogram", "meter", "set", "timer"])]
     pub stat_type: String,
-    /// How many of all requests the server is told that there are; needed by counters and gauges.
+    /// The sample rate that is sent to the server; required for counters and gauges.
     #[field(gt = 0)]
     pub sample_rate: Option<f64>,
-    /// What names the consumer.
+    /// What identifies the consumer.
     #[field(one_of = ["consumer_id", "custom_id", "username"])]
     pub consumer_identifier: Option<String>,
-    /// What names the service.
+    /// What identifies the service.
     #[field(one_of = ["service_id", "service_name", "service_host", "service_name_or_host"])]
     pub service_identifier: Option<String>,
-    /// What names the workspace.
+    /// What identifies the workspace.
     #[field(one_of = ["workspace_id", "workspace_name"])]
     pub workspace_identifier: Option<String>,
 }
@@ -182,7 +182,7 @@ impl Plugin for Statsd {
     type Config = Config;
 
     fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
-        QueueConfig::unheeded(config)
+        QueueConfig::ignored_fields(config)
     }
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
@@ -213,7 +213,7 @@ impl Hooks for Statsd {
     }
 }
 
-/// How long sending over TCP may take.
+/// The timeout for sending over TCP.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Server {
@@ -255,7 +255,7 @@ impl Server {
     }
 }
 
-/// Whole lines, as many as have room in so many bytes, but one at least.
+/// Splits into datagrams of whole lines: as many as fit, at least one.
 fn datagrams(mut lines: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let first = memchr::memchr(b'\n', lines)?;

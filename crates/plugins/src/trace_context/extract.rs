@@ -1,9 +1,9 @@
-//! Reading headers. What is malformed is as good as absent.
+//! Reads trace headers. Malformed ones count as absent.
 
 use super::{Context, Format, TraceId};
 use weir_plugin::Headers;
 
-/// The formats that the headers may be of, as bits, found in one pass.
+/// The formats that the headers may have, as bits, found in one pass.
 pub(super) fn spoken(headers: &Headers) -> u16 {
     headers.iter().fold(0, |found, field| found | speaks(field.name).map_or(0, Format::bit))
 }
@@ -28,7 +28,7 @@ fn speaks(name: &[u8]) -> Option<Format> {
     }
 }
 
-/// What the headers tell in a format, if anything.
+/// The trace context that the headers have in a format, if any.
 pub(super) fn extract(format: Format, headers: &Headers) -> Option<Context> {
     match format {
         Format::W3c => w3c(text(headers, "traceparent")?),
@@ -46,18 +46,18 @@ fn text<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| std::str::from_utf8(value).ok())
 }
 
-/// Hexadecimal digits, at most so many.
+/// Hexadecimal digits, at most `most`.
 fn hex(text: &str, most: usize) -> Option<u128> {
     let is_hex = (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| u128::from_str_radix(text, 16).ok())?
 }
 
-/// Sixteen of them.
+/// Sixteen hexadecimal digits.
 fn hex_span(text: &str) -> Option<u64> {
     hex(text, 16).filter(|_| text.len() == 16).and_then(|id| u64::try_from(id).ok())
 }
 
-/// An id of 32 digits, or of 16. Zeros are none.
+/// An id of 32 digits, or of 16. All zeros are invalid.
 fn trace_id(text: &str) -> Option<TraceId> {
     let id = hex(text, 32).filter(|id| [16, 32].contains(&text.len()) && *id != 0)?;
     Some(TraceId { id, bytes: text.len() / 2 })
@@ -71,7 +71,7 @@ fn yes_or_no(text: Option<&str>) -> Option<bool> {
     }
 }
 
-/// Of version 00 alone. An id of zeros is none.
+/// Version 00 only. An id of zeros is invalid.
 fn w3c(value: &str) -> Option<Context> {
     let [version, trace, span, flags] = value.split('-').collect::<Vec<_>>()[..] else { return None };
     let trace = trace_id(trace).filter(|trace| trace.bytes == 16)?;
@@ -93,9 +93,9 @@ fn b3(headers: &Headers) -> Option<Context> {
     found.map(|found| Context { shares_span: true, ..found })
 }
 
-/// What cannot be read tells nothing, but that B3 is spoken.
+/// What is malformed counts as absent, but the format is B3.
 fn b3_single(value: &str) -> Context {
-    let told = |sampled: &str| match sampled {
+    let decision = |sampled: &str| match sampled {
         "1" | "d" => Some(true),
         "0" => Some(false),
         _ => None,
@@ -106,12 +106,12 @@ fn b3_single(value: &str) -> Context {
     let parent = parts.next();
     let is_well = parent.is_none_or(|parent| hex_span(parent).is_some()) && parts.next().is_none();
     match (second, trace_id(first), second.and_then(hex_span)) {
-        (None, ..) => Context { sampled: told(first), debug: first == "d", ..context },
+        (None, ..) => Context { sampled: decision(first), debug: first == "d", ..context },
         (Some(_), Some(trace), Some(span)) if is_well => Context {
             trace: Some(trace),
             span: Some(span),
             parent: parent.and_then(hex_span),
-            sampled: third.and_then(told),
+            sampled: third.and_then(decision),
             debug: third == Some("d"),
             ..context
         },
@@ -122,11 +122,11 @@ fn b3_single(value: &str) -> Context {
 fn b3_multiple(headers: &Headers) -> Option<Context> {
     const NAMES: [&str; 5] =
         ["X-B3-TraceId", "X-B3-SpanId", "X-B3-ParentSpanId", "X-B3-Sampled", "X-B3-Flags"];
-    let told = NAMES.map(|name| text(headers, name));
-    if told.iter().all(Option::is_none) {
+    let values = NAMES.map(|name| text(headers, name));
+    if values.iter().all(Option::is_none) {
         return None;
     }
-    let [trace, span, parent, sampled, flags] = told;
+    let [trace, span, parent, sampled, flags] = values;
     let debug = flags == Some("1");
     let is_well = |id: Option<&str>| id.is_none_or(|id| hex_span(id).is_some());
     let trace = trace.and_then(trace_id).filter(|_| is_well(span) && is_well(parent));
@@ -188,7 +188,7 @@ fn datadog(headers: &Headers) -> Option<Context> {
     is_told.then_some(Context { trace, span, sampled, ..Context::of(Format::Datadog) })
 }
 
-/// `Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1`, in any order and with more beside.
+/// `Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1`, in any order, with unknown keys.
 fn aws(value: &str) -> Option<Context> {
     let mut context = Context::of(Format::Aws);
     for (key, value) in value.split(';').filter_map(|pair| pair.split_once('=')) {
@@ -205,7 +205,7 @@ fn aws(value: &str) -> Option<Context> {
     (context.trace.is_some() || context.sampled.is_some()).then_some(context)
 }
 
-/// When the trace began, and what is unique of it, make its id.
+/// The trace id consists of the start time and the unique part.
 fn aws_root(root: &str) -> Option<TraceId> {
     let ["1", began, unique] = root.split('-').collect::<Vec<_>>()[..] else { return None };
     let (high, low) = (hex(began, 8)?, hex(unique, 24)?);

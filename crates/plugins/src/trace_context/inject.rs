@@ -1,13 +1,13 @@
-//! Telling the next server.
+//! Writes trace headers for the upstream.
 
 use super::{Context, Format, Onward};
 use weir_plugin::{Headers, Uuid};
 
-/// What a client says beside, each in a header whose name begins so.
+/// The header prefixes of baggage.
 const BAGGAGE: [(Format, &str); 2] = [(Format::Jaeger, "uberctx-"), (Format::Ot, "ot-baggage-")];
 
 impl Onward {
-    /// Tells it in a format, beside whatever else the headers tell. Returns the trace's id as the format writes it.
+    /// Writes the headers of a format, beside other trace headers. Returns the trace id as the format writes it.
     pub(super) fn inject(&self, headers: &mut Headers, format: Format, found: Option<&Context>) -> String {
         let (trace, span) = (self.trace_text(format, found), self.span);
         let debug = found.is_some_and(|found| found.debug);
@@ -63,7 +63,7 @@ impl Onward {
         headers.set("X-B3-TraceId", trace.as_bytes());
         headers.set("X-B3-SpanId", format!("{:016x}", self.span).as_bytes());
         headers.set("X-B3-ParentSpanId", format!("{:016x}", self.parent).as_bytes());
-        // Who is to sample whatever else is said needs not be told so twice.
+        // Debug implies sampled, so `X-B3-Sampled` would be redundant.
         let (name, value, other) = match (debug, self.sampled) {
             (true, _) => ("X-B3-Flags", "1", "X-B3-Sampled"),
             (false, true) => ("X-B3-Sampled", "1", "X-B3-Flags"),
@@ -73,7 +73,7 @@ impl Onward {
         headers.set(name, value.as_bytes());
     }
 
-    /// The trace's id as a format writes it: as long as it came, where the format knows such.
+    /// The trace id in a format: with its original length, if the format supports that.
     fn trace_text(&self, format: Format, found: Option<&Context>) -> String {
         let came = found.and_then(|found| found.trace).map(|trace| trace.bytes);
         let is_short = match format {
@@ -88,13 +88,13 @@ impl Onward {
     }
 }
 
-/// The last digits of an id in small letters; the standard library's formatting takes several times as long.
+/// The last digits of an id in lower case; the standard library's formatting takes several times as long.
 fn push_hex(out: &mut String, id: u128, digits: usize) {
     let mut text = Uuid::encode_buffer();
     out.push_str(&Uuid::from_u128(id).simple().encode_lower(&mut text)[32 - digits..]);
 }
 
-/// Says what the client has said beside in the headers of the other format too.
+/// Copies baggage to the headers of the other format.
 fn pass_baggage(headers: &mut Headers, format: Format, found: Option<&Context>) {
     let prefix = |format| BAGGAGE.iter().find(|(of, _)| *of == format).map(|(_, prefix)| *prefix);
     let (Some(from), Some(to)) = (found.and_then(|found| prefix(found.format)), prefix(format)) else {
@@ -107,8 +107,8 @@ fn pass_baggage(headers: &mut Headers, format: Format, found: Option<&Context>) 
         let (start, rest) = name.split_at_checked(from.len())?;
         start.eq_ignore_ascii_case(from.as_bytes()).then(|| [to.as_bytes(), rest].concat())
     };
-    let told = headers.iter().filter_map(|field| Some((renamed(field.name)?, field.value.to_vec())));
-    for (name, value) in told.collect::<Vec<_>>() {
+    let baggage = headers.iter().filter_map(|field| Some((renamed(field.name)?, field.value.to_vec())));
+    for (name, value) in baggage.collect::<Vec<_>>() {
         headers.set(&name, &value);
     }
 }

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, as headers tell it in one of many formats, and how the next server is told.
+//! The trace context of a request: read from headers in one of many formats, and written for the upstream.
 
 mod extract;
 mod inject;
@@ -8,7 +8,7 @@ mod tests;
 
 pub(super) use propagation::{Propagation, Traces};
 
-/// A way to tell of a trace.
+/// A format of trace headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     W3c,
@@ -22,7 +22,7 @@ pub(super) enum Format {
     Instana,
 }
 
-/// In the order in which they are looked for where nobody has said which.
+/// In the order in which they are tried if `extract` is unset.
 const EVERY: [Format; 8] = [
     Format::B3,
     Format::W3c,
@@ -51,7 +51,7 @@ impl Format {
         })
     }
 
-    /// What the records of log plugins call it.
+    /// Its name in the records of log plugins.
     fn name(self) -> &'static str {
         match self {
             Self::W3c => "w3c",
@@ -73,34 +73,34 @@ impl Format {
     }
 }
 
-/// The id of a trace, and how many bytes it had where it came from.
+/// A trace id, and how many bytes it had in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TraceId {
     pub(super) id: u128,
     pub(super) bytes: usize,
 }
 
-/// What is known of a trace; nothing of it need be.
+/// The trace context of a client; any part may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Context {
     pub(super) trace: Option<TraceId>,
-    /// The span that the request is part of.
+    /// The client's span.
     pub(super) span: Option<u64>,
-    /// The one that that is part of.
+    /// The parent of that span.
     pub(super) parent: Option<u64>,
-    /// Whether both ends of a request share a span, as the format has it.
+    /// Whether client and server share a span, as the format has it.
     pub(super) shares_span: bool,
     pub(super) sampled: Option<bool>,
-    /// Whether everybody is to sample it, whatever else they think.
+    /// Whether the trace must be sampled, whatever the sampling rate.
     pub(super) debug: bool,
     /// The flags of `traceparent`.
     pub(super) flags: u8,
-    /// How it was told.
+    /// The format of the headers.
     pub(super) format: Format,
 }
 
 impl Context {
-    /// Nothing but that a format is spoken.
+    /// Nothing but the format.
     fn of(format: Format) -> Self {
         Self {
             trace: None,
@@ -115,7 +115,7 @@ impl Context {
     }
 }
 
-/// What the next server is told.
+/// The trace context for the upstream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Onward {
     pub(super) trace: u128,

@@ -1,22 +1,22 @@
-//! Which formats are understood and told: Kong's `propagation`.
+//! Which formats are read and written: Kong's `propagation`.
 
 use super::{Context, EVERY, Format, Onward, extract};
 use crate::log_record::TraceIds;
 use weir_plugin::{Exchange, Headers, Record};
 
-/// How traces are passed on.
+/// How traces are propagated.
 #[derive(Debug, Clone, Record)]
 pub(crate) struct Propagation {
-    /// The formats that are understood, the first that is found before the others.
+    /// The formats that are read, in order; the first one found counts.
     #[field(one_of = ["w3c", "b3", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
     pub extract: Option<Vec<String>>,
     /// Headers that the upstream does not get.
     #[field(check = weir_plugin::rule::header_name)]
     pub clear: Option<Vec<String>>,
-    /// The formats that the upstream is told in.
+    /// The formats that the upstream gets.
     #[field(one_of = ["preserve", "w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
     pub inject: Option<Vec<String>>,
-    /// The format where the client's is to be preserved and there is none.
+    /// The format for `preserve` if the client has sent none.
     #[field(one_of = ["w3c", "b3", "b3-single", "jaeger", "ot", "datadog", "aws", "gcp", "instana"])]
     pub default_format: String,
 }
@@ -27,17 +27,17 @@ impl Propagation {
     }
 }
 
-/// How headers are read and written.
+/// How trace headers are read and written.
 pub(crate) struct Traces {
     extract: Vec<Format>,
     clear: Vec<String>,
-    /// None is the client's.
+    /// None stands for the client's format.
     inject: Vec<Option<Format>>,
     default: Format,
 }
 
 impl Traces {
-    /// As `propagation` says, or else `header_type`; `default_header_type` is that of plugins which have one.
+    /// From `propagation`, or else `header_type`; `default_header_type` is for plugins that have this field.
     pub(crate) fn new(
         propagation: &Propagation,
         header_type: &str,
@@ -64,27 +64,27 @@ impl Traces {
         Self { extract, clear: Vec::new(), inject, default }
     }
 
-    /// What a client tells.
+    /// The trace context that a client sends.
     pub(crate) fn extract(&self, headers: &Headers) -> Option<Context> {
         let spoken = extract::spoken(headers);
         let mut formats = self.extract.iter().filter(|format| spoken & format.bit() != 0);
         formats.find_map(|format| extract::extract(*format, headers))
     }
 
-    /// Tells the upstream, and log plugins what it was told.
+    /// Writes the headers for the upstream, and stores the trace ids for log plugins.
     pub(crate) fn inject(&self, exchange: &mut Exchange, found: Option<&Context>, onward: &Onward) {
         let headers = &mut exchange.request.headers;
         for name in &self.clear {
             headers.remove(name);
         }
         let own = found.map_or(self.default, |found| found.format);
-        let mut told = TraceIds::default();
+        let mut ids = TraceIds::default();
         for format in self.inject.iter().map(|format| format.unwrap_or(own)) {
-            told.add(format.name(), onward.inject(headers, format, found));
+            ids.add(format.name(), onward.inject(headers, format, found));
         }
-        // Of several plugins that trace, the first says what logs call the trace.
+        // If several plugins trace a request, logs have the ids of the first.
         if exchange.extensions.get::<TraceIds>().is_none() {
-            exchange.extensions.insert(told);
+            exchange.extensions.insert(ids);
         }
     }
 }

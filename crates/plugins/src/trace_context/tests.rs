@@ -22,9 +22,9 @@ fn extracted(format: Format, fields: &[(&str, &str)]) -> Option<Context> {
 }
 
 /// The trace, the span, the parent, whether it is sampled.
-type Told = (Option<u128>, Option<u64>, Option<u64>, Option<bool>);
+type Ids = (Option<u128>, Option<u64>, Option<u64>, Option<bool>);
 
-fn told(format: Format, fields: &[(&str, &str)]) -> Option<Told> {
+fn ids(format: Format, fields: &[(&str, &str)]) -> Option<Ids> {
     extracted(format, fields).map(|it| (it.trace.map(|trace| trace.id), it.span, it.parent, it.sampled))
 }
 
@@ -78,7 +78,7 @@ fn b3_is_read_in_one_header_and_in_several() {
 
 #[test]
 fn jaegers_ids_may_be_short() {
-    let read = |value: &str| told(Format::Jaeger, &[("uber-trace-id", value)]);
+    let read = |value: &str| ids(Format::Jaeger, &[("uber-trace-id", value)]);
     assert_eq!(read(&format!("{TRACE}:{SPAN}:0:1")), Some((Some(ID), Some(SPAN_ID), None, Some(true))));
     assert_eq!(read("a:b:c:2"), Some((Some(10), Some(11), Some(12), Some(false))));
     for wrong in ["", "a:b:c", "0:b:c:1", "a:0:c:1", "a:b:c:100", "a:b:c:x", "a:b:c:1:2", ":b:c:1"] {
@@ -90,7 +90,7 @@ fn jaegers_ids_may_be_short() {
 
 #[test]
 fn opentracing_is_read() {
-    let read = |fields: &[(&str, &str)]| told(Format::Ot, fields);
+    let read = |fields: &[(&str, &str)]| ids(Format::Ot, fields);
     let (trace, span) = (("ot-tracer-traceid", TRACE), ("ot-tracer-spanid", SPAN));
     assert_eq!(
         read(&[trace, span, ("ot-tracer-sampled", "true")]),
@@ -103,7 +103,7 @@ fn opentracing_is_read() {
 
 #[test]
 fn datadogs_ids_are_decimal() {
-    let read = |fields: &[(&str, &str)]| told(Format::Datadog, fields);
+    let read = |fields: &[(&str, &str)]| ids(Format::Datadog, fields);
     let (trace, span) = (("x-datadog-trace-id", " 18446744073709551615 "), ("x-datadog-parent-id", "7"));
     let priority = |value: &'static str| ("x-datadog-sampling-priority", value);
     assert_eq!(read(&[trace, span]), Some((Some(u64::MAX.into()), Some(7), None, None)));
@@ -117,7 +117,7 @@ fn datadogs_ids_are_decimal() {
 
 #[test]
 fn aws_is_read_in_any_order() {
-    let read = |value: &str| told(Format::Aws, &[("X-Amzn-Trace-Id", value)]);
+    let read = |value: &str| ids(Format::Aws, &[("X-Amzn-Trace-Id", value)]);
     let root = format!("Root=1-{}-{}", &TRACE[..8], &TRACE[8..]);
     assert_eq!(
         read(&format!("Self=x; Sampled=1;Parent={SPAN}; {root}")),
@@ -138,7 +138,7 @@ fn aws_is_read_in_any_order() {
 
 #[test]
 fn gcp_has_a_decimal_span() {
-    let read = |value: &str| told(Format::Gcp, &[("x-cloud-trace-context", value)]);
+    let read = |value: &str| ids(Format::Gcp, &[("x-cloud-trace-context", value)]);
     assert_eq!(read(&format!("{TRACE}/11;o=1")), Some((Some(ID), Some(11), None, Some(true))));
     assert_eq!(read(&format!("{TRACE}/11")).unwrap().3, Some(false));
     for wrong in
@@ -151,18 +151,18 @@ fn gcp_has_a_decimal_span() {
 #[test]
 fn instanas_level_may_be_followed_by_more() {
     let read = |level: &str| {
-        told(Format::Instana, &[("X-INSTANA-T", TRACE), ("X-INSTANA-S", SPAN), ("X-INSTANA-L", level)])
+        ids(Format::Instana, &[("X-INSTANA-T", TRACE), ("X-INSTANA-S", SPAN), ("X-INSTANA-L", level)])
     };
     assert_eq!(
         read("1,correlationType=web;correlationId=a"),
         Some((Some(ID), Some(SPAN_ID), None, Some(true)))
     );
     assert_eq!(read("0").unwrap().3, Some(false));
-    assert_eq!(told(Format::Instana, &[("X-INSTANA-T", TRACE)]), None);
-    assert_eq!(told(Format::Instana, &[("X-INSTANA-T", "zz"), ("X-INSTANA-S", SPAN)]), None);
+    assert_eq!(ids(Format::Instana, &[("X-INSTANA-T", TRACE)]), None);
+    assert_eq!(ids(Format::Instana, &[("X-INSTANA-T", "zz"), ("X-INSTANA-S", SPAN)]), None);
 }
 
-/// What is written in a format: its headers, and the id for records.
+/// The headers of a format, and the id for records.
 fn written(format: Format, found: Option<&Context>) -> (String, String) {
     let mut headers = Headers::new();
     let id = ONWARD.inject(&mut headers, format, found);
@@ -243,11 +243,11 @@ fn debugging_is_passed_on() {
 
 #[test]
 fn baggage_goes_from_one_format_to_the_other() {
-    let mut told = headers(&[("uberctx-user", "a%20b"), ("Uberctx-", "x"), ("Other", "y")]);
-    ONWARD.inject(&mut told, Format::Ot, Some(&Context::of(Format::Jaeger)));
-    assert_eq!(told.get("ot-baggage-user"), Some(&b"a%20b"[..]));
-    assert_eq!(told.get("uberctx-user"), Some(&b"a%20b"[..]));
-    let mut told = headers(&[("uberctx-user", "a")]);
-    ONWARD.inject(&mut told, Format::Ot, Some(&Context::of(Format::B3)));
-    assert_eq!(told.get("ot-baggage-user"), None);
+    let mut sent = headers(&[("uberctx-user", "a%20b"), ("Uberctx-", "x"), ("Other", "y")]);
+    ONWARD.inject(&mut sent, Format::Ot, Some(&Context::of(Format::Jaeger)));
+    assert_eq!(sent.get("ot-baggage-user"), Some(&b"a%20b"[..]));
+    assert_eq!(sent.get("uberctx-user"), Some(&b"a%20b"[..]));
+    let mut sent = headers(&[("uberctx-user", "a")]);
+    ONWARD.inject(&mut sent, Format::Ot, Some(&Context::of(Format::B3)));
+    assert_eq!(sent.get("ot-baggage-user"), None);
 }

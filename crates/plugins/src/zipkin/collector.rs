@@ -1,4 +1,4 @@
-//! Sending spans to the server.
+//! Sends spans to the server.
 
 use super::Config;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -12,7 +12,7 @@ use weir_plugin::{BuildContext, Bytes, HttpClient, Queue, host_and_port};
 pub(super) fn queue(config: &Config, build: &BuildContext<'_>) -> Result<Option<Queue<Vec<u8>>>, String> {
     let Some(endpoint) = &config.http_endpoint else { return Ok(None) };
     let milliseconds = [config.connect_timeout, config.send_timeout, config.read_timeout];
-    let uri: Uri = endpoint.parse().map_err(|_| "config.http_endpoint is no URL that can be asked")?;
+    let uri: Uri = endpoint.parse().map_err(|_| "config.http_endpoint is not a valid URL")?;
     let collector = Arc::new(Collector {
         client: HttpClient::new(build.log_dialer(uri.scheme() == Some(&Scheme::HTTPS))),
         uri,

@@ -1,4 +1,4 @@
-//! Tells a Zipkin server of each request, and passes the trace that it belongs to on to the upstream.
+//! Sends spans of each request to a Zipkin server, and propagates the trace to the upstream.
 //!
 //! ```yaml
 //! plugins:
@@ -11,28 +11,27 @@
 //!
 //! ## Traces
 //!
-//! Headers are read and written as by [opentelemetry](opentelemetry.md#traces); where the client uses no format, the
-//! upstream is told in that of `default_header_type`. Whether a client says that its trace is to be sampled, or not to be,
-//! is kept to. Of the others, `sample_ratio` says how many are. Of the formats `b3`, `b3-single` and `jaeger`, the span
-//! is that of the client; otherwise, it is one within the client's.
+//! Trace headers are read and written as by [opentelemetry](opentelemetry.md#traces); if the client sends none, the
+//! upstream gets those of `default_header_type`. If the client says whether to sample the trace, Weir follows it. Of
+//! the other traces, `sample_ratio` is the fraction that is sampled. With the formats `b3`, `b3-single` and `jaeger`,
+//! the span is shared with the client; otherwise it is a child of the client's.
 //!
 //! ## Spans
 //!
 //! | span | kind | tags |
 //! |---|---|---|
 //! | `GET`, for the request (with `http_span_name: method_path`, `GET /path`) | `SERVER` | `lc` (`kong`), `http.method`, `http.host`, `http.path`, `http.protocol`, `http.status_code`, `kong.node.id`, `kong.consumer`, `kong.credential`, `static_tags`, and those of the header that `tags_header` names: `one=first; two=second` |
-//! | `GET (proxy)`, from the plugins to the response's end; the upstream is told its id | `CLIENT` | `kong.service`, `kong.service_name`, `kong.route`, `kong.route_name`, `peer.hostname` (the service's host) |
+//! | `GET (proxy)`, from the plugins to the end of the response; the upstream gets its id | `CLIENT` | `kong.service`, `kong.service_name`, `kong.route`, `kong.route_name`, `peer.hostname` (the service's host) |
 //! | `GET (balancer try 1)`, for each attempt to reach the upstream | `CLIENT` | `kong.balancer.try` and those of the service and the route; of one that failed, `error`, `kong.balancer.state` and `http.status_code` |
 //!
-//! The moments of Kong's phases are annotations, `krs`, `krf`, `kas`, `kaf`, `khs`, `khf`, `kbs` and `kbf`: of rewriting,
-//! access, the response's head and its body the start and the finish. With `phase_duration_flavor: tags`, how long these
-//! took is told instead, in tags such as `kong.access.duration_ms`. Access ends when the upstream is asked.
+//! The start and finish times of Kong's phases are annotations: `krs` and `krf` (rewrite), `kas` and `kaf` (access),
+//! `khs` and `khf` (header filter), `kbs` and `kbf` (body filter). With `phase_duration_flavor: tags`, their durations
+//! are tags instead, such as `kong.access.duration_ms`. Access ends when the request is sent to the upstream.
 //!
 //! A session of a stream listener has spans named `stream` and `stream (proxy)`.
 //!
-//! The certificate of a server of `https` is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
-//! `off`. Requests never wait; what is dropped is counted by
-//! `weir_plugin_dropped_total` in `/metrics`.
+//! The certificate of an `https` server is verified against `lua_ssl_trusted_certificate`, unless `log_tls_verify` is
+//! `off`. Requests never wait; `weir_plugin_dropped_total` in `/metrics` counts what is dropped.
 
 mod collector;
 mod span;
@@ -48,62 +47,62 @@ use weir_plugin::{
     Session, Streams,
 };
 
-/// The server, what it is told, and how traces are passed on.
+/// The server, what is sent to it, and how traces are propagated.
 #[derive(Debug, Clone, Record)]
 #[record(check = tags_once)]
 pub(super) struct Config {
-    /// What the spans call this gateway.
+    /// The name of this gateway in spans.
     #[field(default = "kong")]
     pub local_service_name: String,
-    /// The URL that spans are sent to; without it, traces are passed on and told to nobody.
+    /// The URL that spans are sent to; if unset, traces are propagated, but no spans are sent.
     #[field(matches = url)]
     pub http_endpoint: Option<String>,
-    /// How many are sampled of the requests of which clients do not say, from 0 to 1.
+    /// The fraction of traces that is sampled if the client does not say, from 0 to 1.
     #[field(default = 0.001, between = [0, 1])]
     pub sample_ratio: f64,
-    /// What the spans call a service that has no name.
+    /// The name in spans of a service that has no name.
     pub default_service_name: Option<String>,
-    /// Tells the id of the credential.
+    /// Adds the id of the credential.
     #[field(default = true)]
     pub include_credential: bool,
-    /// How many bytes the ids of new traces have.
+    /// The length of the ids of new traces, in bytes.
     #[field(default = 16, one_of = [8, 16])]
     pub traceid_byte_count: u32,
-    /// How the upstream is told, where `propagation` does not say.
+    /// The format that the upstream gets, if `propagation` does not say.
     #[field(default = "preserve", one_of = [
         "preserve", "ignore", "b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"
     ])]
     pub header_type: String,
-    /// The format where the client's is to be preserved and there is none, where `propagation` does not say.
+    /// The format for `preserve` if the client has sent none, if `propagation` does not say.
     #[field(default = "b3", one_of = ["b3", "b3-single", "w3c", "jaeger", "ot", "aws", "datadog", "gcp", "instana"])]
     pub default_header_type: String,
-    /// The header of requests that has tags.
+    /// The request header with tags.
     #[field(default = "Zipkin-Tags")]
     pub tags_header: String,
     /// Tags of every request.
     pub static_tags: Option<Vec<StaticTag>>,
-    /// What spans are called by.
+    /// What spans are named by.
     #[field(default = "method", one_of = ["method", "method_path"])]
     pub http_span_name: String,
-    /// Milliseconds that connecting may take.
+    /// The timeout for connecting, in milliseconds.
     #[field(default = 2000, between = [0, 2147483646])]
     pub connect_timeout: u32,
-    /// Milliseconds that sending may take, beside.
+    /// The additional timeout for sending, in milliseconds.
     #[field(default = 5000, between = [0, 2147483646])]
     pub send_timeout: u32,
-    /// Milliseconds that the answer may take, beside.
+    /// The additional timeout for the response, in milliseconds.
     #[field(default = 5000, between = [0, 2147483646])]
     pub read_timeout: u32,
-    /// The header of responses that gets the id of the trace.
+    /// The response header that gets the trace id.
     #[field(matches = header_name)]
     pub http_response_header_for_traceid: Option<String>,
-    /// How the phases are told of.
+    /// Whether the phases are annotations or tags.
     #[field(default = "annotations", one_of = ["annotations", "tags"])]
     pub phase_duration_flavor: String,
-    /// How spans wait, and how failures are mended.
+    /// How spans are queued, batched and retried.
     #[field(default = {})]
     pub queue: QueueConfig,
-    /// How traces are passed on.
+    /// How traces are propagated.
     #[field(default = { default_format = "b3" })]
     pub propagation: Propagation,
 }
@@ -111,7 +110,7 @@ pub(super) struct Config {
 /// A tag of every request.
 #[derive(Debug, Clone, Record)]
 pub(super) struct StaticTag {
-    /// Its name, none of those that the gateway sets.
+    /// Its name. It must not be one that the gateway sets.
     #[field(check = own_tag)]
     pub name: String,
     /// Its value.
@@ -154,19 +153,19 @@ fn tags_once(config: &Config) -> Vec<FieldError> {
     repeated.map(violation).collect()
 }
 
-/// The trace of a request, kept until it is told of.
+/// The trace of a request, kept until its spans are sent.
 #[derive(Clone, Copy)]
 struct Trace {
     id: u128,
     /// Whether the id has half as many digits.
     short: bool,
-    /// The span of the request, and the one that it is part of.
+    /// The span of the request, and its parent.
     request: u64,
     parent: Option<u64>,
-    /// The one that the upstream is told of.
+    /// The span whose id the upstream gets.
     proxy: u64,
     sampled: bool,
-    /// When the plugins began.
+    /// When the access phase began.
     access: Option<Instant>,
 }
 
@@ -177,7 +176,7 @@ impl Trace {
     }
 }
 
-/// When the response's head was at hand.
+/// When the response's head had arrived.
 struct HeadAt(Instant);
 
 /// One configured instance.
@@ -223,7 +222,7 @@ impl Hooks for Zipkin {
 
     fn response(&self, exchange: &mut Exchange) {
         let trace = exchange.extensions.get::<Trace>().copied().unwrap_or_else(|| {
-            // The request was answered before its access hook could run.
+            // The request was answered before the access hook ran.
             let trace = self.begin(None);
             exchange.extensions.insert(trace);
             trace

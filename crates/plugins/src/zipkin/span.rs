@@ -1,11 +1,11 @@
-//! One span, as Zipkin's API of version 2 has it.
+//! One span, in the form of Zipkin's API v2.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use weir_plugin::json_text::{self, Object};
 
-/// What is sent of it. Moments are microseconds since the epoch.
+/// The data of a span. Times are microseconds since the epoch.
 #[derive(Default)]
 pub(super) struct Span<'a> {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Span<'a> {
     pub(super) annotations: Vec<(&'static str, u64)>,
 }
 
-/// Who is at the other end.
+/// The peer.
 #[derive(Default)]
 pub(super) struct Remote<'a> {
     pub(super) service: Option<&'a str>,
@@ -27,7 +27,7 @@ pub(super) struct Remote<'a> {
     pub(super) port: Option<u16>,
 }
 
-/// By name; what is set later counts.
+/// Tags by name; the last value counts.
 #[derive(Default)]
 pub(super) struct Tags<'a>(BTreeMap<Cow<'a, str>, Cow<'a, str>>);
 
@@ -44,7 +44,7 @@ impl<'a> Tags<'a> {
 }
 
 impl Span<'_> {
-    /// Its JSON, of this trace, as told by this service.
+    /// Its JSON, for this trace and this local service.
     pub(super) fn json(&self, trace: &str, local: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(1024);
         let mut object = Object::open(&mut out);

@@ -10,7 +10,7 @@ use weir_plugin::{Exchange, Session, Version, without_port};
 const SERVER: &str = "SERVER";
 const CLIENT: &str = "CLIENT";
 
-/// Moments by the wall clock.
+/// Converts instants to wall-clock time.
 struct Clock(SystemTime, Instant);
 
 impl Clock {
@@ -24,7 +24,7 @@ fn microseconds(at: SystemTime) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// When a request passed what Kong calls phases.
+/// When a request passed Kong's phases.
 struct Phases {
     start: Instant,
     access: Instant,
@@ -95,8 +95,8 @@ fn request<'a>(zipkin: &'a Zipkin, exchange: &'a Exchange, trace: &Trace) -> Spa
     for tag in config.static_tags.iter().flatten() {
         tags.set(&*tag.name, &*tag.value);
     }
-    let told = head.headers.get_all(&config.tags_header).filter_map(|value| std::str::from_utf8(value).ok());
-    told.flat_map(tags::of).for_each(|(name, value)| tags.set(name, value));
+    let sent = head.headers.get_all(&config.tags_header).filter_map(|value| std::str::from_utf8(value).ok());
+    sent.flat_map(tags::of).for_each(|(name, value)| tags.set(name, value));
     tags.set("http.status_code", exchange.response.status.to_string());
     tags.set_some("kong.consumer", exchange.consumer().map(|consumer| &*consumer.id_text));
     let credential = exchange.credential().filter(|_| config.include_credential);

@@ -1,11 +1,11 @@
 //! The tags that clients add: `one=first; two=second`.
 
-/// Name and value of each tag of a header. What is none is left out.
+/// Name and value of each tag in a header. Malformed ones are left out.
 pub(super) fn of(header: &str) -> impl Iterator<Item = (&str, &str)> {
     header.split(';').filter_map(tag)
 }
 
-/// The name has no spaces, and is as long as it can be.
+/// The name has no spaces, and is as long as possible.
 fn tag(item: &str) -> Option<(&str, &str)> {
     let item = item.trim();
     let word = &item[..item.find(char::is_whitespace).unwrap_or(item.len())];

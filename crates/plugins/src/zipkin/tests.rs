@@ -19,7 +19,7 @@ fn zipkin(config: Json) -> Zipkin {
     }
 }
 
-/// A request that has met the plugin, and its trace.
+/// A request after the plugin's access hook, and its trace.
 fn met(zipkin: &Zipkin, request: &str) -> (Exchange, Trace) {
     let mut exchange = Gateway::new(PLUGINS).exchange(request);
     assert!(matches!(zipkin.access(&mut exchange), Flow::Continue));
@@ -39,7 +39,7 @@ fn sent(zipkin: &Zipkin, exchange: &Exchange, trace: &Trace) -> Vec<Json> {
 }
 
 #[test]
-fn spans_tell_of_the_request_the_proxy_and_each_attempt() {
+fn spans_describe_the_request_the_proxy_and_each_attempt() {
     let zipkin = zipkin(json!({ "sample_ratio": 1, "default_service_name": "unknown" }));
     let (mut exchange, trace) =
         met(&zipkin, &format!("POST /p?q=1\ntraceparent: 00-{TRACE}-{SPAN}-01\nZipkin-Tags: fg=blue; bg"));

@@ -14,7 +14,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Asks one of these servers which there are, and connects to all masters.
+    /// Asks one of these servers for the layout of the cluster, and connects to all masters.
     pub(super) async fn discover(connector: &Connector, known: &[HostAndPort]) -> Result<Self, Unavailable> {
         let mut last = Unavailable("no server of the cluster is known".to_owned());
         for server in connector.in_turn(known) {
@@ -35,7 +35,7 @@ impl Cluster {
             let (range, (host, port)) = read(range).ok_or_else(|| {
                 Unavailable("CLUSTER SLOTS is answered in a form that is not known".to_owned())
             })?;
-            // A server that does not know its own address says nothing of it.
+            // A server that does not know its own address sends none.
             let master = (if host.is_empty() { server.0.clone() } else { host }, port);
             let at = addresses.iter().position(|address| *address == master);
             if at.is_none() {
@@ -47,7 +47,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where the master of a key stands among all.
+    /// The index of the master of a key.
     pub(super) fn master_of(&self, key: &str) -> Option<usize> {
         let slot = slot(key);
         self.slots.iter().find(|(range, _)| range.contains(&slot)).map(|(_, master)| *master)
@@ -68,7 +68,7 @@ fn read(range: &Value) -> Option<(RangeInclusive<u16>, HostAndPort)> {
 const SLOTS: u16 = 16_384;
 static CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The slot of a key: that of what stands in its first braces, if anything does.
+/// The slot of a key: of the text in its first braces, if there is any.
 fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes()) % SLOTS

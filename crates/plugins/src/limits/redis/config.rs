@@ -1,8 +1,8 @@
-//! How Redis is reached, as Kong's plugins have it; sentinels and clusters as those of Kong Enterprise have them.
+//! How to connect to Redis: the fields of Kong's plugins; sentinels and clusters as in Kong Enterprise.
 
 use weir_plugin::{FieldError, Record, Secret};
 
-/// A Redis or Valkey server, or several that are one.
+/// A Redis or Valkey server, a cluster, or servers behind sentinels.
 #[derive(Debug, Clone, PartialEq, Record)]
 #[record(check = violations)]
 #[record(hint("cluster_addresses", "write `cluster_nodes`, a list of `ip` and `port`"))]
@@ -21,13 +21,13 @@ pub(crate) struct Redis {
     /// The port.
     #[field(default = 6379)]
     pub port: u16,
-    /// Milliseconds to connect, send and receive.
+    /// The timeout for connecting, sending and receiving, in milliseconds.
     #[field(default = 2000, between = [0, 2147483646])]
     pub timeout: u32,
-    /// The user; without one, or with an empty one, the password alone is sent.
+    /// The user; if unset or empty, only the password is sent.
     #[field(len_min = 0)]
     pub username: Option<String>,
-    /// The password; an empty one is none.
+    /// The password; an empty one counts as none.
     #[field(secret, len_min = 0)]
     pub password: Option<Secret>,
     /// The number of the database.
@@ -36,36 +36,36 @@ pub(crate) struct Redis {
     /// Whether to connect over TLS.
     #[field(default = false)]
     pub ssl: bool,
-    /// Whether to verify the server's certificate, against the node's `lua_ssl_trusted_certificate`.
+    /// Whether to verify the server's certificate with the node's `lua_ssl_trusted_certificate`.
     #[field(default = false)]
     pub ssl_verify: bool,
-    /// The name to ask for in the TLS handshake, and to look for in the certificate; otherwise the host.
+    /// The SNI, and the name to expect in the certificate; the host if unset.
     #[field(matches = hostname)]
     pub server_name: Option<String>,
     /// The name of the master that sentinels watch.
     #[field(len_min = 1)]
     pub sentinel_master: Option<String>,
-    /// The sentinels, asked one after another which server is the master.
+    /// The sentinels. They are asked in turn for the master.
     #[field(len_min = 1)]
     pub sentinel_nodes: Option<Vec<SentinelNode>>,
-    /// Which of a master's servers are asked: counts can be changed on the master alone.
+    /// Which servers to use: counts can be changed only on the master.
     #[field(one_of = ["master"])]
     pub sentinel_role: Option<String>,
-    /// The user at the sentinels; an empty one is none.
+    /// The user for the sentinels; an empty one counts as none.
     #[field(len_min = 0)]
     pub sentinel_username: Option<String>,
-    /// The password at the sentinels; an empty one is none.
+    /// The password for the sentinels; an empty one counts as none.
     #[field(secret, len_min = 0)]
     pub sentinel_password: Option<Secret>,
-    /// Servers of a cluster; one of them is asked which there are.
+    /// Some servers of a cluster. Weir asks one of them for all the others.
     #[field(len_min = 1)]
     pub cluster_nodes: Option<Vec<ClusterNode>>,
-    /// How often a question is asked again where a cluster's slots have moved.
+    /// How often a query is sent again if a cluster's slots have moved.
     #[field(default = 5, between = [1, 100])]
     pub cluster_max_redirections: u32,
 }
 
-/// Where a sentinel is.
+/// The address of a sentinel.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub(crate) struct SentinelNode {
     /// The host name or address.
@@ -76,7 +76,7 @@ pub(crate) struct SentinelNode {
     pub port: u16,
 }
 
-/// Where a server of a cluster is.
+/// The address of a cluster's server.
 #[derive(Debug, Clone, PartialEq, Record)]
 pub(crate) struct ClusterNode {
     /// The host name or address.
@@ -90,7 +90,7 @@ pub(crate) struct ClusterNode {
 /// An address before it is resolved.
 pub(super) type HostAndPort = (String, u16);
 
-/// Which servers are to be asked.
+/// The servers to use.
 pub(super) enum Servers {
     One(HostAndPort),
     Sentinels { master: String, sentinels: Vec<HostAndPort> },
@@ -98,7 +98,7 @@ pub(super) enum Servers {
 }
 
 impl Redis {
-    /// The fields by the names they had beside the plugin's own.
+    /// The former names of the fields, beside the plugin's own.
     pub(crate) const OLD_NAMES: &[(&str, &str)] = &[
         ("redis_host", "redis.host"),
         ("redis_port", "redis.port"),
@@ -111,7 +111,7 @@ impl Redis {
         ("redis_server_name", "redis.server_name"),
     ];
 
-    /// What policy `redis` needs and is not there.
+    /// The fields that policy `redis` needs and that are missing.
     pub(crate) fn missing(&self) -> Vec<FieldError> {
         let named = self.host.is_some() || self.sentinel_master.is_some() || self.cluster_nodes.is_some();
         let mut found = Vec::new();
@@ -137,7 +137,7 @@ impl Redis {
         Servers::One((self.host.clone().unwrap_or_default(), self.port))
     }
 
-    /// How messages call it.
+    /// Its name in messages.
     pub(super) fn place(&self) -> String {
         match self.servers() {
             Servers::One((host, port)) => format!("Redis at {host}:{port}"),

@@ -1,4 +1,4 @@
-//! One connection to one server, which the crate `redis` speaks over.
+//! One connection to one server, through the crate `redis`.
 
 use super::super::store::Unavailable;
 use super::config::{HostAndPort, Redis};
@@ -14,15 +14,15 @@ use weir_plugin::{Dialer, Secret};
 pub(super) struct Connector {
     dialer: Dialer,
     pub(super) config: Redis,
-    /// How often one of several servers was looked for.
+    /// How many searches among several servers have begun.
     searches: AtomicUsize,
 }
 
-/// A connection on which the scripts are known. Clones share it.
+/// A connection whose server has loaded the scripts. Clones share it.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
-    /// The names of the scripts there.
+    /// The hashes of the scripts.
     pub(super) take: Arc<str>,
     pub(super) quota: Arc<str>,
 }
@@ -31,16 +31,16 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const TAKE: &str = include_str!("take.lua");
 const QUOTA: &str = include_str!("quota.lua");
 
-/// As many characters of what a server says are repeated.
-const SAID: usize = 300;
+/// How many characters of a server's message are repeated.
+const MAX_MESSAGE_LEN: usize = 300;
 
-const MEND_LOGIN: &str = ": mend redis.username and redis.password, or those of the sentinels";
+const FIX_LOGIN: &str = ": check redis.username and redis.password, or those of the sentinels";
 
-/// What the server or the crate says, and what to do about it. Neither quotes what was sent.
+/// The message of the server or the crate, and how to fix it. Neither quotes what was sent.
 pub(super) fn unavailable(error: &RedisError) -> Unavailable {
-    let mend = match error.code().unwrap_or_default() {
-        _ if error.kind() == ErrorKind::AuthenticationFailed => MEND_LOGIN,
-        "NOAUTH" | "WRONGPASS" => MEND_LOGIN,
+    let fix = match error.code().unwrap_or_default() {
+        _ if error.kind() == ErrorKind::AuthenticationFailed => FIX_LOGIN,
+        "NOAUTH" | "WRONGPASS" => FIX_LOGIN,
         "NOPERM" => {
             ": let the user run EVAL, EVALSHA, SCRIPT LOAD, GET, INCRBY, EXPIRE and PTTL on the keys ratelimit:*, \
              response-ratelimit:* and limit-count:*"
@@ -48,8 +48,8 @@ pub(super) fn unavailable(error: &RedisError) -> Unavailable {
         "CROSSSLOT" | "MOVED" => ": it is a cluster: name its servers in redis.cluster_nodes",
         _ => "",
     };
-    let said: String = error.to_string().chars().take(SAID).collect();
-    Unavailable(format!("{said}{mend}"))
+    let message: String = error.to_string().chars().take(MAX_MESSAGE_LEN).collect();
+    Unavailable(format!("{message}{fix}"))
 }
 
 impl Connector {
@@ -57,8 +57,8 @@ impl Connector {
         Self { dialer, config, searches: AtomicUsize::new(0) }
     }
 
-    /// The servers to be asked one after another, each time beginning with the next one: the one that was begun with may
-    /// have taken all the time there was.
+    /// The servers to try in turn. Each search begins with the next one, because the first one may have used up the
+    /// whole timeout.
     pub(super) fn in_turn<'s>(
         &self,
         servers: &'s [HostAndPort],
@@ -67,7 +67,7 @@ impl Connector {
         servers.iter().cycle().skip(first % servers.len().max(1)).take(servers.len())
     }
 
-    /// Connects as what the configuration says of servers.
+    /// Connects with the configured credentials and database.
     pub(super) async fn link(&self, server: &HostAndPort) -> Result<Link, Unavailable> {
         let mut info = login(self.config.username.as_deref(), self.config.password.as_ref());
         info = info.set_db(self.config.database.into());
@@ -84,7 +84,7 @@ impl Connector {
         master: &str,
         sentinels: &[HostAndPort],
     ) -> Result<Link, Unavailable> {
-        let mut last = Unavailable("there are no sentinels".to_owned());
+        let mut last = Unavailable("no sentinel is configured".to_owned());
         for sentinel in self.in_turn(sentinels) {
             match self.link_by(sentinel, master).await {
                 Ok(link) => return Ok(link),
@@ -101,12 +101,12 @@ impl Connector {
         let question = cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).to_owned();
         let server: Option<HostAndPort> = ask(&mut asked, &question).await?;
         let server = server.ok_or_else(|| {
-            Unavailable(format!("the sentinels know no master {master}: mend redis.sentinel_master"))
+            Unavailable(format!("the sentinels know no master {master}: check redis.sentinel_master"))
         })?;
         let mut link = self.link(&server).await?;
         match ask(&mut link.connection, &cmd("ROLE")).await? {
             Role::Primary { .. } => Ok(link),
-            _ => Err(Unavailable(format!("{}:{} is no master yet", server.0, server.1))),
+            _ => Err(Unavailable(format!("{}:{} is not a master yet", server.0, server.1))),
         }
     }
 
@@ -117,7 +117,7 @@ impl Connector {
     ) -> Result<MultiplexedConnection, Unavailable> {
         let failed = |error: &dyn std::fmt::Display| Unavailable(format!("{host}:{port}: {error}"));
         let tcp = self.dialer.tcp(host, *port).await.map_err(|error| failed(&error))?;
-        // What lies between forgets connections that are silent.
+        // Firewalls and NAT drop idle connections.
         let alive = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
         alive.map_err(|error| failed(&error))?;
         if !self.config.ssl {
@@ -144,7 +144,7 @@ async fn login_over(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     info: &RedisConnectionInfo,
 ) -> Result<MultiplexedConnection, Unavailable> {
-    // Who asks has an eye on the time.
+    // The caller has a timeout.
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let (connection, task) = MultiplexedConnection::new_with_config(info, stream, config)
         .await
@@ -165,9 +165,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_says_much_is_repeated_in_part() {
+    fn a_long_message_of_a_server_is_cut_short() {
         let error = RedisError::from((ErrorKind::Parse, "no", "x".repeat(100_000)));
-        let Unavailable(said) = unavailable(&error);
-        assert!(said.contains("xxx") && said.len() <= SAID, "{} characters", said.len());
+        let Unavailable(message) = unavailable(&error);
+        assert!(message.contains("xxx") && message.len() <= MAX_MESSAGE_LEN, "{} characters", message.len());
     }
 }

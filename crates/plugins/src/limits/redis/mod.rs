@@ -1,6 +1,6 @@
-//! Counts in Redis or Valkey, under Kong's names, so that nodes of both may share them.
+//! Counts in Redis or Valkey, under Kong's keys, so that nodes of both can share them.
 //!
-//! All that is asked at a time travels together, over one connection to each server.
+//! Concurrent queries are pipelined over one connection to each server.
 
 mod cluster;
 mod config;
@@ -9,7 +9,7 @@ mod connection;
 pub(crate) use config::{ClusterNode, Redis};
 
 use super::quota::{QuotaTake, QuotaTaken};
-use super::store::{Add, CounterStore, Pending, Take, Taken, Unavailable, Whose};
+use super::store::{Add, CounterKey, CounterStore, Pending, Take, Taken, Unavailable};
 use super::window::Period;
 use cluster::Cluster;
 use config::Servers;
@@ -22,15 +22,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use weir_plugin::BuildContext;
 
-/// A server, or several that are one.
+/// A server, or several that form one store.
 pub(crate) struct RedisStore {
     connector: Connector,
     servers: Servers,
     place: String,
     timeout: Duration,
-    /// None at first and after a failure.
+    /// None before the first connection and after a failure.
     linked: Mutex<Option<Arc<Linked>>>,
-    /// Whose turn it is to connect.
+    /// Held while connecting.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -52,15 +52,15 @@ impl Linked {
             Linked::One(_) => Ok(0),
             Linked::Cluster(cluster) => cluster
                 .master_of(key)
-                .ok_or_else(|| Unavailable("no server has some of the slots: mend the cluster".to_owned())),
+                .ok_or_else(|| Unavailable("no server has some of the slots: check the cluster".to_owned())),
         }
     }
 }
 
-/// Commands that are about one key, or keys beside it.
+/// Commands for one key, or for keys in its slot.
 struct Commands {
     key: String,
-    /// Made for the server that has the key.
+    /// Makes the command for the server that has the key.
     make: Box<dyn Fn(&Link) -> Cmd + Send + Sync>,
 }
 
@@ -104,7 +104,7 @@ impl RedisStore {
         self.linked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Connects anew the next time, unless somebody has done so already.
+    /// Drops a failed connection, unless it was replaced already.
     fn forget(&self, failed: &Arc<Linked>) {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         if linked.as_ref().is_some_and(|linked| Arc::ptr_eq(linked, failed)) {
@@ -112,7 +112,7 @@ impl RedisStore {
         }
     }
 
-    /// Waits no longer than the configuration says.
+    /// Waits no longer than the configured timeout.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Unavailable>>) -> Result<T, Unavailable> {
         let done = tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| {
             if let Some(linked) = self.known() {
@@ -123,11 +123,11 @@ impl RedisStore {
                 "no answer within {milliseconds} ms: see that it runs, or raise redis.timeout"
             )))
         });
-        done.map_err(|Unavailable(why)| Unavailable(told(&self.place, &why)))
+        done.map_err(|Unavailable(why)| Unavailable(at_place(&self.place, &why)))
     }
 
-    /// Has all done, in order for each key. What a server did not do because its slots have moved, or it is no master any
-    /// more, or because it had closed the connection, is asked again over new ones.
+    /// Runs all commands, in order for each key. A command is sent again over new connections if its slot has moved, if
+    /// the server is not the master any more, or if it had closed the connection.
     async fn run(&self, commands: &[Commands]) -> Result<Vec<Value>, Unavailable> {
         let mut answers: Vec<Option<Value>> = commands.iter().map(|_| None).collect();
         let tries = match &self.servers {
@@ -149,7 +149,7 @@ impl RedisStore {
         }
     }
 
-    /// Takes of quotas, each of its own key, one after another, whoever else takes at the same time.
+    /// Takes from quotas with distinct keys. Each take is atomic.
     pub(super) async fn take_of_quotas(
         &self,
         takes: &[QuotaTake],
@@ -158,7 +158,7 @@ impl RedisStore {
         self.in_time(async { self.run(&commands).await?.iter().map(read_quota).collect() }).await
     }
 
-    /// Asks for what has no answer yet; returns why some still have none.
+    /// Sends the commands that have no reply yet; returns why some still have none.
     async fn run_on(
         &self,
         linked: &Linked,
@@ -201,8 +201,8 @@ async fn send(
     (sent, places)
 }
 
-/// What a server has against the value of a key, and would say again: whoever wrote it there, it is no count. Servers
-/// before Redis 7 say it within an error of the script. Anything else may be mended by a new connection.
+/// An error about the value of a key, which the server would return again: it is not a count. Servers before Redis 7
+/// report it within an error of the script. Other errors may go away with a new connection.
 fn refusal(value: &Value) -> Option<ServerError> {
     let Value::ServerError(error) = value else { return None };
     let details = error.details().filter(|_| error.code() == "ERR").unwrap_or_default();
@@ -211,7 +211,7 @@ fn refusal(value: &Value) -> Option<ServerError> {
     (error.code() == "WRONGTYPE" || is_of_value).then(|| error.clone())
 }
 
-/// Puts answers where they belong; returns the last error among them.
+/// Stores each reply in its place; returns the last error among them.
 fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) -> Option<RedisError> {
     let mut failed = None;
     for (value, at) in values.into_iter().zip(places) {
@@ -221,7 +221,7 @@ fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) ->
         }
         match value.extract_error() {
             Ok(value) => answers[*at] = Some(value),
-            // Its keys are on their way to another server.
+            // The slot is moving to another server.
             Err(error) if matches!(error.code(), Some("ASK" | "TRYAGAIN")) => answers[*at] = Some(Value::Nil),
             Err(error) => failed = Some(error),
         }
@@ -256,7 +256,7 @@ impl CounterStore for RedisStore {
                 let answered = connection::ask::<Value>(&mut link.connection.clone(), &cmd("PING")).await;
                 answered.inspect_err(|_| self.forget(&linked))?;
             }
-            // As much as a request does: a server may answer, and yet count nothing.
+            // Write like a request does: a server may answer PING, and yet refuse to count.
             let probe = Commands {
                 key: PROBE.to_owned(),
                 make: Box::new(|_| cmd("EVAL").arg(ADD).arg(1).arg(PROBE).arg(0).arg(1).to_owned()),
@@ -266,16 +266,16 @@ impl CounterStore for RedisStore {
     }
 }
 
-/// What may not be done fails before anything is counted.
+/// Fails before anything is counted if a command is not permitted.
 const ADD: &str = "redis.call('EXPIRE', KEYS[1], ARGV[2]) local count = redis.call('INCRBY', KEYS[1], ARGV[1]) \
                    redis.call('EXPIRE', KEYS[1], ARGV[2]) return count";
 
-/// Counts nothing, for a second.
+/// The key of the probe. It counts nothing, for a second.
 const PROBE: &str = "ratelimit:probe";
 
 /// Kong's key of a window's count. In a cluster all keys of one identifier must be in one slot.
-fn key(whose: &Whose, period: Period, starts: u64, tagged: bool) -> String {
-    let Whose { route, service, identifier, of_responses } = whose;
+fn key(counted: &CounterKey, period: Period, starts: u64, tagged: bool) -> String {
+    let CounterKey { route, service, identifier, of_responses } = counted;
     let (open, close) = if tagged { ("{", "}") } else { ("", "") };
     let (milliseconds, period) = (starts * 1_000, period.name());
     match of_responses {
@@ -287,7 +287,7 @@ fn key(whose: &Whose, period: Period, starts: u64, tagged: bool) -> String {
 }
 
 fn command_to_take(take: &Take, tagged: bool) -> Commands {
-    let key_at = |period, starts| key(&take.whose, period, starts, tagged);
+    let key_at = |period, starts| key(&take.key, period, starts, tagged);
     let keys = take.bounds.iter().map(|bound| key_at(bound.window.period, bound.window.starts));
     let before = take.bounds.iter().filter_map(|bound| Some(key_at(bound.window.period, bound.before?.0)));
     let keys: Vec<_> = keys.chain(before).collect();
@@ -304,7 +304,7 @@ fn command_to_take(take: &Take, tagged: bool) -> Commands {
 }
 
 fn command_to_add(add: &Add, tagged: bool) -> Commands {
-    let key = key(&add.whose, add.window.period, add.window.starts, tagged);
+    let key = key(&add.key, add.window.period, add.window.starts, tagged);
     let (amount, kept, counted) = (add.amount, add.window.kept, key.clone());
     let make = move |_: &Link| match amount {
         0 => cmd("GET").arg(&counted).to_owned(),
@@ -324,7 +324,7 @@ fn read<T: redis::FromRedisValue>(value: &Value) -> Result<T, Unavailable> {
         .map_err(|_| Unavailable("an answer is in a form that is not known".to_owned()))
 }
 
-/// None where the server did nothing. Somebody else may have written a number below zero.
+/// None if the server did nothing. Another program may have written a number below zero.
 fn read_count(value: &Value) -> Result<Option<u64>, Unavailable> {
     if refusal(value).is_some() {
         return Ok(None);
@@ -360,8 +360,8 @@ fn read_quota(value: &Value) -> Result<Option<QuotaTaken>, Unavailable> {
     }))
 }
 
-/// Why a place failed; its address is told once.
-fn told(place: &str, why: &str) -> String {
+/// Why a server failed, with its address only once.
+fn at_place(place: &str, why: &str) -> String {
     let why = match why.split_once(": ") {
         Some((address, rest)) if place.ends_with(&format!(" {address}")) => rest,
         _ => why,
@@ -371,14 +371,14 @@ fn told(place: &str, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::at_place;
 
     #[test]
-    fn an_address_is_told_once() {
+    fn an_address_is_written_once() {
         let place = "Redis at 127.0.0.1:1";
-        assert_eq!(told(place, "127.0.0.1:1: refused"), "Redis at 127.0.0.1:1: refused");
-        assert_eq!(told(place, "NOAUTH: refused"), "Redis at 127.0.0.1:1: NOAUTH: refused");
+        assert_eq!(at_place(place, "127.0.0.1:1: refused"), "Redis at 127.0.0.1:1: refused");
+        assert_eq!(at_place(place, "NOAUTH: refused"), "Redis at 127.0.0.1:1: NOAUTH: refused");
         let cluster = "the Redis cluster of a:1";
-        assert_eq!(told(cluster, "b:2: refused"), "the Redis cluster of a:1: b:2: refused");
+        assert_eq!(at_place(cluster, "b:2: refused"), "the Redis cluster of a:1: b:2: refused");
     }
 }
