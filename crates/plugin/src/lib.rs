@@ -75,7 +75,9 @@ pub use phases::Phases;
 pub use record::Record;
 pub use retained::{NodeId, Retained};
 pub use session::Session;
-pub use shared_dict::{DictError, SharedDict};
+pub use shared_dict::{
+    DictEntry, DictError, DictValue, SharedDict, WriteCondition, WriteOptions, WriteOutcome,
+};
 pub use views::{Consumer, Route, Service};
 pub use weir_http1::{
     FieldRef, Framing, Headers, Known, KnownSet, Method, RequestHead, ResponseHead, Version,
