@@ -2,7 +2,7 @@
 use crate::document::Document;
 use crate::entities::Entities;
 use crate::entity::EntityKind::{self, *};
-use crate::entity::{Entity, Plugin, Route};
+use crate::entity::{CustomKind, Entity, Plugin, Route, Unique};
 use crate::entity_error::{EntityError, EntityWarning};
 use crate::plugin_schema::{PluginSchema, find_plugin};
 use crate::schema::{closest, did_you_mean, quoted};
@@ -227,29 +227,38 @@ fn names(document: &Document, found: &mut Vec<EntityError>) {
     unique(CaCertificates, "cert", authorities, describe, found);
 }
 
-/// What must be unique among the entities that plugins declare.
+/// What must be unique among the entities that plugins declare, as the Admin API has it.
 fn custom(document: &Document, found: &mut Vec<EntityError>) {
     for (kind, list) in document.custom.iter() {
-        let schema = kind.schema();
-        for field in schema.unique_fields() {
-            let name = field.name;
-            let values = list.iter().map(|entity| entity.text(name));
-            let describe = |value: &&str| match field.secret {
-                true => format!("the same {name} is here twice; choose another"),
-                false => twice(name)(value),
-            };
-            unique(Custom(kind), name, values, describe, found);
+        let mut first: HashMap<Unique, usize> = HashMap::with_capacity(list.len());
+        for (index, entity) in list.iter().enumerate() {
+            for unique in entity.unique_values() {
+                match first.get(&unique) {
+                    None => drop(first.insert(unique, index)),
+                    Some(earlier) => {
+                        let (field, message) = here_twice(kind, &unique);
+                        found.push(EntityError {
+                            earlier: Some((Custom(kind), *earlier)),
+                            ..EntityError::new((Custom(kind), index), field, message)
+                        });
+                    }
+                }
+            }
         }
-        let Some(last) = schema.unique_together.last() else { continue };
-        let values = list.iter().map(|entity| {
-            Some(schema.unique_together.iter().map(|name| entity.value_key(name)).collect::<Vec<_>>())
-        });
-        let describe = |values: &Vec<Cow<'_, str>>| {
-            let value = values.last().map(|value| quoted(value)).unwrap_or_default();
-            format!("the {last} `{value}` is here twice; remove one")
-        };
-        unique(Custom(kind), last, values, describe, found);
     }
+}
+
+/// Of values that another entity has: the last of their fields, and the message, which quotes no secret.
+fn here_twice(kind: CustomKind, unique: &Unique) -> (&'static str, String) {
+    let Some((field, value)) = unique.0.last() else { return ("", String::new()) };
+    let advice = if unique.0.len() == 1 { "choose another" } else { "remove one" };
+    let is_confidential = kind.schema().record.field(field).is_some_and(|field| field.is_confidential());
+    if is_confidential {
+        return (field, format!("the same {field} is here twice; {advice}"));
+    }
+    let shown = value.as_str().or_else(|| value.get("id")?.as_str()).map(Cow::Borrowed);
+    let shown = shown.unwrap_or_else(|| value.to_string().into());
+    (field, format!("the {field} `{}` is here twice; {advice}", quoted(&shown)))
 }
 
 /// One configuration of a plugin for each scope.

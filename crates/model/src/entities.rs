@@ -1,6 +1,6 @@
 //! Every entity, with its rules across entities kept at each change.
 use crate::document::Document;
-use crate::entity::{Change, Entity, EntityKind, OnDelete, Reference, Unique};
+use crate::entity::{Change, CustomKind, Entity, EntityKind, OnDelete, Reference, Unique};
 use crate::schema::References;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -32,6 +32,8 @@ pub struct Entities {
     referenced_by: BTreeSet<(EntityKind, Uuid, OnDelete, EntityKind, Uuid)>,
     /// Those that end by themselves, by when, in seconds since 1970.
     expiring: BTreeSet<(i64, EntityKind, Uuid)>,
+    /// The kinds of plugins of which there are, or were, entities.
+    custom_kinds: BTreeSet<CustomKind>,
 }
 
 impl Entities {
@@ -149,11 +151,12 @@ impl Entities {
         self.expiring.first().is_some_and(|(expires, ..)| *expires <= now)
     }
 
-    /// Removes those that have expired by this time, in seconds since 1970, and returns them.
+    /// Deletes those that have expired by this time, in seconds since 1970, and with them those that are nothing without
+    /// them. They are returned; one that another names that must stay is not among them.
     pub fn expire(&mut self, now: i64) -> Vec<Entity> {
         let expired: Vec<_> =
             self.expiring.iter().take_while(|(expires, ..)| *expires <= now).copied().collect();
-        expired.into_iter().filter_map(|(_, kind, id)| self.remove(kind, id)).collect()
+        expired.into_iter().flat_map(|(_, kind, id)| self.delete(kind, id).unwrap_or_default()).collect()
     }
 
     /// Makes an entity what it was at another time, whatever the rules say: for changes that others have checked, in any
@@ -174,6 +177,9 @@ impl Entities {
 
     fn insert(&mut self, entity: Entity) {
         let (kind, id) = (entity.kind(), entity.id());
+        if let EntityKind::Custom(kind) = kind {
+            self.custom_kinds.insert(kind);
+        }
         for unique in entity.unique_values() {
             self.by_value.insert((kind, unique), id);
         }
@@ -213,13 +219,21 @@ impl FromIterator<Entity> for Entities {
     }
 }
 
+impl Entities {
+    /// The kind of this name, unless it is a plugin's and there is no entity of it.
+    fn kind_called(&self, name: &str) -> Option<EntityKind> {
+        let custom = || self.custom_kinds.iter().find(|kind| kind.schema().name == name);
+        EntityKind::from_name(name).or_else(|| custom().copied().map(EntityKind::Custom))
+    }
+}
+
 impl References for Entities {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
-        self.find(EntityKind::from_name(kind)?, name).map(Entity::id)
+        self.find(self.kind_called(kind)?, name).map(Entity::id)
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {
-        let Some(kind) = EntityKind::from_name(kind) else { return Vec::new() };
+        let Some(kind) = self.kind_called(kind) else { return Vec::new() };
         self.after(kind, None).filter_map(Entity::name).collect()
     }
 }

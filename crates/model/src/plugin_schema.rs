@@ -132,6 +132,11 @@ impl PluginSchema {
 
     /// The same plugin, which declares these kinds of entities.
     pub const fn with_entities(mut self, entities: &'static [&'static CustomEntitySchema]) -> Self {
+        let mut rest = entities;
+        while let [entity, others @ ..] = rest {
+            entity.check_references();
+            rest = others;
+        }
         self.entities = entities;
         self
     }
@@ -219,8 +224,10 @@ impl EntityKinds {
         let (with_names, others) = EntityKind::BUILT_IN.split_at(
             EntityKind::BUILT_IN.iter().position(|kind| *kind == EntityKind::Plugins).unwrap_or_default(),
         );
-        let mut custom: Vec<_> = custom_kinds(plugins).collect();
-        custom.sort_unstable();
+        let mut schemas: Vec<_> = plugins.iter().flat_map(|plugin| plugin.entities).copied().collect();
+        schemas.sort_unstable_by_key(|schema| (schema.depth(), schema.name));
+        let custom: Vec<_> =
+            schemas.into_iter().map(|schema| EntityKind::Custom(CustomKind::new(schema))).collect();
         let kinds = with_names.iter().chain(&custom).chain(others);
         let children = |parent: EntityKind| {
             let nested = custom.iter().flat_map(|kind| match kind {

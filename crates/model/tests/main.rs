@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 mod cases;
+mod custom;
 mod entities;
 mod mistakes;
 mod properties;

@@ -168,7 +168,7 @@ pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
     let schemas = plugins.iter().flat_map(|plugin| plugin.entities);
     let is_secret = |schema: &&&CustomEntitySchema| {
         let key = schema.endpoint_key.and_then(|key| schema.record.field(key));
-        key.is_some_and(|key| key.secret)
+        key.is_some_and(|key| key.is_confidential())
     };
     schemas.filter(is_secret).flat_map(|schema| [schema.path, schema.nested_path]).collect()
 }
@@ -176,7 +176,7 @@ pub(super) fn secret_paths(plugins: &[PluginSchema]) -> Vec<&'static str> {
 /// The fields of a kind that each refer to one entity, with the kind of that entity.
 pub(super) fn naming_fields(kind: EntityKind) -> impl Iterator<Item = (&'static str, EntityKind)> {
     let single = kind.schema().fields.iter().filter(|field| matches!(field.kind, Kind::Uuid));
-    single.filter_map(|field| Some((field.name, EntityKind::from_name(field.foreign?)?)))
+    single.filter_map(move |field| Some((field.name, kind.kind_called(field.foreign?)?)))
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ fn refused(kind: EntityKind, refusal: &ConstraintError, f: &mut fmt::Formatter<'
 
 /// The value that another entity has; secrets are left out, and long values such as certificates are shortened.
 fn taken(kind: EntityKind, unique: &Unique) -> Json {
-    let secret = |name: &str| kind.schema().field(name).is_some_and(|field| field.secret);
+    let secret = |name: &str| kind.schema().field(name).is_some_and(|field| field.is_confidential());
     let shown = unique.0.iter().map(|(name, value)| {
         let value = match value.as_str() {
             _ if secret(name) => "(secret)".into(),

@@ -138,14 +138,14 @@ fn written_id(node: &Node<'_>) -> Option<Uuid> {
 
 impl References for Items<'_, '_> {
     fn resolve(&self, kind: &str, name: &str) -> Option<Uuid> {
-        let kind = EntityKind::from_name(kind)?;
+        let kind = self.kinds.find(kind)?;
         let by_id = || self.by_id.get(&(kind, crate::rule::id(name)?));
         let place = self.by_name.get(&(kind, name)).or_else(by_id)?;
         self.list.get(*place).map(|item| item.id)
     }
 
     fn names(&self, kind: &str) -> Vec<&str> {
-        let kind = EntityKind::from_name(kind);
+        let kind = self.kinds.find(kind);
         self.by_name.keys().filter(|(of, _)| Some(*of) == kind).map(|(_, name)| *name).collect()
     }
 }

@@ -116,6 +116,7 @@ impl Entity {
             Entity::ConsumerGroups(group) => Some(&group.name),
             Entity::Upstreams(upstream) => Some(&upstream.name),
             Entity::Snis(sni) => Some(&sni.name),
+            Entity::Custom(entity) => entity.text(entity.kind().schema().name_field()?),
             _ => None,
         }
     }

@@ -1,200 +1,19 @@
 //! Custom entities: those that plugins declare, such as the credentials of an authentication plugin. The model knows
 //! them by their declarations alone and keeps each as the plugin's own struct, so that nothing is read twice.
-use super::{EntityKind, OnDelete, Reference, Unique, reference_value};
+mod schema;
+
+pub use schema::{CustomEntity, CustomEntitySchema, DerivedId};
+
+use super::{OnDelete, Reference, Unique, reference_value};
 use crate::node::Node;
-use crate::schema::{
-    FieldSchema, FieldValue, Json, Kind, Reader, Record, RecordContext, RecordSchema, read_record,
-};
+use crate::schema::{FieldValue, Json, Reader, Record, RecordContext};
 use std::any::Any;
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// A struct that a plugin declares as an entity. It needs a field `id: Uuid`; the fields `tags: Option<Vec<String>>` and
-/// `created_at: Option<i64>` have the meaning they have everywhere. A field that references an entity, such as
-/// `#[field(foreign = "consumers")] consumer: Uuid`, nests it below that entity, and it is deleted with it.
-pub trait CustomEntity: Record + PartialEq + Send + Sync + 'static {
-    /// What is declared of it beside its fields.
-    const ENTITY: &'static CustomEntitySchema;
-
-    /// Replaces what is stored as a hash by its hash.
-    fn hash_secrets(&mut self) {}
-}
-
-/// What a plugin declares of an entity. Files, Admin API, stores and OpenAPI derive from it.
-#[derive(Debug)]
-pub struct CustomEntitySchema {
-    /// The collection's name in files, stores and schemas, as in `keyauth_credentials`.
-    pub name: &'static str,
-    /// The collection's name in the Admin API, as in `key-auths`.
-    pub path: &'static str,
-    /// The same below the entity that it references, as in `key-auth`.
-    pub nested_path: &'static str,
-    /// Its fields.
-    pub record: &'static RecordSchema,
-    /// The field that may stand for the id in paths. It must be unique, or unique below one parent.
-    pub endpoint_key: Option<&'static str>,
-    /// Fields whose values together must be unique.
-    pub unique_together: &'static [&'static str],
-    /// What the id of an entity in a file derives from.
-    pub derived_id: DerivedId,
-    /// The field that says for how many seconds, counted from `created_at`, an entity lasts.
-    pub ttl: Option<&'static str>,
-    /// The field that is stored as a hash, salted with the parent's id.
-    pub hashed: Option<&'static str>,
-    /// What people write among the parent's fields when they mean this entity, and what to write instead.
-    pub parent_hints: &'static [(&'static [&'static str], &'static str)],
-    /// Other names that people give the collection.
-    pub other_names: &'static [&'static str],
-    read: ReadEntity,
-}
-
-type ReadEntity = fn(&Node<'_>, &RecordContext<'_>, bool, &mut Reader<'_>) -> Option<CustomRecord>;
-
-/// What an id derives from, by Kong's scheme.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DerivedId {
-    /// From the content.
-    Content,
-    /// From the value of this field.
-    Field(&'static str),
-    /// From the collection's name and the values of these fields.
-    CacheKey(&'static [&'static str]),
-}
-
-impl CustomEntitySchema {
-    /// Entities of a struct, in a collection of this name.
-    pub const fn of<T: CustomEntity>(name: &'static str) -> Self {
-        assert!(has_field(T::SCHEMA, "id"), "an entity needs the field `id`");
-        CustomEntitySchema {
-            name,
-            path: name,
-            nested_path: name,
-            record: T::SCHEMA,
-            endpoint_key: None,
-            unique_together: &[],
-            derived_id: DerivedId::Content,
-            ttl: None,
-            hashed: None,
-            parent_hints: &[],
-            other_names: &[],
-            read: read::<T>,
-        }
-    }
-
-    /// With these names in the Admin API: at the top, and below the entity that it references.
-    pub const fn with_paths(mut self, path: &'static str, nested_path: &'static str) -> Self {
-        (self.path, self.nested_path) = (path, nested_path);
-        self
-    }
-
-    /// With a field that may stand for the id in paths.
-    pub const fn with_endpoint_key(mut self, field: &'static str) -> Self {
-        self.endpoint_key = Some(field);
-        self
-    }
-
-    /// With fields whose values together must be unique.
-    pub const fn with_unique_together(mut self, fields: &'static [&'static str]) -> Self {
-        self.unique_together = fields;
-        self
-    }
-
-    /// With ids that derive from this.
-    pub const fn with_derived_id(mut self, from: DerivedId) -> Self {
-        self.derived_id = from;
-        self
-    }
-
-    /// With a field that says for how many seconds an entity lasts.
-    pub const fn with_ttl(mut self, field: &'static str) -> Self {
-        self.ttl = Some(field);
-        self
-    }
-
-    /// With a field that [`CustomEntity::hash_secrets`] hashes.
-    pub const fn with_hashed(mut self, field: &'static str) -> Self {
-        self.hashed = Some(field);
-        self
-    }
-
-    /// With hints for names that are written among the parent's fields.
-    pub const fn with_parent_hints(
-        mut self,
-        hints: &'static [(&'static [&'static str], &'static str)],
-    ) -> Self {
-        self.parent_hints = hints;
-        self
-    }
-
-    /// With other names that people give the collection.
-    pub const fn with_other_names(mut self, names: &'static [&'static str]) -> Self {
-        self.other_names = names;
-        self
-    }
-
-    /// The fields that reference an entity, and of which kind.
-    pub fn references(&self) -> impl Iterator<Item = (&'static str, EntityKind)> + use<> {
-        let fields: &'static [FieldSchema] = self.record.fields;
-        let references = fields.iter().filter(|field| matches!(field.kind, Kind::Uuid));
-        references.filter_map(|field| Some((field.name, EntityKind::from_name(field.foreign?)?)))
-    }
-
-    /// The fields whose value no two entities may share.
-    pub(crate) fn unique_fields(&self) -> impl Iterator<Item = &'static FieldSchema> + use<> {
-        let fields: &'static [FieldSchema] = self.record.fields;
-        fields.iter().filter(|field| field.unique)
-    }
-
-    /// Reads an entity; `hash` says whether secrets are still to be hashed.
-    pub(crate) fn read(
-        &self,
-        node: &Node<'_>,
-        context: &RecordContext<'_>,
-        hash: bool,
-        reader: &mut Reader<'_>,
-    ) -> Option<CustomRecord> {
-        (self.read)(node, context, hash, reader)
-    }
-}
-
-fn read<T: CustomEntity>(
-    node: &Node<'_>,
-    context: &RecordContext<'_>,
-    hash: bool,
-    reader: &mut Reader<'_>,
-) -> Option<CustomRecord> {
-    let mut entity: T = read_record(node, context, reader)?;
-    if hash {
-        entity.hash_secrets();
-    }
-    Some(CustomRecord::new(entity))
-}
-
-const fn has_field(record: &RecordSchema, name: &str) -> bool {
-    let mut rest = record.fields;
-    while let [field, others @ ..] = rest {
-        if is_same(field.name.as_bytes(), name.as_bytes()) {
-            return true;
-        }
-        rest = others;
-    }
-    false
-}
-
-const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
-    while let ([a, one_rest @ ..], [b, other_rest @ ..]) = (one, other) {
-        if *a != *b {
-            return false;
-        }
-        (one, other) = (one_rest, other_rest);
-    }
-    one.is_empty() && other.is_empty()
-}
 
 /// A kind of entity that a plugin declares. Two are the same if they have the same name.
 #[derive(Clone, Copy)]
@@ -212,7 +31,7 @@ impl CustomKind {
     }
 
     /// Its declaration.
-    pub fn schema(self) -> &'static CustomEntitySchema {
+    pub const fn schema(self) -> &'static CustomEntitySchema {
         self.0
     }
 }
@@ -326,17 +145,6 @@ impl CustomRecord {
         }
     }
 
-    /// A field's value as text, to be compared with others of the same field.
-    pub(crate) fn value_key(&self, name: &str) -> Cow<'_, str> {
-        match self.0.field_value(name) {
-            FieldValue::Uuid(id) => id.to_string().into(),
-            FieldValue::Text(text) => text.into(),
-            FieldValue::Integer(number) => number.to_string().into(),
-            FieldValue::Texts(texts) => texts.join(",").into(),
-            FieldValue::Unset | FieldValue::Other => Cow::default(),
-        }
-    }
-
     /// As JSON, every field present, null when unset.
     pub fn to_value(&self) -> Json {
         self.0.to_value()
@@ -395,7 +203,7 @@ impl CustomRecord {
     }
 
     /// The values that no other entity of the kind may have.
-    pub(super) fn unique_values(&self) -> Vec<Unique> {
+    pub(crate) fn unique_values(&self) -> Vec<Unique> {
         let schema = self.0.schema();
         let single = schema.unique_fields().map(|field| Unique(vec![(field.name, self.json_of(field.name))]));
         let single = single.filter(|unique| !unique.0[0].1.is_null());
@@ -405,12 +213,16 @@ impl CustomRecord {
     }
 
     fn json_of(&self, field: &str) -> Json {
+        let is_reference =
+            || self.0.schema().record.field(field).is_some_and(|field| field.foreign.is_some());
         match self.0.field_value(field) {
-            FieldValue::Uuid(id) => reference_value(Some(id)),
+            FieldValue::Uuid(id) if is_reference() => reference_value(Some(id)),
+            FieldValue::Uuid(id) => id.to_string().into(),
             FieldValue::Text(text) => text.into(),
             FieldValue::Integer(number) => number.into(),
             FieldValue::Texts(texts) => texts.into(),
-            FieldValue::Unset | FieldValue::Other => Json::Null,
+            FieldValue::Unset => Json::Null,
+            FieldValue::Other => self.to_value().get_mut(field).map(Json::take).unwrap_or_default(),
         }
     }
 }
@@ -498,7 +310,10 @@ impl CustomEntities {
         }
     }
 
+    /// All of them, those that others refer to before these.
     pub(crate) fn into_entities(self) -> impl Iterator<Item = CustomRecord> {
-        self.0.into_values().flatten()
+        let mut lists: Vec<_> = self.0.into_iter().collect();
+        lists.sort_by_key(|(kind, _)| kind.schema().depth());
+        lists.into_iter().flat_map(|(_, list)| list)
     }
 }

@@ -18,7 +18,7 @@ macro_rules! kinds {
             pub const BUILT_IN: &[EntityKind] = &[$($before,)* $($after),*];
 
             /// The name of its collection.
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self {
                     $($before => $before_name,)*
                     Custom(kind) => kind.schema().name,
@@ -84,7 +84,16 @@ impl EntityKind {
             Services | Routes | ConsumerGroups | Upstreams | Snis => Some("name"),
             Consumers => Some("username"),
             ApisixObjects => Some("key"),
+            Custom(kind) => kind.schema().name_field(),
             _ => None,
+        }
+    }
+
+    /// The kind that `foreign` of one of its fields names.
+    pub fn kind_called(self, name: &str) -> Option<EntityKind> {
+        match self {
+            Custom(kind) => kind.schema().kind_called(name),
+            _ => EntityKind::from_name(name),
         }
     }
 }

@@ -159,6 +159,11 @@ impl FieldSchema {
         }
     }
 
+    /// Whether no message may quote its value: it is a secret, or a text that is made up where none is given, as keys are.
+    pub fn is_confidential(&self) -> bool {
+        self.secret || self.auto && matches!(self.kind, Kind::String)
+    }
+
     /// The rules as they hold for the elements of this list, or the values of this map.
     pub(crate) fn element(&self) -> Self {
         FieldSchema { len_min: None, len_max: None, ..*self }

@@ -371,7 +371,7 @@ pub(super) fn expected_one_of<'c>(
 pub(super) fn shown(node: &Node<'_>, field: &FieldSchema) -> String {
     match &node.value {
         Value::Str(_, Origin::Interpolated) => "a string from the environment".to_owned(),
-        _ if field.secret => node.kind().to_owned(),
+        _ if field.is_confidential() => node.kind().to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Float(value) => value.to_string(),

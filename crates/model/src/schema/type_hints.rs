@@ -6,7 +6,7 @@ use crate::node::{Node, Origin, Value};
 /// The text that stands there, if messages may repeat it.
 fn text<'n>(node: &'n Node<'_>, field: &FieldSchema) -> Option<&'n str> {
     match &node.value {
-        Value::Str(text, Origin::Plain | Origin::Quoted) if !field.secret => Some(text),
+        Value::Str(text, Origin::Plain | Origin::Quoted) if !field.is_confidential() => Some(text),
         _ => None,
     }
 }
@@ -45,13 +45,15 @@ pub(super) fn string(node: &Node<'_>, field: &FieldSchema) -> String {
     match &node.value {
         Value::Int(_) | Value::Float(_) | Value::Bool(_) => "; put it in quotes".to_owned(),
         Value::List(items) => match items.as_slice() {
-            [one] if one.as_str().is_some() && !field.secret => {
+            [one] if one.as_str().is_some() && !field.is_confidential() => {
                 format!("; write {} alone", shown(one, field))
             }
             _ => "; write one value".to_owned(),
         },
         // As YAML reads `- X-Name: value`.
-        Value::Map(entries) if entries.len() == 1 && !field.secret => "; put the whole in quotes".to_owned(),
+        Value::Map(entries) if entries.len() == 1 && !field.is_confidential() => {
+            "; put the whole in quotes".to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -60,7 +62,7 @@ pub(super) fn string(node: &Node<'_>, field: &FieldSchema) -> String {
 pub(super) fn list(node: &Node<'_>, field: &FieldSchema) -> String {
     match &node.value {
         Value::Map(_) => "; start each entry with `- `".to_owned(),
-        Value::Int(number) if !field.secret => format!("; write [{number}]"),
+        Value::Int(number) if !field.is_confidential() => format!("; write [{number}]"),
         _ => match text(node, field).filter(|text| text.chars().count() <= 60) {
             Some(text) => {
                 let items = text.split(',').map(|item| format!("{:?}", item.trim()));
