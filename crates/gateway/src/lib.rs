@@ -46,7 +46,8 @@ impl Gateway {
         Gateway { plugins: PLUGINS.to_vec() }
     }
 
-    /// Adds a plugin. One of a name that is there already takes its place.
+    /// Adds a plugin. One of a name that is there already takes its place. Plugins that do not go together, because two have
+    /// the same path of the Admin API for example, are reported by [`run`](Self::run).
     #[must_use]
     pub fn with_plugin(mut self, plugin: Definition) -> Gateway {
         self.plugins.retain(|other| other.name != plugin.name);
@@ -59,7 +60,9 @@ impl Gateway {
         self.plugins.sort_by_key(|plugin| std::cmp::Reverse(plugin.priority));
         // Configurations refer to plugins for as long as the process runs.
         let definitions = self.plugins.leak();
-        commands::perform(Cli::parse().command, definitions).unwrap_or_else(|message| {
+        let done =
+            plugins::check(definitions).and_then(|()| commands::perform(Cli::parse().command, definitions));
+        done.unwrap_or_else(|message| {
             // Nothing is left to do when even this cannot be written.
             let _ = writeln!(io::stderr(), "{message}");
             ExitCode::FAILURE

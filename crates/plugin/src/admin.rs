@@ -9,7 +9,8 @@ use weir_model::{Entities, Uuid};
 pub struct AdminRoute {
     /// The method.
     pub method: AdminMethod,
-    /// Its path, with parameters in braces: `/name-of-the-plugin/{key}`. It must begin with the name of the plugin.
+    /// Its path, with parameters in braces: `/name-of-the-plugin/{key}`. `{*rest}` at its end is the rest of a path, whose
+    /// parameter is called `rest`. It must begin with the name of the plugin.
     pub path: &'static str,
     /// Its operation id in OpenAPI, which must be unique.
     pub operation: &'static str,
@@ -100,7 +101,7 @@ fn value<'a>(pairs: Pairs<'a>, name: &str) -> Option<&'a str> {
 pub struct AdminResponse {
     /// The status.
     pub status: u16,
-    /// The body.
+    /// The body. A 404 without one says `Not found`.
     pub body: Option<Json>,
 }
 

@@ -59,6 +59,12 @@ pub(crate) fn router(control: Arc<Control>) -> Router {
     Router::new().fallback_service(paths).layer(middleware::from_fn(finish))
 }
 
+/// Every path that the gateway has, and those of the entities that these plugins declare.
+pub(crate) fn paths(plugins: &[PluginSchema]) -> Vec<String> {
+    let of_entities = collection::entity_paths(plugins).into_iter().map(|(path, _)| path);
+    of_entities.chain(node::OTHER_PATHS.iter().map(|path| (*path).to_owned())).collect()
+}
+
 /// Every path of entities, with and without a slash at its end.
 fn entities(control: &Control) -> Router<Arc<Control>> {
     let mut router = Router::new();

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Paths that do not belong to a collection of entities.
-const OTHERS: &[&str] = &[
+pub(in crate::admin) const OTHER_PATHS: &[&str] = &[
     "/",
     "/config",
     "/debug/node/log-level",
@@ -39,8 +39,8 @@ const OTHERS: &[&str] = &[
 pub(super) async fn list(State(control): State<Arc<Control>>) -> Response {
     let paths = entity_paths(control.plugins());
     let mut paths: Vec<_> = paths.into_iter().map(|(path, entity_path)| kongs(&path, entity_path)).collect();
-    paths.extend(OTHERS.iter().map(|path| (*path).to_owned()));
-    paths.extend(plugin_routes::routes(control.plugin_definitions()).map(|route| route.path.to_owned()));
+    paths.extend(OTHER_PATHS.iter().map(|path| (*path).to_owned()));
+    paths.extend(plugin_routes::routes(control.plugin_definitions()).map(plugin_routes::documented_path));
     paths.sort_unstable();
     paths.dedup();
     json_response(StatusCode::OK, &json!({ "data": paths }))

@@ -12,6 +12,8 @@ mod root;
 mod schemas;
 mod tags;
 
+pub(super) use endpoints::OTHER_PATHS;
+
 use super::response::ApiError;
 use crate::control::Control;
 use crate::plugins::Definitions;

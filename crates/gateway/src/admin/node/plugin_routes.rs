@@ -24,6 +24,11 @@ pub(super) fn routes(definitions: Definitions) -> impl Iterator<Item = &'static 
     definitions.iter().flat_map(|definition| definition.admin_routes)
 }
 
+/// The path as `/endpoints` and OpenAPI show it: `/x/{rest}` for `/x/{*rest}`.
+pub(super) fn documented_path(route: &AdminRoute) -> String {
+    route.path.replace("{*", "{")
+}
+
 fn method(method: AdminMethod) -> MethodFilter {
     match method {
         AdminMethod::Get => MethodFilter::GET,
@@ -36,6 +41,7 @@ fn method(method: AdminMethod) -> MethodFilter {
 
 fn serve(route: &AdminRoute, call: &ApiRequest) -> Result<Response, ApiError> {
     let names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let names = names.map(|name| name.trim_start_matches('*'));
     let parameters: Vec<_> = names.map(str::to_owned).zip(call.ids.iter().cloned()).collect();
     let entities = call.control.registry().entities();
     let of_node = (call.control.retained(), &*entities);
@@ -43,8 +49,8 @@ fn serve(route: &AdminRoute, call: &ApiRequest) -> Result<Response, ApiError> {
         (route.handle)(&AdminRequest::new(of_node, (&parameters, call.query()), &call.body.members));
     let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     Ok(match response.body {
-        _ if status == StatusCode::NOT_FOUND => return Err(ApiError::NotFound),
         Some(body) => json_response(status, &body),
+        None if status == StatusCode::NOT_FOUND => return Err(ApiError::NotFound),
         None => status.into_response(),
     })
 }

@@ -59,7 +59,7 @@ pub(super) fn paths(plugins: Definitions) -> JsonMap {
         }
     }
     for route in plugin_routes::routes(plugins) {
-        add(&mut paths, route.path, route.method.name(), of_plugin(route));
+        add(&mut paths, &plugin_routes::documented_path(route), route.method.name(), of_plugin(route));
     }
     add(&mut paths, "/config", "post", load());
     add(&mut paths, "/explain", "post", explain());
