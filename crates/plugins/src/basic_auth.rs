@@ -37,7 +37,7 @@
 
 mod credential;
 
-use super::authentication::Fallback;
+use crate::shared::authentication::Fallback;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};

@@ -19,7 +19,7 @@
 //!
 //! With `echo_downstream`, every response has the same header and value, also one that the gateway makes.
 
-use super::random_id;
+use crate::shared::random_id;
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_plugin::{BuildContext, Exchange, Flow, Hooks, Phases, Plugin, Record};

@@ -8,13 +8,10 @@
 use weir_plugin::{Definition, Plugin};
 
 mod acl;
-mod authentication;
 mod basic_auth;
 mod bot_detection;
 mod correlation_id;
 mod cors;
-mod counters;
-mod datagrams;
 #[cfg(test)]
 mod docs;
 mod file_log;
@@ -27,13 +24,10 @@ mod key_auth;
 mod limit_count;
 pub mod limits;
 mod log_record;
-mod members;
 mod mtls_auth;
-mod multipart;
 mod opentelemetry;
 pub mod prometheus;
 mod proxy_cache;
-mod random_id;
 mod rate_limiting;
 mod redirect;
 mod request_id;
@@ -42,11 +36,11 @@ mod request_termination;
 mod request_transformer;
 mod response_ratelimiting;
 mod response_transformer;
+mod shared;
 mod statsd;
 mod syslog;
 mod tcp_log;
 mod trace_context;
-mod transformer;
 mod udp_log;
 mod zipkin;
 

@@ -44,7 +44,7 @@
 //!
 //! With `anonymous`, such requests pass as that consumer instead.
 
-use super::authentication::{Consumers, Fallback};
+use crate::shared::authentication::{Consumers, Fallback};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //! | `nanoid` | 21 random letters, digits, `-` and `_` |
 //! | `range_id` | `range_id.length` random characters of `range_id.char_set` |
 
-use super::random_id;
+use crate::shared::random_id;
 use weir_plugin::{BuildContext, Exchange, FieldError, Flow, Hooks, Phases, Plugin, Record};
 
 /// The header, and what is put into it.

@@ -27,8 +27,8 @@
 //! default. An invalid number adds nothing. If the response to a GET would be changed, the response to a HEAD has no
 //! `Content-Length`.
 
-use super::members::{Members, quoted};
-use super::transformer::{
+use crate::shared::members::{Members, quoted};
+use crate::shared::transformer::{
     ignored_fields, is_settable, rename, renamed_header, split, valued, valued_header, values,
 };
 use weir_plugin::{

@@ -14,8 +14,8 @@
 //! are dropped: `weir_plugin_dropped_total` in `/metrics` counts them, and the error log says so at most once a minute.
 //! A container has no `/dev/log` unless you mount the host's (`-v /dev/log:/dev/log`).
 
-use super::datagrams::{Socket, send_lines};
 use super::log_record::{LogRecord, constant};
+use crate::shared::datagrams::{Socket, send_lines};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

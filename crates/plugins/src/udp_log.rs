@@ -12,8 +12,8 @@
 //! into a datagram of 65,507 bytes, or that cannot be sent to the server, is dropped: `weir_plugin_dropped_total` in
 //! `/metrics` counts it. Weir does not notice datagrams that the network loses.
 
-use super::datagrams::{Peer, send_lines};
 use super::log_record::{LogRecord, constant};
+use crate::shared::datagrams::{Peer, send_lines};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_plugin::{BuildContext, Exchange, Hooks, Lines, Phases, Plugin, Record, Session, Streams};

@@ -55,7 +55,7 @@ mod credential;
 mod parameters;
 mod signed;
 
-use super::authentication::Fallback;
+use crate::shared::authentication::Fallback;
 use credential::HmacAuthCredential;
 use parameters::Parameters;
 use std::sync::Arc;

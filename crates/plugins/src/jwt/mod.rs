@@ -88,7 +88,7 @@ mod secrets;
 mod token;
 mod verify;
 
-use super::authentication::{Consumers, Fallback};
+use crate::shared::authentication::{Consumers, Fallback};
 use cache::{Signer, Verified};
 use credential::JwtSecret;
 use jwks::KeySet;

@@ -1,7 +1,7 @@
 //! Keys in bodies: urlencoded, multipart and JSON.
 
-use super::super::multipart::{self, Part};
 use super::{Found, holds, in_form};
+use crate::shared::multipart::{self, Part};
 use serde_json::Value;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known};

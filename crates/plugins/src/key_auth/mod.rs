@@ -39,7 +39,7 @@
 mod body;
 mod credential;
 
-use super::authentication::Fallback;
+use crate::shared::authentication::Fallback;
 use credential::KeyAuthCredential;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -76,7 +76,7 @@ mod key;
 mod shared;
 mod window;
 
-use super::counters::Table;
+use crate::shared::counters::Table;
 use key::Key;
 use shared::Shared;
 use std::sync::Arc;

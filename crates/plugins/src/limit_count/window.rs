@@ -1,6 +1,6 @@
 //! A window that begins with its first request, and what was used in it.
 
-use super::super::counters::{Counter, Recent};
+use crate::shared::counters::{Counter, Recent};
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 use std::thread::LocalKey;

@@ -1,7 +1,7 @@
 //! The counts of one identifier in the current window of each period.
 
-use super::super::counters::{Counter, Recent};
 use super::window::Period;
+use crate::shared::counters::{Counter, Recent};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::LocalKey;

@@ -1,10 +1,10 @@
 //! What a node knows of one identifier's counts, if they are shared with other nodes or if windows slide.
 
-use super::super::counters::{Counter, Recent};
 use super::counter::{Counters, Limit, Usage, Windows, windows};
 use super::sliding::Slide;
 use super::store::{Add, Bound, CounterKey, Take, Taken, Window};
 use super::window::{Period, wall_clock, wall_clock_in_milliseconds};
+use crate::shared::counters::{Counter, Recent};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

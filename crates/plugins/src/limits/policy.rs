@@ -1,6 +1,5 @@
 //! The policies: where counts are kept, and how requests use them.
 
-use super::super::counters::Table;
 use super::counter::{Counters, Limit, Usage, nothing};
 use super::entry::Entry;
 use super::in_use::InUse;
@@ -8,6 +7,7 @@ use super::redis::{Redis, RedisStore};
 use super::shared_counters::{Query, SharedCounters};
 use super::store::{ClusterStore, CounterKey, Unavailable};
 use super::window::{wall_clock, wall_clock_in_milliseconds};
+use crate::shared::counters::Table;
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;

@@ -3,12 +3,12 @@
 //! Requests never talk to a store. They count in memory and mark the entry as changed, or they queue a query and wait
 //! for the reply. Tasks on the plugins' thread send both, in batches.
 
-use super::super::counters::Table;
 use super::breaker::Breaker;
 use super::counter::{Limit, Usage};
 use super::driver;
 use super::entry::Entry;
 use super::store::{CounterStore, Unavailable};
+use crate::shared::counters::Table;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The request that was received, as JSON.
 
-use super::super::multipart;
+use crate::shared::multipart;
 use serde_json::{Map, json};
 use std::borrow::Cow;
 use weir_plugin::form;

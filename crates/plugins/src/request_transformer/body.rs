@@ -2,8 +2,8 @@
 
 use super::arguments::Arguments;
 use super::operations::{Fields, Operations, Rendered, apply};
-use crate::members::{Members, quoted};
-use crate::multipart;
+use crate::shared::members::{Members, quoted};
+use crate::shared::multipart;
 use std::borrow::Cow;
 use weir_plugin::form;
 use weir_plugin::{Exchange, Known};

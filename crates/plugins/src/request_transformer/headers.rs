@@ -1,7 +1,7 @@
 //! Changes headers in place.
 
 use super::operations::{Entry, Rendered, Values, entries};
-use crate::transformer::{is_settable, rename, split, values as all_values};
+use crate::shared::transformer::{is_settable, rename, split, values as all_values};
 use weir_plugin::{Exchange, Known};
 
 pub(super) struct HeaderOperations {

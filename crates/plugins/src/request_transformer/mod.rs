@@ -57,7 +57,9 @@ mod operations;
 mod parser;
 mod template;
 
-use super::transformer::{ignored_fields, named_header, renamed_header, split, valued, valued_header};
+use crate::shared::transformer::{
+    ignored_fields, named_header, renamed_header, split, valued, valued_header,
+};
 use arguments::Arguments;
 use body::Form;
 use headers::HeaderOperations;

@@ -1,7 +1,7 @@
 //! The operations of a configuration, prepared.
 
 use super::template::Template;
-use crate::transformer::split;
+use crate::shared::transformer::split;
 use std::borrow::Cow;
 use weir_plugin::Exchange;
 

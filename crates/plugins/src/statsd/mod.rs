@@ -37,7 +37,7 @@ mod metrics;
 #[cfg(test)]
 mod tests;
 
-use super::datagrams::Peer;
+use crate::shared::datagrams::Peer;
 use metrics::Scope;
 use std::io;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use weir_plugin::Uuid;
 
 /// A random UUID (version 4).
-pub(super) fn uuid() -> Uuid {
+pub(crate) fn uuid() -> Uuid {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid()
 }
 

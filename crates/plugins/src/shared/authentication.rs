@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use weir_plugin::{BuildContext, ConsumerIndex, Exchange, Flow, LocalResponse, Uuid};
 
 /// What happens to requests that could not be authenticated.
-pub(super) enum Fallback {
+pub(crate) enum Fallback {
     /// They are refused.
     Refuse,
     /// They pass as this consumer.
@@ -15,18 +15,18 @@ pub(super) enum Fallback {
 
 impl Fallback {
     /// From `anonymous` of a configuration.
-    pub(super) fn of(anonymous: Option<&str>, build: &BuildContext<'_>) -> Self {
+    pub(crate) fn of(anonymous: Option<&str>, build: &BuildContext<'_>) -> Self {
         let Some(named) = anonymous else { return Fallback::Refuse };
         build.consumer_named(named).map_or_else(|| Fallback::Missing(named.to_owned()), Fallback::Anonymous)
     }
 
     /// Whether another plugin's success suffices: plugins with `anonymous` are alternatives to each other.
-    pub(super) fn is_settled(&self, exchange: &Exchange) -> bool {
+    pub(crate) fn is_settled(&self, exchange: &Exchange) -> bool {
         !matches!(self, Fallback::Refuse) && exchange.credential().is_some()
     }
 
     /// Refuses the request, or lets it pass as the anonymous consumer.
-    pub(super) fn unauthenticated(
+    pub(crate) fn unauthenticated(
         &self,
         exchange: &mut Exchange,
         refusal: impl FnOnce() -> LocalResponse,
@@ -46,13 +46,13 @@ impl Fallback {
 }
 
 /// The consumers by username, id or custom id.
-pub(super) struct Consumers {
+pub(crate) struct Consumers {
     by_username: HashMap<String, (ConsumerIndex, Uuid)>,
     by_custom_id: HashMap<String, (ConsumerIndex, Uuid)>,
 }
 
 impl Consumers {
-    pub(super) fn new(build: &BuildContext<'_>) -> Self {
+    pub(crate) fn new(build: &BuildContext<'_>) -> Self {
         let (mut by_username, mut by_custom_id) = (HashMap::new(), HashMap::new());
         for consumer in &build.document().consumers {
             let Some(index) = build.consumer(consumer.id) else { continue };
@@ -68,7 +68,7 @@ impl Consumers {
     }
 
     /// Finds the consumer with this name; `by` lists what to compare it with, in order.
-    pub(super) fn find(&self, by: &[impl AsRef<str>], name: &str) -> Option<(ConsumerIndex, Uuid)> {
+    pub(crate) fn find(&self, by: &[impl AsRef<str>], name: &str) -> Option<(ConsumerIndex, Uuid)> {
         by.iter()
             .find_map(|by| match by.as_ref() {
                 "username" => self.by_username.get(name),

@@ -7,7 +7,7 @@ use std::thread::LocalKey;
 use weir_plugin::{Fingerprint, FingerprintState, Fingerprinter};
 
 /// What a table stores.
-pub(super) trait Counter: Default + Send + Sync + 'static {
+pub(crate) trait Counter: Default + Send + Sync + 'static {
     /// The current time in the counter's unit, computed once for many counters.
     type Time;
     /// The time that is this many seconds after 1970.
@@ -19,9 +19,9 @@ pub(super) trait Counter: Default + Send + Sync + 'static {
 }
 
 /// The counters of one kind.
-pub(super) struct Table<C> {
+pub(crate) struct Table<C> {
     /// Hashes scopes and identifiers under this process's key.
-    pub(super) key: Fingerprinter,
+    pub(crate) key: Fingerprinter,
     shards: Box<[Mutex<Shard<C>>]>,
 }
 
@@ -48,21 +48,21 @@ impl<C: Counter> Default for Table<C> {
 }
 
 /// A worker's cache of the counters that it used last; it needs no lock.
-pub(super) struct Recent<C> {
+pub(crate) struct Recent<C> {
     slots: Vec<Option<(Fingerprint, Arc<C>)>>,
     swept: u64,
 }
 
 impl<C> Recent<C> {
     /// An empty cache.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { slots: Vec::new(), swept: 0 }
     }
 }
 
 impl<C: Counter> Table<C> {
     /// Calls `count` with the counter of this fingerprint. `count` also returns the second that it counted in.
-    pub(super) fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         whose: Fingerprint,
         clock: impl Fn() -> u64,
@@ -103,7 +103,7 @@ impl<C: Counter> Table<C> {
 
     /// The number of counters.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).counters.len()).sum()
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use weir_plugin::{Dialer, Undelivered};
 
 /// A server that receives datagrams.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     host: String,
     port: u16,
     patience: Duration,
@@ -17,7 +17,7 @@ pub(super) struct Peer {
 }
 
 /// A socket that datagrams are sent with.
-pub(super) enum Socket {
+pub(crate) enum Socket {
     /// A socket and the address it sends to. It is not connected, because a connected socket reports that earlier
     /// datagrams were refused instead of sending the next one.
     Udp(UdpSocket, SocketAddr),
@@ -27,12 +27,12 @@ pub(super) enum Socket {
 
 impl Peer {
     /// The server at this host. Resolving its name may take this many milliseconds.
-    pub(super) fn new(host: &str, port: u16, milliseconds: f64, dialer: Dialer) -> Self {
+    pub(crate) fn new(host: &str, port: u16, milliseconds: f64, dialer: Dialer) -> Self {
         let patience = Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, 86_400.0));
         Self { host: host.trim_matches(['[', ']']).to_owned(), port, patience, dialer }
     }
 
-    pub(super) async fn socket(&self) -> io::Result<Socket> {
+    pub(crate) async fn socket(&self) -> io::Result<Socket> {
         let found = timeout(self.patience, self.dialer.address(&self.host, self.port)).await;
         let address = found.map_err(|_| io::ErrorKind::TimedOut)??;
         let any = match address {
@@ -45,13 +45,13 @@ impl Peer {
 
 impl Socket {
     /// The socket at this path.
-    pub(super) fn unix(path: &Path) -> io::Result<Self> {
+    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
         Ok(Self::Unix(socket))
     }
 
-    pub(super) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
+    pub(crate) async fn send(&self, datagram: &[u8]) -> io::Result<()> {
         match self {
             Self::Udp(socket, address) => socket.send_to(datagram, *address).await.map(drop),
             Self::Unix(socket) => socket.send(datagram).await.map(drop),
@@ -60,7 +60,7 @@ impl Socket {
 }
 
 /// Sends each line of a text as one datagram, without the line feed.
-pub(super) async fn send_lines(text: &[u8], socket: io::Result<Socket>) -> Result<(), Undelivered> {
+pub(crate) async fn send_lines(text: &[u8], socket: io::Result<Socket>) -> Result<(), Undelivered> {
     let socket = socket.map_err(|error| Undelivered::all(text, error))?;
     let mut lost: Option<Undelivered> = None;
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

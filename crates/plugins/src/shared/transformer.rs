@@ -4,25 +4,25 @@ use weir_plugin::rule::header_name;
 use weir_plugin::{FieldWarning, Headers, Json, Known};
 
 /// The name and the value of an entry.
-pub(super) fn split(entry: &str) -> (&str, &str) {
+pub(crate) fn split(entry: &str) -> (&str, &str) {
     let (name, value) = entry.split_once(':').unwrap_or((entry, ""));
     (name, value.trim_start_matches(':'))
 }
 
 /// The name of a header to remove.
-pub(super) fn named_header(entry: &str) -> Result<(), String> {
+pub(crate) fn named_header(entry: &str) -> Result<(), String> {
     header_name(split(entry).0)
 }
 
 /// `old:new`.
-pub(super) fn renamed_header(entry: &str) -> Result<(), String> {
+pub(crate) fn renamed_header(entry: &str) -> Result<(), String> {
     let (old, new) = split(entry);
     header_name(old)?;
     header_name(new).map_err(|_| format!("expected the names of two headers, old:new, got {entry:?}"))
 }
 
 /// `name:value`, which may be empty.
-pub(super) fn valued_header(entry: &str) -> Result<(), String> {
+pub(crate) fn valued_header(entry: &str) -> Result<(), String> {
     let (name, _) = split(entry);
     if !entry.contains(':') {
         return Err(format!("key '{name}' has no value; write name:value"));
@@ -31,7 +31,7 @@ pub(super) fn valued_header(entry: &str) -> Result<(), String> {
 }
 
 /// `name:value`.
-pub(super) fn valued(entry: &str) -> Result<(), String> {
+pub(crate) fn valued(entry: &str) -> Result<(), String> {
     let (name, value) = split(entry);
     if value.is_empty() || name.is_empty() {
         return Err(format!("key '{name}' has no value; write name:value"));
@@ -40,13 +40,13 @@ pub(super) fn valued(entry: &str) -> Result<(), String> {
 }
 
 /// Whether plugins may set a header: not one that frames the message or concerns the connection.
-pub(super) fn is_settable(name: &str) -> bool {
+pub(crate) fn is_settable(name: &str) -> bool {
     let known = Known::of(name.as_bytes());
     known != Known::ContentLength && !known.is_hop_by_hop()
 }
 
 /// Entries for headers that the gateway sets itself.
-pub(super) fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
+pub(crate) fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
     let listed = |operation: &'static str| {
         let entries = config[operation]["headers"].as_array().into_iter().flatten().enumerate();
         entries.filter_map(move |(at, entry)| {
@@ -60,7 +60,7 @@ pub(super) fn ignored_fields(config: &Json) -> Vec<FieldWarning> {
 }
 
 /// Gives the values of a header another name; they replace those that have the new name.
-pub(super) fn rename(headers: &mut Headers, old: &str, new: &str, values: &[Vec<u8>]) {
+pub(crate) fn rename(headers: &mut Headers, old: &str, new: &str, values: &[Vec<u8>]) {
     if !values.is_empty() {
         headers.remove(old);
         headers.remove(new);
@@ -69,7 +69,7 @@ pub(super) fn rename(headers: &mut Headers, old: &str, new: &str, values: &[Vec<
 }
 
 /// All values of a header.
-pub(super) fn values(headers: &Headers, name: &str) -> Vec<Vec<u8>> {
+pub(crate) fn values(headers: &Headers, name: &str) -> Vec<Vec<u8>> {
     headers.get_all(name).map(<[u8]>::to_vec).collect()
 }
 

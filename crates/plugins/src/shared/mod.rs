@@ -1,0 +1,10 @@
+//! Parts that several plugins use. The larger ones have folders of their own beside this one: `limits`, `log_record` and
+//! `trace_context`.
+
+pub(crate) mod authentication;
+pub(crate) mod counters;
+pub(crate) mod datagrams;
+pub(crate) mod members;
+pub(crate) mod multipart;
+pub(crate) mod random_id;
+pub(crate) mod transformer;
