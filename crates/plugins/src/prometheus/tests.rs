@@ -131,6 +131,16 @@ fn a_scrape_is_as_the_golden_file() {
 }
 
 #[test]
+fn a_plugin_cannot_take_the_name_of_a_metric_of_the_node() {
+    let gateway = Gateway::new(PLUGINS);
+    let plugin: Arc<weir_plugin::entity::Plugin> = entity(json!({ "id": id(9), "name": "cors" }));
+    let types = include_str!("scrape.txt").lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    for name in types.filter_map(|line| line.split(' ').next()) {
+        assert!(gateway.build_with(&plugin, |build| build.counter(name, "", &[]).is_err()), "{name}");
+    }
+}
+
+#[test]
 fn workers_are_added_up() {
     let gateway = Gateway::new(PLUGINS);
     let shared = gateway.plugin("prometheus", all_flags()).unwrap();
