@@ -13,8 +13,8 @@ use weir_http1::{Headers, Known};
 pub struct LocalResponse {
     /// Its status.
     pub status: u16,
-    /// Those of a response that was kept.
-    pub kept_headers: Option<Arc<Headers>>,
+    /// The headers of a cached response.
+    pub cached_headers: Option<Arc<Headers>>,
     pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
     /// The client has gone: the status is for the log alone.
@@ -49,14 +49,14 @@ impl LocalResponse {
         Self::new(status, Body::Raw(content_type.map(|text| text.to_owned().into()), body.into()))
     }
 
-    /// A response that was kept: its headers and body are shared with whoever keeps it.
-    pub fn kept(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
-        Self { kept_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
+    /// A cached response: its headers and body are shared with the cache.
+    pub fn cached(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
+        Self { cached_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
     }
 
     fn new(status: u16, body: Body) -> Self {
-        let (kept_headers, headers, grpc_status) = (None, Vec::new(), None);
-        Self { status, kept_headers, headers, body, client_gone: false, failed: false, grpc_status }
+        let (cached_headers, headers, grpc_status) = (None, Vec::new(), None);
+        Self { status, cached_headers, headers, body, client_gone: false, failed: false, grpc_status }
     }
 
     /// Adds a header.
@@ -91,8 +91,8 @@ impl LocalResponse {
         let response = &mut exchange.response;
         response.status = self.status;
         response.headers.clear();
-        if let Some(kept) = &self.kept_headers {
-            response.headers.clone_from(kept);
+        if let Some(cached) = &self.cached_headers {
+            response.headers.clone_from(cached);
         }
         if let Some(content_type) = content_type {
             response.headers.append("Content-Type", content_type.as_bytes());

@@ -394,18 +394,18 @@ fn a_response_body_is_left_out_however_long_it_is() {
 }
 
 #[test]
-fn a_kept_response_is_answered_with_its_own_headers() {
+fn a_cached_response_is_answered_with_its_own_headers() {
     let access = |_: &mut Exchange| {
         let mut headers = Headers::new();
         headers.append("Date", b"Thu, 01 Jan 1970 00:00:00 GMT");
-        headers.append("X-Kept", b"yes");
-        let body = Bytes::from_static(b"kept");
-        Flow::Respond(LocalResponse::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
+        headers.append("X-Cached", b"yes");
+        let body = Bytes::from_static(b"cached");
+        Flow::Respond(LocalResponse::cached(203, Arc::new(headers), body).header(String::from("Age"), "7"))
     };
     let response = Bench::new(Scripted { access, ..idle() }, HI).send("GET / HTTP/1.1\r\n\r\n");
-    assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\nkept"), "{response}");
+    assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\ncached"), "{response}");
     assert_eq!(response.matches("Date: ").count(), 1, "{response}");
-    assert!(response.contains("X-Kept: yes\r\nAge: 7\r\n"), "{response}");
+    assert!(response.contains("X-Cached: yes\r\nAge: 7\r\n"), "{response}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained:
 
 /// Stores that all workers share and that hold so many bytes at most, which are shared dictionaries to Kong.
 fn write_stores(text: &mut Text, node: &str, retained: &Retained) {
-    let (bytes, most) = proxy_cache::kept(retained);
+    let (bytes, most) = proxy_cache::usage(retained);
     let labels = format!("{node},shared_dict=\"proxy_cache\",kong_subsystem=\"http\"");
     text.metric("kong_memory_lua_shared_dict_bytes", "gauge", "Bytes that a shared store holds");
     text.line(format_args!("kong_memory_lua_shared_dict_bytes{{{labels}}} {bytes}"));

@@ -115,11 +115,11 @@ impl OwnBody {
 
 /// Has the plugins change the body of a response of the gateway's own, as they have asked. One that is to be left out is
 /// sent all the same: it is the answer.
-pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> OwnBody {
+pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_cached: bool) -> OwnBody {
     let mut own = OwnBody::unchanged(body);
     let Some(changes) = exchange.take_body_changes() else { return own };
     if changes.holds {
-        (own.bytes, own.room) = replace_own(exchange, chain, own.bytes, is_kept);
+        (own.bytes, own.room) = replace_own(exchange, chain, own.bytes, is_cached);
         if own.room.is_none() {
             return own;
         }
@@ -131,10 +131,15 @@ pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is
     own
 }
 
-/// Has the plugins replace the body of a response of the gateway's own. They are given a copy of one that is kept.
-fn replace_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> (Bytes, Option<Room>) {
+/// Has the plugins replace the body of a response of the gateway's own. They are given a copy of a cached one.
+fn replace_own(
+    exchange: &mut Exchange,
+    chain: &Chain,
+    body: Bytes,
+    is_cached: bool,
+) -> (Bytes, Option<Room>) {
     let mut room = exchange.engine.room(false);
-    if is_kept && room.grow_to(body.len()).is_err() {
+    if is_cached && room.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
         return (RequestError::NoRoomForResponse.answer().write(exchange), None);
     }
