@@ -52,7 +52,7 @@ pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_filter::BodyFilter;
-pub use body_memory::{HeldBodies, HeldBody, NoRoom};
+pub use body_memory::{BodyMemoryExhausted, BodyMemoryUsage, BufferedBody};
 pub use build::BuildContext;
 pub use bytes::Bytes;
 pub use cost::{Cost, Phase, PhaseCost};
@@ -97,14 +97,14 @@ pub enum Flow {
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
 
-/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no room to hold it.
+/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no memory for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WantsBody {
     /// It reads none.
     #[default]
     No,
     /// It can do without: the body passes.
-    IfRoom,
+    Optional,
     /// It cannot: the request is answered 503.
     Yes,
 }

@@ -3,7 +3,7 @@
 use super::{ConsumerIndex, Exchange};
 use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
-use crate::body_memory::HeldBody;
+use crate::body_memory::BufferedBody;
 use std::net::SocketAddr;
 use std::time::Instant;
 use weir_http1::Framing;
@@ -112,9 +112,9 @@ impl Exchange {
     pub fn set_body(&mut self, body: Vec<u8>) -> bool {
         let replaced = self.engine.body_is_whole || self.request.framing == Framing::None;
         if replaced {
-            let mut held = HeldBody::within(self.engine.room(false));
-            held.replace(|_| body);
-            self.engine.body = Some(held);
+            let mut buffered = BufferedBody::within(self.engine.reserve_body(false));
+            buffered.replace(|_| body);
+            self.engine.body = Some(buffered);
             self.engine.body_is_whole = true;
         }
         replaced

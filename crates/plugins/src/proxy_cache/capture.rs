@@ -6,7 +6,7 @@ use super::store::{Cache, Lead, MOST_OF_ONE, Stored};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weir_plugin::{Exchange, Fingerprint, Headers, HeldBody, Known, Observer};
+use weir_plugin::{BufferedBody, Exchange, Fingerprint, Headers, Known, Observer};
 use weir_plugin::{Framing, KnownSet};
 
 /// What is not told to others, or told anew: the length, the age and what the cache says of itself.
@@ -30,7 +30,7 @@ struct Copied {
     status: u16,
     headers: Headers,
     vary: Vec<(String, Vec<Vec<u8>>)>,
-    body: HeldBody,
+    body: BufferedBody,
     /// How many bytes it will have, as far as is known.
     length: usize,
 }
@@ -62,7 +62,7 @@ impl Capture {
         if exchange.request.method_str() != "HEAD" {
             headers.remove_known(Known::ContentLength);
         }
-        let body = exchange.spare_body();
+        let body = exchange.body_buffer();
         Some(Copied { term, status: response.status, headers, vary, body, length })
     }
 

@@ -193,7 +193,7 @@ impl Hooks for ProxyCache {
     fn wants_body(&self) -> WantsBody {
         let mut methods = self.0.config.request_method.iter();
         let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));
-        if with_body { WantsBody::IfRoom } else { WantsBody::No }
+        if with_body { WantsBody::Optional } else { WantsBody::No }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
-use weir_plugin::{HeldBody, NoRoom};
+use weir_plugin::{BodyMemoryExhausted, BufferedBody};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
 pub(crate) use upload::Upload;
@@ -151,7 +151,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     pub(crate) fn poll_hold(
         &mut self,
         cx: &mut Context<'_>,
-        held: &mut HeldBody,
+        held: &mut BufferedBody,
         most: usize,
     ) -> Poll<Result<bool, RelayError>> {
         if !self.upload.done && self.poll_upload(cx).is_err() {
@@ -165,7 +165,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         loop {
             let data = self.upstream.body().map_err(RelayError::Garbage)?;
             let n = data.len();
-            held.push(data, length).map_err(|NoRoom| RelayError::NoRoom)?;
+            held.push(data, length).map_err(|BodyMemoryExhausted| RelayError::BodyMemoryExhausted)?;
             self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
             if self.upstream.body_is_done() || held.len() >= most {
@@ -186,7 +186,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     pub(crate) fn poll_send_held(
         &mut self,
         cx: &mut Context<'_>,
-        held: &HeldBody,
+        held: &BufferedBody,
         (since, sent): (Instant, &mut usize),
     ) -> Poll<Result<(), RelayError>> {
         while *sent < held.len() {

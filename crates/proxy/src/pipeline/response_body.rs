@@ -12,8 +12,8 @@ use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
 use weir_http1::{Framing, ResponseHead};
-use weir_plugin::HeldBody;
-use weir_plugin::engine::{BodyChanges, BodyFilters, Room};
+use weir_plugin::BufferedBody;
+use weir_plugin::engine::{BodyChanges, BodyFilters, BodyReservation};
 use weir_upstream::Upstream;
 
 /// The most that is held; a longer body passes as it is.
@@ -25,7 +25,7 @@ const LEFT_OUT: usize = 64 * 1024;
 /// How a response's body goes on that plugins change.
 pub(crate) struct ChangedBody {
     /// What was held of it.
-    held: HeldBody,
+    held: BufferedBody,
     filtered: Option<FilteredBody>,
     pub(crate) framing: Framing,
     /// Some of the body is left out with the upstream, whose connection is of no more use.
@@ -53,7 +53,7 @@ pub(crate) async fn change<C: Client, U: Upstream>(
     changes: BodyChanges,
 ) -> Result<Box<ChangedBody>, RelayError> {
     let framing = relay.exchange.response.framing;
-    let (held, is_cut, filtered) = (HeldBody::default(), false, None);
+    let (held, is_cut, filtered) = (BufferedBody::default(), false, None);
     let mut changed = Box::new(ChangedBody { held, filtered, framing, is_cut });
     if changes.drops {
         leave_out(relay, &mut changed).await?;
@@ -73,7 +73,7 @@ async fn leave_out<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     changed: &mut ChangedBody,
 ) -> Result<(), RelayError> {
-    let mut body = HeldBody::default();
+    let mut body = BufferedBody::default();
     changed.framing = Framing::Length(0);
     changed.is_cut = !poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
     if changed.is_cut {
@@ -90,7 +90,7 @@ async fn hold<C: Client, U: Upstream>(
     if matches!(changed.framing, Framing::Length(n) if n > HELD as u64) {
         return Ok(());
     }
-    changed.held = HeldBody::within(relay.exchange.engine.room(false));
+    changed.held = BufferedBody::within(relay.exchange.engine.reserve_body(false));
     if poll_fn(|cx| relay.poll_hold(cx, &mut changed.held, HELD)).await? {
         changed.held.replace(|body| chain.response_body(relay.exchange, body));
         changed.framing = Framing::Length(changed.held.len() as u64);
@@ -102,14 +102,14 @@ async fn hold<C: Client, U: Upstream>(
 pub(crate) struct OwnBody {
     pub(crate) bytes: Bytes,
     /// What it takes of the node's memory.
-    pub(crate) room: Option<Room>,
+    pub(crate) reservation: Option<BodyReservation>,
     pub(crate) filtered: Option<Box<FilteredBody>>,
 }
 
 impl OwnBody {
     /// One that is sent as it is.
     pub(crate) fn unchanged(bytes: Bytes) -> Self {
-        Self { bytes, room: None, filtered: None }
+        Self { bytes, reservation: None, filtered: None }
     }
 }
 
@@ -119,8 +119,8 @@ pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is
     let mut own = OwnBody::unchanged(body);
     let Some(changes) = exchange.take_body_changes() else { return own };
     if changes.holds {
-        (own.bytes, own.room) = replace_own(exchange, chain, own.bytes, is_cached);
-        if own.room.is_none() {
+        (own.bytes, own.reservation) = replace_own(exchange, chain, own.bytes, is_cached);
+        if own.reservation.is_none() {
             return own;
         }
     }
@@ -137,15 +137,15 @@ fn replace_own(
     chain: &Chain,
     body: Bytes,
     is_cached: bool,
-) -> (Bytes, Option<Room>) {
-    let mut room = exchange.engine.room(false);
-    if is_cached && room.grow_to(body.len()).is_err() {
+) -> (Bytes, Option<BodyReservation>) {
+    let mut reservation = exchange.engine.reserve_body(false);
+    if is_cached && reservation.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
-        return (RequestError::NoRoomForResponse.answer().write(exchange), None);
+        return (RequestError::NoMemoryForResponse.answer().write(exchange), None);
     }
     let body = chain.response_body(exchange, body.into());
-    room.fit(body.capacity());
-    (body.into(), Some(room))
+    reservation.fit(body.capacity());
+    (body.into(), Some(reservation))
 }
 
 /// Sends what was held, and passes on what was not.

@@ -6,7 +6,7 @@ use crate::error::RelayError;
 use crate::pipeline::filtered_body::FilteredBody;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use weir_plugin::HeldBody;
+use weir_plugin::BufferedBody;
 use weir_upstream::Upstream;
 
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
@@ -72,7 +72,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     pub(crate) fn poll_filter_held(
         &mut self,
         cx: &mut Context<'_>,
-        (held, filtered): (&HeldBody, &mut FilteredBody),
+        (held, filtered): (&BufferedBody, &mut FilteredBody),
         (since, taken): (Instant, &mut usize),
     ) -> Poll<Result<(), RelayError>> {
         loop {

@@ -64,7 +64,7 @@ async fn send_own<C: Client>(worker: &Worker, client: &mut C, exchange: &mut Exc
         Some(filtered) => Box::pin(send_filtered(worker, client, exchange, (filtered, &own.bytes))).await,
         None => send_whole(worker, client, exchange, if is_bodiless { &[] } else { &own.bytes }).await,
     }
-    drop(own.room);
+    drop(own.reservation);
 }
 
 /// Sends a body whose head is on its way, and ends the response.

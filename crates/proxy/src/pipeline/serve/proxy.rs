@@ -205,7 +205,7 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
 fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) {
-    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::NoRoom) {
+    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::BodyMemoryExhausted) {
         telemetry::broken(exchange, call.service, broken);
     }
 }
@@ -277,7 +277,7 @@ fn failure(broken: RelayError, is_stalled: bool) -> RequestError {
         RelayError::Deadline => RequestError::DeadlineExceeded,
         RelayError::Reset(reason) => UpstreamError::Reset(reason).into(),
         RelayError::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
-        RelayError::NoRoom => RequestError::NoRoomForResponse,
+        RelayError::BodyMemoryExhausted => RequestError::NoMemoryForResponse,
         RelayError::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
     }
 }
