@@ -133,8 +133,8 @@ pub trait Hooks: Send + Sync + 'static {
         exchange.has_no_hook();
     }
     /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
-    /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
-    /// passes as it is.
+    /// for that with [`Exchange::buffer_response_body`]. Returns the body to send. One that is longer than what is
+    /// buffered passes as it is.
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
         exchange.has_no_hook();
         body

@@ -32,7 +32,7 @@ pub(crate) enum RequestError {
     Upstream(UpstreamError),
     /// The client's own time for the call is over.
     DeadlineExceeded,
-    /// The node has no room for the request's body, which plugins are to read.
+    /// The node has no memory for the request's body, which plugins are to read.
     NoMemoryForRequest,
     /// The same of the upstream's response.
     NoMemoryForResponse,
@@ -200,7 +200,7 @@ pub(crate) enum RelayError {
     Timeout,
     /// The client's own time for the call is over.
     Deadline,
-    /// The node has no room for a body that plugins replace. Nothing of it was sent.
+    /// The node has no memory for a body that plugins replace. Nothing of it was sent.
     BodyMemoryExhausted,
 }
 

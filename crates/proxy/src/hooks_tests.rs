@@ -231,7 +231,7 @@ fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
 fn a_response_body_is_replaced_with_its_length() {
     const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
                           2\r\nhi\r\n7\r\n there!\r\n0\r\n\r\n";
-    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let response = |exchange: &mut Exchange| exchange.buffer_response_body();
     let body = |exchange: &mut Exchange, body: Vec<u8>| {
         exchange.response.headers.set("X-Was", body.len().to_string().as_bytes());
         body.to_ascii_uppercase()
@@ -253,7 +253,7 @@ fn a_response_body_is_replaced_with_its_length() {
 
 #[test]
 fn a_response_that_breaks_off_while_it_is_held_is_answered_for() {
-    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let response = |exchange: &mut Exchange| exchange.buffer_response_body();
     let bench = Bench::new(Scripted { response, ..idle() }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");
     let response = bench.send("GET / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 502"), "{response}");
@@ -352,7 +352,7 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
     };
     let replace = |exchange: &mut Exchange| {
         exchange.response.status = 201;
-        exchange.hold_response_body();
+        exchange.buffer_response_body();
     };
     let body = |_: &mut Exchange, _: Vec<u8>| b"another".to_vec();
     let unseen = "HTTP/1.1 200 OK\r\nX-Unseen: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";

@@ -39,7 +39,7 @@ fn at_the_end(exchange: &mut Exchange) {
 }
 
 fn hold(exchange: &mut Exchange) {
-    exchange.hold_response_body();
+    exchange.buffer_response_body();
 }
 
 fn responding(response: fn(&mut Exchange)) -> Scripted {

@@ -148,10 +148,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.
-    pub(crate) fn poll_hold(
+    pub(crate) fn poll_buffer(
         &mut self,
         cx: &mut Context<'_>,
-        held: &mut BufferedBody,
+        buffered: &mut BufferedBody,
         most: usize,
     ) -> Poll<Result<bool, RelayError>> {
         if !self.upload.done && self.poll_upload(cx).is_err() {
@@ -165,10 +165,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         loop {
             let data = self.upstream.body().map_err(RelayError::Garbage)?;
             let n = data.len();
-            held.push(data, length).map_err(|BodyMemoryExhausted| RelayError::BodyMemoryExhausted)?;
+            buffered.push(data, length).map_err(|BodyMemoryExhausted| RelayError::BodyMemoryExhausted)?;
             self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
-            if self.upstream.body_is_done() || held.len() >= most {
+            if self.upstream.body_is_done() || buffered.len() >= most {
                 return Poll::Ready(Ok(self.upstream.body_is_done()));
             }
             if n == 0 && self.fill(cx)?.is_pending() {
@@ -182,18 +182,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Err(self.timed_out()))
     }
 
-    /// Sends what is left of a response's body that was held, and began to be sent at `since`.
-    pub(crate) fn poll_send_held(
+    /// Sends what is left of a response's body that was buffered, and began to be sent at `since`.
+    pub(crate) fn poll_send_buffered(
         &mut self,
         cx: &mut Context<'_>,
-        held: &BufferedBody,
+        buffered: &BufferedBody,
         (since, sent): (Instant, &mut usize),
     ) -> Poll<Result<(), RelayError>> {
-        while *sent < held.len() {
-            let left = &held[*sent..];
+        while *sent < buffered.len() {
+            let left = &buffered[*sent..];
             let n = self.client.poll_send(cx, left).map_err(RelayError::Client)?;
             self.await_now(Awaited::Send, n.is_ready());
-            if let Some(due) = held.due(since, self.timeouts.client_send, *sent) {
+            if let Some(due) = buffered.due(since, self.timeouts.client_send, *sent) {
                 self.client.deadline().at_latest(due);
             }
             let Poll::Ready(n) = n else {

@@ -14,7 +14,7 @@ use weir_plugin::WantsBody;
 
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;
-/// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
+/// The most that is buffered of a body that a plugin wants to read; a longer one streams past the plugin.
 const COLLECTED: usize = 1024 * 1024;
 
 /// Takes the body into the exchange for plugins that read it, unless it is too long for them.

@@ -145,7 +145,7 @@ async fn pass_on<C: Client, U: Upstream>(
         Some(changes) => {
             match Box::pin(response_body::change(&mut relay, &call.route.chain, changes)).await {
                 Ok(changed) => Some(changed),
-                Err(broken) => return Err(Some(refuse_held(call, client, exchange, broken))),
+                Err(broken) => return Err(Some(reject_unbuffered(call, client, exchange, broken))),
             }
         }
     };
@@ -210,8 +210,8 @@ fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) 
     }
 }
 
-/// What is sent in the place of a response whose body could not be held whole. Nothing of it was sent.
-fn refuse_held<C: Client>(
+/// What is sent in the place of a response whose body could not be buffered whole. Nothing of it was sent.
+fn reject_unbuffered<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
