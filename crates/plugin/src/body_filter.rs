@@ -53,8 +53,8 @@ impl BodyFilters {
 /// What response hooks have asked for the body of their response.
 #[derive(Default)]
 pub struct BodyChanges {
-    /// It is held until it is whole, so that it can be replaced.
-    pub holds: bool,
+    /// It is buffered until it is whole, so that it can be replaced.
+    pub buffers: bool,
     /// It is left out.
     pub drops: bool,
     /// It goes through these.
@@ -64,6 +64,6 @@ pub struct BodyChanges {
 impl BodyChanges {
     /// Takes them, if there are any.
     pub(crate) fn take(&mut self) -> Option<Self> {
-        (self.holds || self.drops || !self.filters.is_empty()).then(|| std::mem::take(self))
+        (self.buffers || self.drops || !self.filters.is_empty()).then(|| std::mem::take(self))
     }
 }

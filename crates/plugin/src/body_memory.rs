@@ -9,87 +9,88 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How many pieces of the whole there are for each worker. It keeps two at most that it does not use.
+/// How many pieces of the whole there are for each worker. It keeps at most two that it does not use.
 const PIECES: usize = 32;
-const LARGEST_PIECE: usize = 1024 * 1024;
+/// The largest piece.
+const MAX_PIECE_LEN: usize = 1024 * 1024;
 
-/// The fewest bytes a second that a body is waited for while it is held, beyond the timeout; Apache's `MinRate`.
-const SLOWEST: u64 = 500;
+/// Bytes per second that a client must send or take of a buffered body, beyond the timeout; Apache's `MinRate`.
+const MIN_RATE: u64 = 500;
 
-/// The same while memory is scarce: what few clients keep for long, others are refused.
-const SLOWEST_IF_SCARCE: u64 = 16 * 1024;
+/// The same while memory is scarce, because others are rejected meanwhile.
+const MIN_RATE_IF_SCARCE: u64 = 16 * 1024;
 
 /// The memory for bodies of a node.
 pub struct BodyMemory {
-    most: usize,
+    limit: usize,
     piece: usize,
-    /// What workers have taken: what they hold, and what they keep at hand.
-    taken: AtomicUsize,
-    /// Somebody was refused, which is told once until there is room again.
-    is_short: AtomicBool,
-    /// One body alone was larger than all there is, which is told once.
-    is_small: AtomicBool,
-    accounts: Box<[Account]>,
+    /// What workers have reserved: what bodies take, and what is kept at hand.
+    reserved: AtomicUsize,
+    /// A request was rejected, which is logged once until there is memory again.
+    is_exhausted: AtomicBool,
+    /// One body alone was larger than the limit, which is logged once.
+    is_too_small: AtomicBool,
+    counters: Box<[Counters]>,
 }
 
 /// What one worker counts.
 #[repr(align(128))]
 #[derive(Default)]
-struct Account {
-    held: Count,
-    refused: Count,
-    passed: Count,
+struct Counters {
+    used: Count,
+    rejected: Count,
+    skipped: Count,
 }
 
-/// What a node holds of bodies.
+/// How much memory a node's buffered bodies take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeldBodies {
-    /// Bytes held now.
+pub struct BodyMemoryUsage {
+    /// Bytes now.
     pub bytes: u64,
-    /// How many may be held; none is any number.
-    pub most: Option<u64>,
-    /// Exchanges that were answered 503, since there was no room.
-    pub refused: u64,
-    /// Bodies that passed a plugin by that can do without them, for the same reason.
-    pub passed: u64,
+    /// How many there may be; none is any number.
+    pub limit: Option<u64>,
+    /// Exchanges that were answered 503, because the memory was exhausted.
+    pub rejected: u64,
+    /// Bodies that were not buffered for the same reason, because their plugin can do without.
+    pub skipped: u64,
 }
 
 impl BodyMemory {
     /// So many bytes for so many workers; 0 is any number.
-    pub fn new(most: u64, workers: usize) -> Self {
-        let most = if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
+    pub fn new(limit: u64, workers: usize) -> Self {
+        let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         Self {
-            most,
-            piece: (most / PIECES / workers.max(1)).clamp(1, LARGEST_PIECE),
-            taken: AtomicUsize::new(0),
-            is_short: AtomicBool::new(false),
-            is_small: AtomicBool::new(false),
-            accounts: (0..workers.max(1)).map(|_| Account::default()).collect(),
+            limit,
+            piece: (limit / PIECES / workers.max(1)).clamp(1, MAX_PIECE_LEN),
+            reserved: AtomicUsize::new(0),
+            is_exhausted: AtomicBool::new(false),
+            is_too_small: AtomicBool::new(false),
+            counters: (0..workers.max(1)).map(|_| Counters::default()).collect(),
         }
     }
 
-    /// What is held now.
-    pub fn held(&self) -> HeldBodies {
-        let sum = |of: fn(&Account) -> &Count| self.accounts.iter().map(|account| of(account).get()).sum();
-        HeldBodies {
-            bytes: sum(|account| &account.held),
-            most: (self.most < usize::MAX).then_some(self.most as u64),
-            refused: sum(|account| &account.refused),
-            passed: sum(|account| &account.passed),
+    /// What is used now.
+    pub fn usage(&self) -> BodyMemoryUsage {
+        let sum = |of: fn(&Counters) -> &Count| self.counters.iter().map(|counters| of(counters).get()).sum();
+        BodyMemoryUsage {
+            bytes: sum(|counters| &counters.used),
+            limit: (self.limit < usize::MAX).then_some(self.limit as u64),
+            rejected: sum(|counters| &counters.rejected),
+            skipped: sum(|counters| &counters.skipped),
         }
     }
 
-    /// Whether more than three quarters are taken.
+    /// Whether more than three quarters are reserved.
     fn is_scarce(&self) -> bool {
-        self.taken.load(Relaxed) > self.most / 4 * 3
+        self.reserved.load(Relaxed) > self.limit / 4 * 3
     }
 
-    fn tell(&self) {
-        if self.is_short.load(Relaxed) || self.is_short.swap(true, Relaxed) {
+    fn warn_exhausted(&self) {
+        if self.is_exhausted.load(Relaxed) || self.is_exhausted.swap(true, Relaxed) {
             return;
         }
         tracing::warn!(
-            mem_bodies_size = self.most,
+            mem_bodies_size = self.limit,
             "the bodies that plugins read take all of mem_bodies_size: requests that need more are answered 503 until \
              there is room; raise mem_bodies_size, or lower client_body_timeout and send_timeout if clients that are \
              slow hold it"
@@ -97,10 +98,10 @@ impl BodyMemory {
     }
 
     /// A body that never fits is no shortage.
-    fn tell_too_small(&self, bytes: usize) {
-        if !self.is_small.swap(true, Relaxed) {
+    fn warn_too_small(&self, bytes: usize) {
+        if !self.is_too_small.swap(true, Relaxed) {
             tracing::warn!(
-                mem_bodies_size = self.most,
+                mem_bodies_size = self.limit,
                 bytes,
                 "a body that a plugin reads is larger than mem_bodies_size, and answered 503, as all such are; raise it \
                  to 16m or more"
@@ -110,140 +111,140 @@ impl BodyMemory {
 }
 
 /// A worker's part of the memory.
-pub struct Share {
+pub struct WorkerBodyMemory {
     memory: Arc<BodyMemory>,
     worker: usize,
-    taken: Cell<usize>,
+    reserved: Cell<usize>,
 }
 
-impl Share {
+impl WorkerBodyMemory {
     /// That of this worker.
     pub fn new(memory: Arc<BodyMemory>, worker: usize) -> Self {
-        Self { memory, worker, taken: Cell::new(0) }
+        Self { memory, worker, reserved: Cell::new(0) }
     }
 
-    fn account(&self) -> &Account {
-        &self.memory.accounts[self.worker]
+    fn counters(&self) -> &Counters {
+        &self.memory.counters[self.worker]
     }
 
-    /// What is taken and not used.
+    /// What is reserved and not used.
     fn idle(&self) -> usize {
-        self.taken.get().saturating_sub(self.account().held.get() as usize)
+        self.reserved.get().saturating_sub(self.counters().used.get() as usize)
     }
 
-    /// Takes so many bytes, while no more than `most` are taken of the node's.
-    fn take(&self, bytes: usize, most: usize) -> bool {
+    /// Reserves so many bytes, while no more than `limit` are reserved of the node's.
+    fn reserve(&self, bytes: usize, limit: usize) -> bool {
         let idle = self.idle();
-        let has = bytes <= idle || self.take_more(bytes - idle, most);
+        let has = bytes <= idle || self.reserve_more(bytes - idle, limit);
         if has {
-            self.account().held.add(bytes as u64);
+            self.counters().used.add(bytes as u64);
         }
         has
     }
 
     #[cold]
-    fn take_more(&self, least: usize, most: usize) -> bool {
-        let taken = &self.memory.taken;
+    fn reserve_more(&self, least: usize, limit: usize) -> bool {
+        let reserved = &self.memory.reserved;
         let fits = |bytes| {
-            let more = |taken: usize| taken.checked_add(bytes).filter(|all| *all <= most);
-            taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+            let more = |reserved: usize| reserved.checked_add(bytes).filter(|all| *all <= limit);
+            reserved.fetch_update(Relaxed, Relaxed, more).is_ok()
         };
         let got = [least.max(self.memory.piece), least].into_iter().find(|bytes| fits(*bytes));
-        self.taken.set(self.taken.get() + got.unwrap_or(0));
+        self.reserved.set(self.reserved.get() + got.unwrap_or(0));
         got.is_some()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         let memory = &*self.memory;
-        self.account().held.sub(bytes as u64);
+        self.counters().used.sub(bytes as u64);
         let idle = self.idle();
         if idle <= 2 * memory.piece {
             return;
         }
         let returned = idle - memory.piece;
-        self.taken.set(self.taken.get() - returned);
-        memory.taken.fetch_sub(returned, Relaxed);
-        if !memory.is_scarce() && memory.is_short.load(Relaxed) {
-            memory.is_short.store(false, Relaxed);
+        self.reserved.set(self.reserved.get() - returned);
+        memory.reserved.fetch_sub(returned, Relaxed);
+        if !memory.is_scarce() && memory.is_exhausted.load(Relaxed) {
+            memory.is_exhausted.store(false, Relaxed);
         }
     }
 }
 
-/// What is taken for one body, until this is dropped.
-pub struct Room {
-    share: Rc<Share>,
+/// The memory of one body, until this is dropped.
+pub struct BodyReservation {
+    worker: Rc<WorkerBodyMemory>,
     bytes: usize,
-    /// For what can be done without: half of the memory is for others.
-    is_spare: bool,
+    /// The plugin can do without the body: half of the memory is for others.
+    is_optional: bool,
 }
 
-/// There is no room for a body.
+/// There is no memory for a body.
 #[derive(Debug)]
-pub struct NoRoom;
+pub struct BodyMemoryExhausted;
 
-impl Room {
-    /// None is taken yet.
-    pub fn new(share: Rc<Share>, is_spare: bool) -> Self {
-        Self { share, bytes: 0, is_spare }
+impl BodyReservation {
+    /// An empty one.
+    pub fn new(worker: Rc<WorkerBodyMemory>, is_optional: bool) -> Self {
+        Self { worker, bytes: 0, is_optional }
     }
 
-    /// Makes it so large, if the node has room; it is never made smaller.
-    pub fn grow_to(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        let memory = &*self.share.memory;
-        let most = if self.is_spare { memory.most / 2 } else { memory.most };
+    /// Makes it so large, if the node has the memory; never smaller.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), BodyMemoryExhausted> {
+        let memory = &*self.worker.memory;
+        let limit = if self.is_optional { memory.limit / 2 } else { memory.limit };
         let more = bytes.saturating_sub(self.bytes);
-        if self.share.take(more, most) {
+        if self.worker.reserve(more, limit) {
             self.bytes += more;
             return Ok(());
         }
-        let account = self.share.account();
-        if self.is_spare {
-            account.passed.add(1);
+        let counters = self.worker.counters();
+        if self.is_optional {
+            counters.skipped.add(1);
         } else {
-            account.refused.add(1);
-            if bytes > memory.most { memory.tell_too_small(bytes) } else { memory.tell() }
+            counters.rejected.add(1);
+            if bytes > memory.limit { memory.warn_too_small(bytes) } else { memory.warn_exhausted() }
         }
-        Err(NoRoom)
+        Err(BodyMemoryExhausted)
     }
 
-    /// Makes it as large as what is there already.
+    /// Makes it as large as what is there already, whatever the limit.
     pub fn fit(&mut self, bytes: usize) {
         if bytes > self.bytes {
-            self.share.take(bytes - self.bytes, usize::MAX);
+            self.worker.reserve(bytes - self.bytes, usize::MAX);
         } else {
-            self.share.give_back(self.bytes - bytes);
+            self.worker.release(self.bytes - bytes);
         }
         self.bytes = bytes;
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.share.give_back(self.bytes);
+        self.worker.release(self.bytes);
     }
 }
 
-/// A body in memory.
+/// A body in memory, whole or in part.
 #[derive(Default)]
-pub struct HeldBody {
+pub struct BufferedBody {
     bytes: Vec<u8>,
     /// None, where it is so short that it counts as one of the connection's buffers.
-    room: Option<Room>,
+    reservation: Option<BodyReservation>,
 }
 
-impl HeldBody {
+impl BufferedBody {
     /// An empty one, that may take this memory.
-    pub fn within(room: Room) -> Self {
-        Self { bytes: Vec::new(), room: Some(room) }
+    pub fn within(reservation: BodyReservation) -> Self {
+        Self { bytes: Vec::new(), reservation: Some(reservation) }
     }
 
-    /// Adds to the end of a body that will have `length` bytes, or more. Nothing is added where there is no room.
-    pub fn push(&mut self, data: &[u8], length: usize) -> Result<(), NoRoom> {
+    /// Adds to the end of a body that will have `length` bytes, or more. Nothing is added where there is no memory.
+    pub fn push(&mut self, data: &[u8], length: usize) -> Result<(), BodyMemoryExhausted> {
         let needed = self.bytes.len() + data.len();
         if needed > self.bytes.capacity() {
             let capacity = needed.max(length.min(2 * self.bytes.capacity()));
-            if let Some(room) = &mut self.room {
-                room.grow_to(capacity)?;
+            if let Some(reservation) = &mut self.reservation {
+                reservation.grow_to(capacity)?;
             }
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
@@ -252,23 +253,23 @@ impl HeldBody {
     }
 
     /// Whether plugins that read it can do without it.
-    pub fn is_spare(&self) -> bool {
-        self.room.as_ref().is_none_or(|room| room.is_spare)
+    pub fn is_optional(&self) -> bool {
+        self.reservation.as_ref().is_none_or(|reservation| reservation.is_optional)
     }
 
     /// Puts another in its place.
     pub fn replace(&mut self, replace: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         self.bytes = replace(std::mem::take(&mut self.bytes));
-        if let Some(room) = &mut self.room {
-            room.fit(self.bytes.capacity());
+        if let Some(reservation) = &mut self.reservation {
+            reservation.fit(self.bytes.capacity());
         }
     }
 
     /// When so much of it has to be here, or gone, if that began at `since`; never, where it counts as a buffer.
     pub fn due(&self, since: Instant, timeout: Duration, moved: usize) -> Option<Instant> {
-        let is_scarce = self.room.as_ref()?.share.memory.is_scarce();
-        let slowest = if is_scarce { SLOWEST_IF_SCARCE } else { SLOWEST };
-        Some(since + timeout + Duration::from_millis(moved as u64 * 1_000 / slowest))
+        let is_scarce = self.reservation.as_ref()?.worker.memory.is_scarce();
+        let min_rate = if is_scarce { MIN_RATE_IF_SCARCE } else { MIN_RATE };
+        Some(since + timeout + Duration::from_millis(moved as u64 * 1_000 / min_rate))
     }
 
     /// The bytes, which are the caller's to account for.
@@ -277,7 +278,7 @@ impl HeldBody {
     }
 }
 
-impl Deref for HeldBody {
+impl Deref for BufferedBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

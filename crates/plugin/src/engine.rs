@@ -6,7 +6,7 @@ mod state;
 mod workers;
 
 pub use super::body_filter::{BodyChanges, BodyFilters};
-pub use super::body_memory::{BodyMemory, Room, Share};
+pub use super::body_memory::{BodyMemory, BodyReservation, WorkerBodyMemory};
 pub use super::build::Shared;
 pub use super::durations::Durations;
 

@@ -3,7 +3,7 @@
 pub(super) mod rare;
 mod told;
 
-use super::body_memory::HeldBody;
+use super::body_memory::BufferedBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
 use super::extensions::Extensions;
 use super::views::{Consumer, Route};
@@ -205,9 +205,9 @@ impl Exchange {
         self.engine.body.as_deref().filter(|_| self.engine.body_is_whole)
     }
 
-    /// Where a plugin may copy a body that passes, as long as the node has room for it.
-    pub fn spare_body(&self) -> HeldBody {
-        HeldBody::within(self.engine.room(true))
+    /// A buffer for a copy of a body that passes, as long as the node has memory for it.
+    pub fn body_buffer(&self) -> BufferedBody {
+        BufferedBody::within(self.engine.reserve_body(true))
     }
 
     /// A plugin has no such hook: nothing is measured of it.

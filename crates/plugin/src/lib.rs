@@ -55,7 +55,7 @@ pub use admin::{AdminMethod, AdminRequest, AdminResponse, AdminRoute};
 pub use authority::{host_end, without_port};
 pub use background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Timer, Undelivered};
 pub use body_filter::BodyFilter;
-pub use body_memory::{HeldBodies, HeldBody, NoRoom};
+pub use body_memory::{BodyMemoryExhausted, BodyMemoryUsage, BufferedBody};
 pub use build::BuildContext;
 pub use bytes::Bytes;
 pub use cost::{Cost, Phase, PhaseCost};
@@ -104,14 +104,14 @@ pub enum Flow {
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
 
-/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no room to hold it.
+/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no memory for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WantsBody {
     /// It reads none.
     #[default]
     No,
     /// It can do without: the body passes.
-    IfRoom,
+    Optional,
     /// It cannot: the request is answered 503.
     Yes,
 }
@@ -152,8 +152,8 @@ pub trait Hooks: Any + Send + Sync {
         exchange.has_no_hook();
     }
     /// Before the response's head goes to the client, with its whole body, where a response hook of the chain has asked
-    /// for that with [`Exchange::hold_response_body`]. Returns the body to send. One that is longer than what is held
-    /// passes as it is.
+    /// for that with [`Exchange::buffer_response_body`]. Returns the body to send. One that is longer than what is
+    /// buffered passes as it is.
     fn response_body(&self, exchange: &mut Exchange, body: Vec<u8>) -> Vec<u8> {
         exchange.has_no_hook();
         body

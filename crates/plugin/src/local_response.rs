@@ -14,7 +14,7 @@ pub struct LocalResponse {
     /// Its status.
     pub status: u16,
     /// The headers of a cached response.
-    pub kept_headers: Option<Arc<Headers>>,
+    pub cached_headers: Option<Arc<Headers>>,
     pub(crate) headers: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub(crate) body: Body,
     /// Whether the client has gone: the status is only for the log.
@@ -50,13 +50,13 @@ impl LocalResponse {
     }
 
     /// A cached response: its headers and body are shared, not copied.
-    pub fn kept(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
-        Self { kept_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
+    pub fn cached(status: u16, headers: Arc<Headers>, body: Bytes) -> Self {
+        Self { cached_headers: Some(headers), ..Self::new(status, Body::Raw(None, body)) }
     }
 
     fn new(status: u16, body: Body) -> Self {
-        let (kept_headers, headers, grpc_status) = (None, Vec::new(), None);
-        Self { status, kept_headers, headers, body, client_gone: false, failed: false, grpc_status }
+        let (cached_headers, headers, grpc_status) = (None, Vec::new(), None);
+        Self { status, cached_headers, headers, body, client_gone: false, failed: false, grpc_status }
     }
 
     /// Adds a header.
@@ -91,8 +91,8 @@ impl LocalResponse {
         let response = &mut exchange.response;
         response.status = self.status;
         response.headers.clear();
-        if let Some(kept) = &self.kept_headers {
-            response.headers.clone_from(kept);
+        if let Some(cached) = &self.cached_headers {
+            response.headers.clone_from(cached);
         }
         if let Some(content_type) = content_type {
             response.headers.append("Content-Type", content_type.as_bytes());

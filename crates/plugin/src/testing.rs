@@ -3,7 +3,7 @@
 //! What is wrong in a test panics, as in tests it should.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::engine::{self, BodyMemory, Configuration, Connection, Routes, Share, Shared};
+use super::engine::{self, BodyMemory, Configuration, Connection, Routes, Shared, WorkerBodyMemory};
 use super::{
     BuildContext, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained,
     Route, Service, Source, Uuid,
@@ -109,7 +109,7 @@ impl Gateway {
         let consumers = self.document.consumers.iter();
         let consumers = consumers.map(|it| Consumer::new(it.clone(), Box::default())).collect();
         let routes = Arc::new(Views(self.document.routes.iter().map(view).collect()));
-        let bodies = Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0));
+        let bodies = Rc::new(WorkerBodyMemory::new(Arc::new(BodyMemory::new(0, 1)), 0));
         matched(Rc::new(Configuration::new(routes, consumers, bodies)), request)
     }
 

@@ -1,6 +1,6 @@
 //! What plugins see of the configuration: routes, services, consumers.
 
-use super::body_memory::Share;
+use super::body_memory::WorkerBodyMemory;
 use super::exchange::{ConsumerIndex, WORKSPACE};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use weir_model::schema::{Json, Record};
 pub struct Configuration {
     routes: Arc<dyn Routes>,
     consumers: Arc<[Consumer]>,
-    pub(super) bodies: Rc<Share>,
+    pub(super) bodies: Rc<WorkerBodyMemory>,
 }
 
 /// The routes of a snapshot.
@@ -23,7 +23,7 @@ pub trait Routes: Send + Sync {
 
 impl Configuration {
     /// Of these routes and consumers; `bodies` is where the worker takes memory for bodies that plugins read.
-    pub fn new(routes: Arc<dyn Routes>, consumers: Arc<[Consumer]>, bodies: Rc<Share>) -> Self {
+    pub fn new(routes: Arc<dyn Routes>, consumers: Arc<[Consumer]>, bodies: Rc<WorkerBodyMemory>) -> Self {
         Self { routes, consumers, bodies }
     }
 

@@ -194,7 +194,7 @@ impl Hooks for ResponseTransformer {
         self.headers.apply_to_headers(headers);
         let encoded = headers.get_known(Known::ContentEncoding).is_some_and(|by| by != b"identity");
         if !self.json.is_empty() && !encoded && is_json(headers) {
-            exchange.hold_response_body();
+            exchange.buffer_response_body();
         }
     }
 

@@ -32,10 +32,10 @@ pub(crate) enum RequestError {
     Upstream(UpstreamError),
     /// The client's own time for the call is over.
     DeadlineExceeded,
-    /// The node has no room for the request's body, which plugins are to read.
-    NoRoomForRequest,
+    /// The node has no memory for the request's body, which plugins are to read.
+    NoMemoryForRequest,
     /// The same of the upstream's response.
-    NoRoomForResponse,
+    NoMemoryForResponse,
     /// A plugin refused the request's body on its way.
     Refused(Box<LocalResponse>),
 }
@@ -65,8 +65,8 @@ impl RequestError {
             | Self::NoRoute
             | Self::NoService
             | Self::NoTunnel
-            | Self::NoRoomForRequest
-            | Self::NoRoomForResponse => ErrorOrigin::Gateway,
+            | Self::NoMemoryForRequest
+            | Self::NoMemoryForResponse => ErrorOrigin::Gateway,
         }
     }
 
@@ -86,8 +86,8 @@ impl RequestError {
             RequestError::NoTunnel => (502, "The upstream server is not asked to change the protocol"),
             RequestError::Upstream(error) => upstream_error(error),
             RequestError::DeadlineExceeded => (504, "The time for the call is over"),
-            RequestError::NoRoomForRequest => (503, "The request's body cannot be held now"),
-            RequestError::NoRoomForResponse => (503, "The response's body cannot be held now"),
+            RequestError::NoMemoryForRequest => (503, "The request's body cannot be held now"),
+            RequestError::NoMemoryForResponse => (503, "The response's body cannot be held now"),
         };
         let client_gone = matches!(self, RequestError::ClientGone);
         let mut answer = LocalResponse::error(status, message);
@@ -98,7 +98,7 @@ impl RequestError {
                 answer
             }
             // Only this error gets `Retry-After`, because the upstream may have processed the other requests.
-            RequestError::NoRoomForRequest => answer.header("Retry-After", "5"),
+            RequestError::NoMemoryForRequest => answer.header("Retry-After", "5"),
             _ => answer,
         }
     }
@@ -169,7 +169,7 @@ impl fmt::Display for RequestError {
             RequestError::Rejected(reject) => write!(f, "the request was refused: {reject}"),
             RequestError::Upstream(error) => error.fmt(f),
             RequestError::Refused(answer) => write!(f, "a plugin refused the request's body with {}", answer.status),
-            RequestError::NoRoomForRequest | RequestError::NoRoomForResponse => {
+            RequestError::NoMemoryForRequest | RequestError::NoMemoryForResponse => {
                 f.write_str("there is no room for the body within mem_bodies_size")
             }
             RequestError::BodyTooLarge => f.write_str("the request's body is larger than client_max_body_size"),
@@ -200,8 +200,8 @@ pub(crate) enum RelayError {
     Timeout,
     /// The client's own time for the call is over.
     Deadline,
-    /// The node has no room for a body that plugins replace. Nothing of it was sent.
-    NoRoom,
+    /// The node has no memory for a body that plugins replace. Nothing of it was sent.
+    BodyMemoryExhausted,
 }
 
 impl std::fmt::Display for RelayError {
@@ -214,7 +214,7 @@ impl std::fmt::Display for RelayError {
                 write!(f, "the upstream reset the stream within a response: {reason}")
             }
             RelayError::Deadline => write!(f, "{}", RequestError::DeadlineExceeded),
-            RelayError::NoRoom => write!(f, "{}", RequestError::NoRoomForResponse),
+            RelayError::BodyMemoryExhausted => write!(f, "{}", RequestError::NoMemoryForResponse),
             RelayError::Timeout => {
                 f.write_str("nothing moved within a response for as long as the timeout allows")
             }

@@ -232,7 +232,7 @@ fn a_client_that_asks_for_a_head_gets_no_body_whatever_the_upstream_is_asked() {
 fn a_response_body_is_replaced_with_its_length() {
     const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
                           2\r\nhi\r\n7\r\n there!\r\n0\r\n\r\n";
-    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let response = |exchange: &mut Exchange| exchange.buffer_response_body();
     let body = |exchange: &mut Exchange, body: Vec<u8>| {
         exchange.response.headers.set("X-Was", body.len().to_string().as_bytes());
         body.to_ascii_uppercase()
@@ -254,7 +254,7 @@ fn a_response_body_is_replaced_with_its_length() {
 
 #[test]
 fn a_response_that_breaks_off_while_it_is_held_is_answered_for() {
-    let response = |exchange: &mut Exchange| exchange.hold_response_body();
+    let response = |exchange: &mut Exchange| exchange.buffer_response_body();
     let bench = Bench::new(Scripted { response, ..idle() }, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi");
     let response = bench.send("GET / HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 502"), "{response}");
@@ -353,7 +353,7 @@ fn the_upstream_is_seen_as_it_answers_whatever_becomes_of_it() {
     };
     let replace = |exchange: &mut Exchange| {
         exchange.response.status = 201;
-        exchange.hold_response_body();
+        exchange.buffer_response_body();
     };
     let body = |_: &mut Exchange, _: Vec<u8>| b"another".to_vec();
     let unseen = "HTTP/1.1 200 OK\r\nX-Unseen: 1\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
@@ -395,18 +395,18 @@ fn a_response_body_is_left_out_however_long_it_is() {
 }
 
 #[test]
-fn a_kept_response_is_answered_with_its_own_headers() {
+fn a_cached_response_is_answered_with_its_own_headers() {
     let access = |_: &mut Exchange| {
         let mut headers = Headers::new();
         headers.append("Date", b"Thu, 01 Jan 1970 00:00:00 GMT");
-        headers.append("X-Kept", b"yes");
-        let body = Bytes::from_static(b"kept");
-        Flow::Respond(LocalResponse::kept(203, Arc::new(headers), body).header(String::from("Age"), "7"))
+        headers.append("X-Cached", b"yes");
+        let body = Bytes::from_static(b"cached");
+        Flow::Respond(LocalResponse::cached(203, Arc::new(headers), body).header(String::from("Age"), "7"))
     };
     let response = Bench::new(Scripted { access, ..idle() }, HI).send("GET / HTTP/1.1\r\n\r\n");
-    assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\nkept"), "{response}");
+    assert!(response.starts_with("HTTP/1.1 203") && response.ends_with("\r\n\r\ncached"), "{response}");
     assert_eq!(response.matches("Date: ").count(), 1, "{response}");
-    assert!(response.contains("X-Kept: yes\r\nAge: 7\r\n"), "{response}");
+    assert!(response.contains("X-Cached: yes\r\nAge: 7\r\n"), "{response}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Control {
             costs: &costs,
             retries: &self.retries(),
             worker_cpu: self.worker_cpu(),
-            held_bodies: self.plane.proxy.held_bodies(),
+            body_memory_usage: self.plane.proxy.body_memory_usage(),
             lost_log_lines: self.access_logs().map(|(name, log)| (name, log.dropped())),
             targets: &targets(&self.plane.compiler.retained, document),
         };

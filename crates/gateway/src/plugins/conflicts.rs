@@ -196,7 +196,16 @@ mod tests {
         admin_routes: &'static [AdminRoute],
     ) -> Definition {
         let schema = PluginSchema::of::<Config>(name).with_entities(entities);
-        Definition { name, priority: 1, schema, admin_routes, build: |_, _| Err(String::new()) }
+        Definition {
+            name,
+            priority: 1,
+            version: "1.0.0",
+            schema,
+            admin_routes,
+            build: |_, _| Err(String::new()),
+            init: None,
+            configure: None,
+        }
     }
 
     /// What is wrong with these plugins beside the bundled ones.

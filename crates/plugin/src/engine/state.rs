@@ -1,9 +1,9 @@
 //! What the engine knows and changes of an exchange, and of a session.
 
-use super::{Configuration, Connection, Room};
+use super::{BodyReservation, Configuration, Connection};
 use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
-use crate::body_memory::HeldBody;
+use crate::body_memory::BufferedBody;
 use crate::exchange::rare::Rare;
 use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
 use crate::extensions::Extensions;
@@ -32,7 +32,7 @@ pub struct ExchangeState {
     /// What the configuration has.
     pub configuration: Rc<Configuration>,
     /// What was collected of the request's body; the rest streams behind it.
-    pub body: Option<HeldBody>,
+    pub body: Option<BufferedBody>,
     /// Whether that is all of it.
     pub body_is_whole: bool,
     /// The protocol that the client asks to change to.
@@ -120,9 +120,9 @@ impl ExchangeState {
         self.body_is_whole = true;
     }
 
-    /// Memory for a body, which a plugin can do without or not.
-    pub fn room(&self, is_spare: bool) -> Room {
-        Room::new(self.configuration.bodies.clone(), is_spare)
+    /// A reservation of memory for a body, which a plugin can do without or not.
+    pub fn reserve_body(&self, is_optional: bool) -> BodyReservation {
+        BodyReservation::new(self.configuration.bodies.clone(), is_optional)
     }
 
     /// Says why the client got no response of the upstream's, or only the beginning of one.

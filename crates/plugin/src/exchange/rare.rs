@@ -3,7 +3,7 @@
 use super::{ConsumerIndex, Exchange};
 use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
-use crate::body_memory::HeldBody;
+use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -120,14 +120,14 @@ impl Exchange {
         self.engine.rare.as_ref()?.host.as_deref()
     }
 
-    /// Replaces the request's body, with its length; whether it could. One that is too long to be held, or that nobody
+    /// Replaces the request's body, with its length; whether it could. One that is too long to be buffered, or that nobody
     /// asked to be collected, cannot be replaced.
     pub fn set_body(&mut self, body: Vec<u8>) -> bool {
         let replaced = self.engine.body_is_whole || self.request.framing == Framing::None;
         if replaced {
-            let mut held = HeldBody::within(self.engine.room(false));
-            held.replace(|_| body);
-            self.engine.body = Some(held);
+            let mut buffered = BufferedBody::within(self.engine.reserve_body(false));
+            buffered.replace(|_| body);
+            self.engine.body = Some(buffered);
             self.engine.body_is_whole = true;
         }
         replaced
@@ -168,14 +168,14 @@ impl Exchange {
         self.engine.rare.as_ref().map_or(&[], |rare| &rare.caller)
     }
 
-    /// Has the response's body held until it is whole, so that it can be replaced by
+    /// Has the response's body buffered until it is whole, so that it can be replaced by
     /// [`Hooks::response_body`](crate::Hooks::response_body). For response hooks.
-    pub fn hold_response_body(&mut self) {
-        self.engine.rare().body_changes.holds = true;
+    pub fn buffer_response_body(&mut self) {
+        self.engine.rare().body_changes.buffers = true;
     }
 
     /// Has the response's body go through a filter, chunk by chunk as it comes, whoever made the response. Filters of
-    /// several plugins run in the order of these. A body that another plugin has held is filtered once it is replaced; one
+    /// several plugins run in the order of these. A body that another plugin has buffered is filtered once it is replaced; one
     /// that is left out is not, and neither is the response to a request for a head alone, or a tunnel. `Content-Length`
     /// goes away; other headers that describe the body are the plugin's to change. For response hooks.
     pub fn filter_response_body(&mut self, filter: impl BodyFilter) {

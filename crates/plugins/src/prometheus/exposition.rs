@@ -34,7 +34,7 @@ pub fn exposition(retained: &Retained, node: &NodeFacts<'_>) -> String {
     let mut text = Text(String::with_capacity(4_096 + totals.0.len() * 8_192));
     write_node(&mut text, node);
     process::write(&mut text, &node.process, node.node_id, retained);
-    process::write_bodies(&mut text, &node.held_bodies);
+    process::write_bodies(&mut text, &node.body_memory_usage);
     retries::write(&mut text, node.retries);
     retained.get::<Metrics>().write(&mut text.0);
     write_dropped(&mut text, &retained.get::<Dropped>());

@@ -2,7 +2,7 @@
 
 use super::process;
 use std::time::Duration;
-use weir_plugin::{Cost, Document, HeldBodies};
+use weir_plugin::{BodyMemoryUsage, Cost, Document};
 
 /// What a scrape reports about the node.
 pub struct NodeFacts<'a> {
@@ -33,7 +33,7 @@ pub struct NodeFacts<'a> {
     /// The CPU time of all workers.
     pub worker_cpu: Duration,
     /// The memory of bodies that plugins read.
-    pub held_bodies: HeldBodies,
+    pub body_memory_usage: BodyMemoryUsage,
     /// How many lines each access log dropped, by the setting that names it.
     pub lost_log_lines: [(&'static str, u64); 2],
     /// The targets of all upstreams.

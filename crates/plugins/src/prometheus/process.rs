@@ -4,7 +4,7 @@
 use super::exposition::{Text, escaped};
 use crate::proxy_cache;
 use std::time::Duration;
-use weir_plugin::HeldBodies;
+use weir_plugin::BodyMemoryUsage;
 use weir_plugin::Retained;
 
 /// The process as the system sees it.
@@ -25,18 +25,18 @@ pub struct Process {
 }
 
 /// Bodies that plugins read.
-pub(super) fn write_bodies(text: &mut Text, held: &HeldBodies) {
-    let HeldBodies { bytes, most, refused, passed } = *held;
+pub(super) fn write_bodies(text: &mut Text, usage: &BodyMemoryUsage) {
+    let BodyMemoryUsage { bytes, limit, rejected, skipped } = *usage;
     text.metric("weir_held_body_bytes", "gauge", "Memory that bodies which plugins read take");
     text.line(format_args!("weir_held_body_bytes {bytes}"));
-    if let Some(most) = most {
+    if let Some(limit) = limit {
         text.metric("weir_held_body_max_bytes", "gauge", "Memory that bodies which plugins read may take");
-        text.line(format_args!("weir_held_body_max_bytes {most}"));
+        text.line(format_args!("weir_held_body_max_bytes {limit}"));
     }
     let name = "weir_held_body_shortages_total";
     text.metric(name, "counter", "Bodies that there was no memory for, by what became of their requests");
-    text.line(format_args!("{name}{{effect=\"refused\"}} {refused}"));
-    text.line(format_args!("{name}{{effect=\"passed\"}} {passed}"));
+    text.line(format_args!("{name}{{effect=\"refused\"}} {rejected}"));
+    text.line(format_args!("{name}{{effect=\"passed\"}} {skipped}"));
 }
 
 pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained: &Retained) {
@@ -63,7 +63,7 @@ pub(super) fn write(text: &mut Text, process: &Process, node_id: &str, retained:
 
 /// Stores of bounded size that all workers share; in Kong they are shared dictionaries.
 fn write_stores(text: &mut Text, node: &str, retained: &Retained) {
-    let (bytes, most) = proxy_cache::kept(retained);
+    let (bytes, most) = proxy_cache::usage(retained);
     let labels = format!("{node},shared_dict=\"proxy_cache\",kong_subsystem=\"http\"");
     text.metric("kong_memory_lua_shared_dict_bytes", "gauge", "Bytes that a shared store holds");
     text.line(format_args!("kong_memory_lua_shared_dict_bytes{{{labels}}} {bytes}"));

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::SystemTime;
 use weir_plugin::testing::{self, Gateway, entity, id};
-use weir_plugin::{BOUNDS, Cost, Exchange, HeldBodies, Hooks, Json, Phase, PhaseCost, Spread};
+use weir_plugin::{BOUNDS, BodyMemoryUsage, Cost, Exchange, Hooks, Json, Phase, PhaseCost, Spread};
 use weir_plugin::{ConsumerIndex, Credential};
 
 /// A request's log hook, `microseconds` after its start, half of it spent in the upstream.
@@ -64,7 +64,12 @@ fn scrape_as(gateway: &Gateway, render: &dyn Fn(&NodeFacts<'_>) -> String) -> St
         costs: &costs(),
         retries: &[],
         worker_cpu: Duration::from_millis(1_500),
-        held_bodies: HeldBodies { bytes: 5_000, most: Some(268_435_456), refused: 2, passed: 1 },
+        body_memory_usage: BodyMemoryUsage {
+            bytes: 5_000,
+            limit: Some(268_435_456),
+            rejected: 2,
+            skipped: 1,
+        },
         lost_log_lines: [("proxy_access_log", 3), ("proxy_stream_access_log", 0)],
         targets: &targets,
     };

@@ -6,7 +6,7 @@ use super::store::{Cache, Lead, MAX_BODY_LEN, Stored};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weir_plugin::{Exchange, Fingerprint, Headers, HeldBody, Known, Observer};
+use weir_plugin::{BufferedBody, Exchange, Fingerprint, Headers, Known, Observer};
 use weir_plugin::{Framing, KnownSet};
 
 /// Headers that are not stored: credentials, and those that are set again for each response.
@@ -30,7 +30,7 @@ struct Copied {
     status: u16,
     headers: Headers,
     vary: Vec<(String, Vec<Vec<u8>>)>,
-    body: HeldBody,
+    body: BufferedBody,
     /// Its expected length, if known.
     length: usize,
 }
@@ -62,7 +62,7 @@ impl Capture {
         if exchange.request.method_str() != "HEAD" {
             headers.remove_known(Known::ContentLength);
         }
-        let body = exchange.spare_body();
+        let body = exchange.body_buffer();
         Some(Copied { term, status: response.status, headers, vary, body, length })
     }
 

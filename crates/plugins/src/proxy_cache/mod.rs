@@ -69,7 +69,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub(super) use store::kept;
+pub(super) use store::usage;
 
 use capture::Capture;
 use media_type::MediaType;
@@ -201,7 +201,7 @@ impl Hooks for ProxyCache {
     fn wants_body(&self) -> WantsBody {
         let mut methods = self.0.config.request_method.iter();
         let with_body = methods.any(|method| !matches!(method.as_str(), "GET" | "HEAD"));
-        if with_body { WantsBody::IfRoom } else { WantsBody::No }
+        if with_body { WantsBody::Optional } else { WantsBody::No }
     }
 
     fn access(&self, exchange: &mut Exchange) -> Flow {
@@ -248,13 +248,13 @@ impl Instance {
     fn wanted(&self, exchange: &Exchange) -> Option<Wanted> {
         let method = exchange.request.method_str();
         let headers = &exchange.request.headers;
-        let is_kept = self.config.request_method.iter().any(|kept| kept == method)
+        let is_cacheable = self.config.request_method.iter().any(|cacheable| cacheable == method)
             && !headers.contains_known(Known::Upgrade)
             && !headers
                 .get_known(Known::ContentType)
                 .is_some_and(|kind| kind.starts_with(b"application/grpc"))
             && (!exchange.has_body() || self.reads_body(exchange));
-        if !is_kept {
+        if !is_cacheable {
             return None;
         }
         let directives = match self.config.cache_control {
@@ -344,5 +344,5 @@ fn hit(stored: &Arc<Stored>, exchange: &mut Exchange, now: Instant) -> Flow {
     if rules::is_known_to_client(stored, &exchange.request) {
         return Flow::Respond(rules::not_modified(stored));
     }
-    Flow::Respond(LocalResponse::kept(stored.status, stored.headers.clone(), stored.body.clone()))
+    Flow::Respond(LocalResponse::cached(stored.status, stored.headers.clone(), stored.body.clone()))
 }

@@ -98,7 +98,7 @@ pub(super) struct Plan {
 pub(super) struct Term {
     pub(super) lifetime: Duration,
     /// None: as long as there is room.
-    pub(super) kept: Option<Duration>,
+    pub(super) stored_for: Option<Duration>,
     /// How old it is already, in seconds.
     pub(super) age_before: u64,
     pub(super) must_revalidate: bool,
@@ -118,7 +118,7 @@ impl Plan {
         }
         let mut term = by_time(config, &response.headers, now)?;
         let storage = config.storage_ttl.map(|seconds| Duration::from_secs(seconds.into()));
-        term.kept = Some(storage.unwrap_or(term.lifetime)).filter(|kept| !kept.is_zero());
+        term.stored_for = Some(storage.unwrap_or(term.lifetime)).filter(|time| !time.is_zero());
         Some(term)
     }
 }
@@ -126,7 +126,7 @@ impl Plan {
 fn has_type(types: &[MediaType], headers: &Headers) -> bool {
     let mut fields = headers.get_all_known(Known::ContentType);
     match (fields.next().and_then(MediaType::parse), fields.next()) {
-        (Some(found), None) => types.iter().any(|kept| kept.includes(&found)),
+        (Some(found), None) => types.iter().any(|cacheable| cacheable.includes(&found)),
         _ => false,
     }
 }
@@ -135,7 +135,7 @@ fn by_time(config: &Config, headers: &Headers, now: SystemTime) -> Option<Term> 
     let age_before = headers.get("Age").map_or(0, seconds);
     let mut term = Term {
         lifetime: Duration::from_secs(config.cache_ttl.into()),
-        kept: None,
+        stored_for: None,
         age_before,
         must_revalidate: false,
     };
@@ -203,7 +203,7 @@ pub(super) fn not_modified(stored: &Stored) -> LocalResponse {
         std::str::from_utf8(field.name)
             .is_ok_and(|name| HEADERS.iter().any(|header| header.eq_ignore_ascii_case(name)))
     });
-    let answer = LocalResponse::kept(304, Arc::default(), Bytes::new());
+    let answer = LocalResponse::cached(304, Arc::default(), Bytes::new());
     fields.fold(answer, |answer, field| {
         answer.header(String::from_utf8_lossy(field.name).into_owned(), field.value)
     })

@@ -54,8 +54,8 @@ impl Stored {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        let is_old = |kept| now.saturating_duration_since(self.since) >= kept;
-        self.is_gone.load(Relaxed) || self.term.kept.is_some_and(is_old)
+        let is_old = |stored_for| now.saturating_duration_since(self.since) >= stored_for;
+        self.is_gone.load(Relaxed) || self.term.stored_for.is_some_and(is_old)
     }
 
     fn bytes(&self) -> usize {
@@ -337,7 +337,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 /// The size of the cache in bytes, and its limit.
-pub(crate) fn kept(retained: &Retained) -> (usize, usize) {
+pub(crate) fn usage(retained: &Retained) -> (usize, usize) {
     let cache = retained.get::<Cache>();
     (cache.bytes(), cache.most)
 }

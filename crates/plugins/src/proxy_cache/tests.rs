@@ -20,7 +20,7 @@ fn stored(since: Instant, seconds: u64, body: usize) -> Stored {
         body: Bytes::from(vec![b'x'; body]),
         since,
         timestamp: 0,
-        term: Term { lifetime, kept: Some(lifetime), age_before: 0, must_revalidate: false },
+        term: Term { lifetime, stored_for: Some(lifetime), age_before: 0, must_revalidate: false },
         vary: Vec::new(),
         is_gone: AtomicBool::new(false),
         is_used: AtomicBool::new(false),

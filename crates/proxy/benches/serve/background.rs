@@ -49,7 +49,7 @@ impl Background {
                 costs: &[],
                 retries: &[],
                 worker_cpu: Duration::ZERO,
-                held_bodies: plugin::HeldBodies::default(),
+                body_memory_usage: plugin::BodyMemoryUsage::default(),
                 connections: Connections::default(),
                 streams: None,
                 total_requests: 0,

@@ -74,13 +74,13 @@ impl Exchange {
         self.snapshot = snapshot;
     }
 
-    /// Takes what the response hooks have asked for the body. Those of gRPC calls are neither held nor left out: their
+    /// Takes what the response hooks have asked for the body. Those of gRPC calls are neither buffered nor left out: their
     /// messages are for the client one by one.
     #[inline]
     pub(crate) fn take_body_changes(&mut self) -> Option<BodyChanges> {
         let mut changes = self.engine.take_body_changes()?;
         if grpc_status::is_call(self) {
-            (changes.holds, changes.drops) = (false, false);
+            (changes.buffers, changes.drops) = (false, false);
         }
         Some(changes)
     }

@@ -5,7 +5,7 @@ use crate::snapshot::Snapshot;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_plugin::engine::{BodyMemory, Configuration, Share};
+use weir_plugin::engine::{BodyMemory, Configuration, WorkerBodyMemory};
 
 /// A worker's hold on the snapshot: its requests count their references to it without touching memory that other workers
 /// touch.
@@ -19,7 +19,7 @@ pub(crate) struct WorkerSnapshot {
 
 impl WorkerSnapshot {
     /// `bodies` is where the worker takes memory for bodies that plugins read.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<CostShard>, bodies: Rc<Share>) -> Self {
+    pub(crate) fn new(snapshot: Arc<Snapshot>, ledger: Rc<CostShard>, bodies: Rc<WorkerBodyMemory>) -> Self {
         let configuration = Configuration::new(snapshot.clone(), snapshot.consumers.clone(), bodies);
         Self { snapshot, ledger, configuration: Rc::new(configuration) }
     }
@@ -27,7 +27,11 @@ impl WorkerSnapshot {
     /// A snapshot outside the workers, which records no costs.
     pub(crate) fn apart(snapshot: Arc<Snapshot>) -> Self {
         let ledger = CostShard::new(Arc::new(Costs::new(1, 0)), 0);
-        Self::new(snapshot, Rc::new(ledger), Rc::new(Share::new(Arc::new(BodyMemory::new(0, 1)), 0)))
+        Self::new(
+            snapshot,
+            Rc::new(ledger),
+            Rc::new(WorkerBodyMemory::new(Arc::new(BodyMemory::new(0, 1)), 0)),
+        )
     }
 }
 

@@ -39,7 +39,7 @@ fn at_the_end(exchange: &mut Exchange) {
 }
 
 fn hold(exchange: &mut Exchange) {
-    exchange.hold_response_body();
+    exchange.buffer_response_body();
 }
 
 fn responding(response: fn(&mut Exchange)) -> Scripted {
@@ -216,17 +216,17 @@ fn a_client_of_http_1_0_gets_it_to_the_end_of_the_connection() {
 }
 
 #[test]
-fn the_gateways_own_responses_are_filtered_also_kept_ones() {
+fn the_gateways_own_responses_are_filtered_also_cached_ones() {
     assert_eq!(body(answering(at_the_end), HI), "[gone]403");
-    let kept = |_: &mut Exchange| {
+    let cached = |_: &mut Exchange| {
         let mut headers = Headers::new();
         headers.append("Content-Length", b"100000");
         let body = Bytes::from(vec![b'x'; 100_000]);
-        Flow::Respond(LocalResponse::kept(200, Arc::new(headers), body))
+        Flow::Respond(LocalResponse::cached(200, Arc::new(headers), body))
     };
-    let body = body(Scripted { access: kept, ..responding(upper) }, HI);
+    let body = body(Scripted { access: cached, ..responding(upper) }, HI);
     assert!(body.len() == 100_000 && body.bytes().all(|byte| byte == b'X'), "{} bytes", body.len());
-    let response = Bench::new(Scripted { access: kept, ..responding(upper) }, HI);
+    let response = Bench::new(Scripted { access: cached, ..responding(upper) }, HI);
     let head = response.send("HEAD / HTTP/1.1\r\n\r\n");
     assert!(!head.contains("Content-Length") && head.ends_with("\r\n\r\n"), "{head}");
 }

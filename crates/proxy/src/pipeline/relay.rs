@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use weir_http1::{Framing, Limits};
 use weir_net::http2::reset_reason;
-use weir_plugin::{HeldBody, NoRoom};
+use weir_plugin::{BodyMemoryExhausted, BufferedBody};
 use weir_upstream::{ResponseSlot, Upstream, UpstreamError};
 
 pub(crate) use upload::Upload;
@@ -148,10 +148,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     }
 
     /// Takes the response's body into memory instead, up to its end or until so many bytes are here; true at its end.
-    pub(crate) fn poll_hold(
+    pub(crate) fn poll_buffer(
         &mut self,
         cx: &mut Context<'_>,
-        held: &mut HeldBody,
+        buffered: &mut BufferedBody,
         most: usize,
     ) -> Poll<Result<bool, RelayError>> {
         if !self.upload.done && self.poll_upload(cx).is_err() {
@@ -165,10 +165,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         loop {
             let data = self.upstream.body().map_err(RelayError::Garbage)?;
             let n = data.len();
-            held.push(data, length).map_err(|NoRoom| RelayError::NoRoom)?;
+            buffered.push(data, length).map_err(|BodyMemoryExhausted| RelayError::BodyMemoryExhausted)?;
             self.exchange.engine.upstream_passes(data);
             self.upstream.consume_body(n);
-            if self.upstream.body_is_done() || held.len() >= most {
+            if self.upstream.body_is_done() || buffered.len() >= most {
                 return Poll::Ready(Ok(self.upstream.body_is_done()));
             }
             if n == 0 && self.fill(cx)?.is_pending() {
@@ -182,18 +182,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Err(self.timed_out()))
     }
 
-    /// Sends what is left of a response's body that was held, and began to be sent at `since`.
-    pub(crate) fn poll_send_held(
+    /// Sends what is left of a response's body that was buffered, and began to be sent at `since`.
+    pub(crate) fn poll_send_buffered(
         &mut self,
         cx: &mut Context<'_>,
-        held: &HeldBody,
+        buffered: &BufferedBody,
         (since, sent): (Instant, &mut usize),
     ) -> Poll<Result<(), RelayError>> {
-        while *sent < held.len() {
-            let left = &held[*sent..];
+        while *sent < buffered.len() {
+            let left = &buffered[*sent..];
             let n = self.client.poll_send(cx, left).map_err(RelayError::Client)?;
             self.await_now(Awaited::Send, n.is_ready());
-            if let Some(due) = held.due(since, self.timeouts.client_send, *sent) {
+            if let Some(due) = buffered.due(since, self.timeouts.client_send, *sent) {
                 self.client.deadline().at_latest(due);
             }
             let Poll::Ready(n) = n else {

@@ -9,12 +9,12 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 use weir_http1::Framing;
-use weir_plugin::HeldBody;
+use weir_plugin::BufferedBody;
 use weir_plugin::WantsBody;
 
 /// The most that `request_buffering` holds of a body before the upstream is asked; a longer body streams.
 const BUFFERED: usize = 64 * 1024;
-/// The most that is held of a body that a plugin wants to read; a longer one streams past the plugin.
+/// The most that is buffered of a body that a plugin wants to read; a longer one streams past the plugin.
 const COLLECTED: usize = 1024 * 1024;
 
 /// Takes the body into the exchange for plugins that read it, unless it is too long for them.
@@ -28,8 +28,8 @@ pub(crate) async fn collect<C: Client>(
     if is_too_long || exchange.engine.body.is_some() {
         return Ok(());
     }
-    let room = exchange.engine.room(wants != WantsBody::Yes);
-    take(worker, client, exchange, HeldBody::within(room), COLLECTED).await
+    let reservation = exchange.engine.reserve_body(wants != WantsBody::Yes);
+    take(worker, client, exchange, BufferedBody::within(reservation), COLLECTED).await
 }
 
 /// Takes the body from the client into the exchange, until its end or until `most` bytes are here.
@@ -37,7 +37,7 @@ async fn take<C: Client>(
     worker: &Worker,
     client: &mut C,
     exchange: &mut Exchange,
-    mut held: HeldBody,
+    mut buffered: BufferedBody,
     most: usize,
 ) -> Result<(), RequestError> {
     let (limit, mut since) = (worker.options.client_max_body_size, None);
@@ -48,27 +48,27 @@ async fn take<C: Client>(
     loop {
         let data = client.body().map_err(RequestError::Rejected)?;
         let n = data.len();
-        let has_room = held.push(data, length).is_ok();
-        if !has_room && !held.is_spare() {
-            return Err(RequestError::NoRoomForRequest);
+        let has_memory = buffered.push(data, length).is_ok();
+        if !has_memory && !buffered.is_optional() {
+            return Err(RequestError::NoMemoryForRequest);
         }
-        if has_room {
+        if has_memory {
             exchange.engine.request_passes(data)?;
             client.consume(n);
         }
-        if limit > 0 && held.len() as u64 > limit {
+        if limit > 0 && buffered.len() as u64 > limit {
             return Err(RequestError::BodyTooLarge);
         }
-        if client.body_is_done() || held.len() >= most || !has_room {
-            exchange.bytes_in += held.len() as u64;
+        if client.body_is_done() || buffered.len() >= most || !has_memory {
+            exchange.bytes_in += buffered.len() as u64;
             exchange.engine.body_is_whole = client.body_is_done();
-            exchange.engine.body = Some(held);
+            exchange.engine.body = Some(buffered);
             exchange.engine.is_collected();
             return Ok(());
         }
         if n == 0 {
             let since = *since.get_or_insert_with(Instant::now);
-            let due = held.due(since, worker.options.client_body_timeout, held.len());
+            let due = buffered.due(since, worker.options.client_body_timeout, buffered.len());
             more(worker, client, due).await?;
         }
     }
@@ -84,7 +84,7 @@ pub(crate) async fn gather<C: Client>(
     if exchange.engine.body.is_some() || client.framing() == Framing::None {
         return Ok(());
     }
-    let mut gathered = HeldBody::default();
+    let mut gathered = BufferedBody::default();
     poll_fn(|cx| {
         loop {
             let data = client.body().map_err(RequestError::Rejected)?;
@@ -134,7 +134,7 @@ pub(crate) async fn buffer<C: Client>(
     let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);
     if exchange.engine.body.is_none() && route.entity.request_buffering && !is_grpc {
         match framing {
-            Framing::Chunked => take(worker, client, exchange, HeldBody::default(), BUFFERED).await?,
+            Framing::Chunked => take(worker, client, exchange, BufferedBody::default(), BUFFERED).await?,
             _ => {
                 while !client.body_is_buffered() {
                     more(worker, client, None).await?;

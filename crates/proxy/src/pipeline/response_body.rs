@@ -12,20 +12,20 @@ use bytes::Bytes;
 use std::future::poll_fn;
 use std::time::Instant;
 use weir_http1::{Framing, ResponseHead};
-use weir_plugin::HeldBody;
-use weir_plugin::engine::{BodyChanges, BodyFilters, Room};
+use weir_plugin::BufferedBody;
+use weir_plugin::engine::{BodyChanges, BodyFilters, BodyReservation};
 use weir_upstream::Upstream;
 
-/// The most that is held; a longer body passes as it is.
-const HELD: usize = 8 * 1024 * 1024;
+/// The most that is buffered; a longer body passes as it is.
+const MAX_BUFFERED_LEN: usize = 8 * 1024 * 1024;
 
 /// The most that is read of a body that is left out, so that the connection can be used again.
-const LEFT_OUT: usize = 64 * 1024;
+const MAX_DISCARDED_LEN: usize = 64 * 1024;
 
 /// How a response's body goes on that plugins change.
 pub(crate) struct ChangedBody {
-    /// What was held of it.
-    held: HeldBody,
+    /// What was buffered of it.
+    buffered: BufferedBody,
     filtered: Option<FilteredBody>,
     pub(crate) framing: Framing,
     /// Some of the body is left out with the upstream, whose connection is of no more use.
@@ -36,7 +36,7 @@ pub(crate) struct ChangedBody {
 pub(crate) fn changes(exchange: &mut Exchange, is_head: bool) -> Option<BodyChanges> {
     let mut changes = exchange.take_body_changes()?;
     let ResponseHead { status, framing, headers, .. } = &mut exchange.response;
-    if !changes.filters.is_empty() || (changes.holds && *framing == Framing::None) {
+    if !changes.filters.is_empty() || (changes.buffers && *framing == Framing::None) {
         // How long the body of a GET would be is known only once it is changed.
         headers.remove("Content-Length");
     }
@@ -53,14 +53,14 @@ pub(crate) async fn change<C: Client, U: Upstream>(
     changes: BodyChanges,
 ) -> Result<Box<ChangedBody>, RelayError> {
     let framing = relay.exchange.response.framing;
-    let (held, is_cut, filtered) = (HeldBody::default(), false, None);
-    let mut changed = Box::new(ChangedBody { held, filtered, framing, is_cut });
+    let (buffered, is_cut, filtered) = (BufferedBody::default(), false, None);
+    let mut changed = Box::new(ChangedBody { buffered, filtered, framing, is_cut });
     if changes.drops {
-        leave_out(relay, &mut changed).await?;
+        discard(relay, &mut changed).await?;
         return Ok(changed);
     }
-    if changes.holds {
-        hold(relay, chain, &mut changed).await?;
+    if changes.buffers {
+        buffer(relay, chain, &mut changed).await?;
     }
     if !changes.filters.is_empty() {
         changed.framing = Framing::Chunked;
@@ -69,31 +69,31 @@ pub(crate) async fn change<C: Client, U: Upstream>(
     Ok(changed)
 }
 
-async fn leave_out<C: Client, U: Upstream>(
+async fn discard<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     changed: &mut ChangedBody,
 ) -> Result<(), RelayError> {
-    let mut body = HeldBody::default();
+    let mut body = BufferedBody::default();
     changed.framing = Framing::Length(0);
-    changed.is_cut = !poll_fn(|cx| relay.poll_hold(cx, &mut body, LEFT_OUT)).await?;
+    changed.is_cut = !poll_fn(|cx| relay.poll_buffer(cx, &mut body, MAX_DISCARDED_LEN)).await?;
     if changed.is_cut {
         relay.exchange.engine.upstream_is_cut();
     }
     Ok(())
 }
 
-async fn hold<C: Client, U: Upstream>(
+async fn buffer<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     chain: &Chain,
     changed: &mut ChangedBody,
 ) -> Result<(), RelayError> {
-    if matches!(changed.framing, Framing::Length(n) if n > HELD as u64) {
+    if matches!(changed.framing, Framing::Length(n) if n > MAX_BUFFERED_LEN as u64) {
         return Ok(());
     }
-    changed.held = HeldBody::within(relay.exchange.engine.room(false));
-    if poll_fn(|cx| relay.poll_hold(cx, &mut changed.held, HELD)).await? {
-        changed.held.replace(|body| chain.response_body(relay.exchange, body));
-        changed.framing = Framing::Length(changed.held.len() as u64);
+    changed.buffered = BufferedBody::within(relay.exchange.engine.reserve_body(false));
+    if poll_fn(|cx| relay.poll_buffer(cx, &mut changed.buffered, MAX_BUFFERED_LEN)).await? {
+        changed.buffered.replace(|body| chain.response_body(relay.exchange, body));
+        changed.framing = Framing::Length(changed.buffered.len() as u64);
     }
     Ok(())
 }
@@ -102,25 +102,25 @@ async fn hold<C: Client, U: Upstream>(
 pub(crate) struct OwnBody {
     pub(crate) bytes: Bytes,
     /// What it takes of the node's memory.
-    pub(crate) room: Option<Room>,
+    pub(crate) reservation: Option<BodyReservation>,
     pub(crate) filtered: Option<Box<FilteredBody>>,
 }
 
 impl OwnBody {
     /// One that is sent as it is.
     pub(crate) fn unchanged(bytes: Bytes) -> Self {
-        Self { bytes, room: None, filtered: None }
+        Self { bytes, reservation: None, filtered: None }
     }
 }
 
 /// Has the plugins change the body of a response of the gateway's own, as they have asked. One that is to be left out is
 /// sent all the same: it is the answer.
-pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> OwnBody {
+pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_cached: bool) -> OwnBody {
     let mut own = OwnBody::unchanged(body);
     let Some(changes) = exchange.take_body_changes() else { return own };
-    if changes.holds {
-        (own.bytes, own.room) = replace_own(exchange, chain, own.bytes, is_kept);
-        if own.room.is_none() {
+    if changes.buffers {
+        (own.bytes, own.reservation) = replace_own(exchange, chain, own.bytes, is_cached);
+        if own.reservation.is_none() {
             return own;
         }
     }
@@ -131,19 +131,24 @@ pub(crate) fn change_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is
     own
 }
 
-/// Has the plugins replace the body of a response of the gateway's own. They are given a copy of one that is kept.
-fn replace_own(exchange: &mut Exchange, chain: &Chain, body: Bytes, is_kept: bool) -> (Bytes, Option<Room>) {
-    let mut room = exchange.engine.room(false);
-    if is_kept && room.grow_to(body.len()).is_err() {
+/// Has the plugins replace the body of a response of the gateway's own. They are given a copy of a cached one.
+fn replace_own(
+    exchange: &mut Exchange,
+    chain: &Chain,
+    body: Bytes,
+    is_cached: bool,
+) -> (Bytes, Option<BodyReservation>) {
+    let mut reservation = exchange.engine.reserve_body(false);
+    if is_cached && reservation.grow_to(body.len()).is_err() {
         exchange.engine.failed = true;
-        return (RequestError::NoRoomForResponse.answer().write(exchange), None);
+        return (RequestError::NoMemoryForResponse.answer().write(exchange), None);
     }
     let body = chain.response_body(exchange, body.into());
-    room.fit(body.capacity());
-    (body.into(), Some(room))
+    reservation.fit(body.capacity());
+    (body.into(), Some(reservation))
 }
 
-/// Sends what was held, and passes on what was not.
+/// Sends what was buffered, and passes on what was not.
 pub(crate) async fn send<C: Client, U: Upstream>(
     relay: &mut Relay<'_, C, U>,
     changed: Box<ChangedBody>,
@@ -151,14 +156,14 @@ pub(crate) async fn send<C: Client, U: Upstream>(
     if changed.is_cut {
         return poll_fn(|cx| relay.poll_end(cx)).await;
     }
-    let ChangedBody { held, filtered, .. } = *changed;
+    let ChangedBody { buffered, filtered, .. } = *changed;
     let (since, mut sent) = (Instant::now(), 0);
     let Some(mut filtered) = filtered else {
-        poll_fn(|cx| relay.poll_send_held(cx, &held, (since, &mut sent))).await?;
-        drop(held);
+        poll_fn(|cx| relay.poll_send_buffered(cx, &buffered, (since, &mut sent))).await?;
+        drop(buffered);
         return poll_fn(|cx| relay.poll_body(cx)).await;
     };
-    poll_fn(|cx| relay.poll_filter_held(cx, (&held, &mut filtered), (since, &mut sent))).await?;
-    drop(held);
+    poll_fn(|cx| relay.poll_filter_buffered(cx, (&buffered, &mut filtered), (since, &mut sent))).await?;
+    drop(buffered);
     poll_fn(|cx| relay.poll_filtered(cx, &mut filtered)).await
 }

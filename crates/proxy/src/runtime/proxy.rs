@@ -19,7 +19,7 @@ use weir_net::dialer::NodeResolver;
 use weir_net::resolve::{Addresses, ResolveError, Resolver};
 use weir_net::tls::{Problem, ServerTls, Subject, TlsError, keep_fresh};
 use weir_plugin::Retained;
-use weir_plugin::{HeldBodies, engine::BodyMemory};
+use weir_plugin::{BodyMemoryUsage, engine::BodyMemory};
 use weir_upstream::health::{MonitoredUpstream, monitor};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
@@ -262,8 +262,8 @@ impl Proxy {
     }
 
     /// What is held of bodies that plugins read.
-    pub fn held_bodies(&self) -> HeldBodies {
-        self.node.bodies.held()
+    pub fn body_memory_usage(&self) -> BodyMemoryUsage {
+        self.node.bodies.usage()
     }
 
     /// The access log, for rotation and for what it dropped.

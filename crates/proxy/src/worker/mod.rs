@@ -27,7 +27,7 @@ use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_plugin::Retained;
-use weir_plugin::engine::{BodyMemory, Share};
+use weir_plugin::engine::{BodyMemory, WorkerBodyMemory};
 use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     pub(crate) pipes: Pipes,
     pub(crate) draining: Cell<bool>,
     pub(crate) ledger: Rc<CostShard>,
-    bodies: Rc<Share>,
+    bodies: Rc<WorkerBodyMemory>,
     snapshot: RefCell<Rc<WorkerSnapshot>>,
     no_routes: OnceCell<Rc<WorkerSnapshot>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
@@ -125,7 +125,7 @@ impl Worker {
     ) -> Rc<Self> {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
         let ledger = Rc::new(CostShard::new(node.costs.clone(), index));
-        let bodies = Rc::new(Share::new(node.bodies.clone(), index));
+        let bodies = Rc::new(WorkerBodyMemory::new(node.bodies.clone(), index));
         let (keep_alive, sharing) =
             (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
         let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory_upstream);

@@ -6,7 +6,7 @@ use crate::error::RelayError;
 use crate::pipeline::filtered_body::FilteredBody;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use weir_plugin::HeldBody;
+use weir_plugin::BufferedBody;
 use weir_upstream::Upstream;
 
 impl<C: Client, U: Upstream> Relay<'_, C, U> {
@@ -68,23 +68,23 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the filters make of a response's body that was held, and began to be sent at `since`, but for its end.
-    pub(crate) fn poll_filter_held(
+    /// Sends what the filters make of a response's body that was buffered, and began to be sent at `since`, but for its end.
+    pub(crate) fn poll_filter_buffered(
         &mut self,
         cx: &mut Context<'_>,
-        (held, filtered): (&HeldBody, &mut FilteredBody),
+        (buffered, filtered): (&BufferedBody, &mut FilteredBody),
         (since, taken): (Instant, &mut usize),
     ) -> Poll<Result<(), RelayError>> {
         loop {
             if self.poll_send_filtered(cx, filtered)?.is_pending() {
                 self.await_now(Awaited::Send, false);
-                if let Some(due) = held.due(since, self.timeouts.client_send, *taken) {
+                if let Some(due) = buffered.due(since, self.timeouts.client_send, *taken) {
                     self.client.deadline().at_latest(due);
                 }
                 ready!(self.client.deadline().poll(cx));
                 return Poll::Ready(Err(self.timed_out()));
             }
-            match filtered.push_from(self.exchange, &held[*taken..]) {
+            match filtered.push_from(self.exchange, &buffered[*taken..]) {
                 0 => return Poll::Ready(Ok(())),
                 n => *taken += n,
             }

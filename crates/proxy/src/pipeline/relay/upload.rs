@@ -12,7 +12,7 @@ pub(crate) struct Upload {
     /// Bytes of the collected body that were sent.
     collected: usize,
     /// Bytes that were sent and that the client still has, all of its body: as long as they may have to be sent again.
-    kept: usize,
+    repeatable: usize,
     /// Nothing more has to be sent again: the response has begun.
     is_final: bool,
     /// Bytes that were consumed as they were sent.
@@ -31,9 +31,9 @@ pub(crate) struct Upload {
 impl Upload {
     /// A body of which so much was seen in attempts before.
     pub(crate) fn new(seen: u64) -> Self {
-        let (collected, kept, streamed) = (0, 0, 0);
+        let (collected, repeatable, streamed) = (0, 0, 0);
         let (is_final, ended, done, whole) = (false, false, false, false);
-        Self { collected, kept, is_final, streamed, seen, ended, done, whole, broken: None }
+        Self { collected, repeatable, is_final, streamed, seen, ended, done, whole, broken: None }
     }
 
     /// Whether all that was sent can be sent again.
@@ -51,10 +51,10 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
     /// Nothing has to be sent again from here on.
     pub(super) fn release_body(&mut self) {
         self.upload.is_final = true;
-        let kept = std::mem::take(&mut self.upload.kept);
-        if kept > 0 {
-            self.client.consume(kept);
-            self.upload.streamed += kept as u64;
+        let repeatable = std::mem::take(&mut self.upload.repeatable);
+        if repeatable > 0 {
+            self.client.consume(repeatable);
+            self.upload.streamed += repeatable as u64;
         }
     }
 
@@ -91,8 +91,8 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 }
             });
         }
-        let kept = self.upload.kept;
-        let data = &self.client.body().map_err(RequestError::Rejected)?[kept..];
+        let repeatable = self.upload.repeatable;
+        let data = &self.client.body().map_err(RequestError::Rejected)?[repeatable..];
         if !data.is_empty() {
             return match upstream.poll_send(cx, data).map_err(UpstreamError::Closed)? {
                 Poll::Pending => {
@@ -100,7 +100,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                     Ok(Step::Waiting(Awaited::Write))
                 }
                 Poll::Ready(n) => {
-                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + kept as u64);
+                    let seen = self.upload.seen.saturating_sub(self.upload.streamed + repeatable as u64);
                     let new = &data[n.min(seen as usize)..n];
                     self.exchange.engine.request_passes(new)?;
                     self.upload.seen += new.len() as u64;
@@ -109,7 +109,7 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
                 }
             };
         }
-        if kept > 0 || self.client.body_is_done() {
+        if repeatable > 0 || self.client.body_is_done() {
             return self.finish_upload(cx);
         }
         if let Poll::Ready(more) = self.client.poll_more(cx) {
@@ -123,16 +123,18 @@ impl<C: Client, U: Upstream> Relay<'_, C, U> {
 
     /// So much of the client's body was sent. A body that is here whole stays where it is, so that it can be sent again.
     fn passed(&mut self, n: usize) -> Result<Step, RequestError> {
-        let is_kept = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
-        if is_kept {
+        let is_repeatable = !self.upload.is_final && self.upload.streamed == 0 && self.client.body_is_whole();
+        if is_repeatable {
             self.client.acknowledge(n);
-            self.upload.kept += n;
+            self.upload.repeatable += n;
         } else {
             self.client.consume(n);
             self.upload.streamed += n as u64;
         }
-        let held = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
-        if self.max_body > 0 && held + self.upload.streamed + self.upload.kept as u64 > self.max_body {
+        let collected = self.exchange.engine.body.as_ref().map_or(0, |body| body.len()) as u64;
+        if self.max_body > 0
+            && collected + self.upload.streamed + self.upload.repeatable as u64 > self.max_body
+        {
             return Err(RequestError::BodyTooLarge);
         }
         Ok(Step::Progress)

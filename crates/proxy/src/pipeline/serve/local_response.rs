@@ -28,19 +28,19 @@ pub(super) async fn send<C: Client>(
         exchange.response.status = answer.status;
         return client.abort();
     }
-    // A kept response carries its own length, if it is known.
-    let is_kept = answer.kept_headers.is_some();
+    // A cached response carries its own length, if it is known.
+    let is_cached = answer.cached_headers.is_some();
     let body = answer.write(exchange);
     let own = match chain {
         None => OwnBody::unchanged(body),
         Some(chain) => {
             chain.response(exchange);
-            response_body::change_own(exchange, chain, body, is_kept)
+            response_body::change_own(exchange, chain, body, is_cached)
         }
     };
     respond::decorate_own(worker, exchange);
     skip_request_body(client);
-    if client.is_head() && !is_kept && own.filtered.is_none() {
+    if client.is_head() && !is_cached && own.filtered.is_none() {
         exchange.response.headers.append("Content-Length", own.bytes.len().to_string().as_bytes());
     }
     if worker.draining.get() {
@@ -64,7 +64,7 @@ async fn send_own<C: Client>(worker: &Worker, client: &mut C, exchange: &mut Exc
         Some(filtered) => Box::pin(send_filtered(worker, client, exchange, (filtered, &own.bytes))).await,
         None => send_whole(worker, client, exchange, if is_bodiless { &[] } else { &own.bytes }).await,
     }
-    drop(own.room);
+    drop(own.reservation);
 }
 
 /// Sends a body whose head is on its way, and ends the response.

@@ -145,7 +145,7 @@ async fn pass_on<C: Client, U: Upstream>(
         Some(changes) => {
             match Box::pin(response_body::change(&mut relay, &call.route.chain, changes)).await {
                 Ok(changed) => Some(changed),
-                Err(broken) => return Err(Some(refuse_held(call, client, exchange, broken))),
+                Err(broken) => return Err(Some(reject_unbuffered(call, client, exchange, broken))),
             }
         }
     };
@@ -205,13 +205,13 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
 fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) {
-    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::NoRoom) {
+    if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::BodyMemoryExhausted) {
         telemetry::broken(exchange, call.service, broken);
     }
 }
 
-/// What is sent in the place of a response whose body could not be held whole. Nothing of it was sent.
-fn refuse_held<C: Client>(
+/// What is sent in the place of a response whose body could not be buffered whole. Nothing of it was sent.
+fn reject_unbuffered<C: Client>(
     call: &UpstreamCall<'_>,
     client: &mut C,
     exchange: &mut Exchange,
@@ -277,7 +277,7 @@ fn failure(broken: RelayError, is_stalled: bool) -> RequestError {
         RelayError::Deadline => RequestError::DeadlineExceeded,
         RelayError::Reset(reason) => UpstreamError::Reset(reason).into(),
         RelayError::Garbage(reject) => UpstreamError::InvalidResponse(reject).into(),
-        RelayError::NoRoom => RequestError::NoRoomForResponse,
+        RelayError::BodyMemoryExhausted => RequestError::NoMemoryForResponse,
         RelayError::Truncated => UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into()).into(),
     }
 }
