@@ -18,6 +18,7 @@ mod body_memory;
 mod build;
 mod cost;
 mod count;
+mod dns;
 mod durations;
 pub mod engine;
 mod exchange;
@@ -31,6 +32,7 @@ mod local_response;
 mod metrics;
 mod node_log;
 mod phases;
+mod references;
 mod retained;
 mod session;
 mod shared_dict;
@@ -60,6 +62,7 @@ pub use build::BuildContext;
 pub use bytes::Bytes;
 pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
+pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
 pub use exchange::{
     ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, Timing, WORKSPACE,
@@ -73,6 +76,7 @@ pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use phases::Phases;
 pub use record::Record;
+pub use references::{SecretError, SecretReference, Vault, Vaults, is_reference};
 pub use retained::{NodeId, Retained};
 pub use session::Session;
 pub use shared_dict::{
@@ -89,6 +93,7 @@ pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
 pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, entity, rule, schema};
 pub use weir_net::dialer::Dialer;
+pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 pub use whole_lines::append;
@@ -262,7 +267,8 @@ pub const fn define<P: Plugin>() -> Definition {
         schema: schema::<P>(),
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
-            let config = P::Config::from_value(config).map_err(|violations| {
+            let config = build.retained.get::<Vaults>().resolve(config, P::Config::schema());
+            let config = P::Config::from_value(&config).map_err(|violations| {
                 let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
                 lines.collect::<Vec<_>>().join("; ")
             })?;
