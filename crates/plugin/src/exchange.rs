@@ -1,6 +1,13 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
+mod client;
+mod forwarded;
+mod headers;
+mod log_fields;
+mod query;
 pub(super) mod rare;
+mod service_override;
+mod service_response;
 mod told;
 
 use super::body_memory::HeldBody;
@@ -15,7 +22,11 @@ use weir_model::Uuid;
 use weir_model::entity::Service;
 use weir_net::tls::ClientCertificate;
 
+pub use headers::{HeaderError, HeadersOf};
+pub use log_fields::{LogField, LogFieldMode};
 pub use rare::{FailedTry, Observer};
+pub use service_override::{ServiceOverride, ServiceTarget, TargetError};
+pub use service_response::ResponseSource;
 pub use told::{Latencies, WORKSPACE};
 
 /// Where a consumer stands in the snapshot's table.

@@ -26,6 +26,7 @@ mod extensions;
 mod fingerprint;
 pub mod form;
 mod grpc_client;
+mod handshake;
 mod http_client;
 pub mod json_text;
 mod local_response;
@@ -65,11 +66,14 @@ pub use count::Count;
 pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
 pub use exchange::{
-    ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, Timing, WORKSPACE,
+    ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
+    LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
+    WORKSPACE,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use grpc_client::{CallError, GrpcClient};
+pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
@@ -166,6 +170,11 @@ pub trait Hooks: Any + Send + Sync {
     /// After the last byte.
     fn log(&self, exchange: &Exchange) {
         exchange.has_no_hook();
+    }
+    /// A client's TLS handshake has begun. Runs for global plugin entities alone. Over QUIC it runs when the
+    /// handshake is over, and may refuse the connection.
+    fn certificate(&self, _handshake: &mut Handshake) -> HandshakeFlow {
+        HandshakeFlow::Continue
     }
     /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
     fn preread(&self, _session: &Session) -> Admission {

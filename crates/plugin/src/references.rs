@@ -18,7 +18,7 @@ pub struct SecretReference {
     pub resource: String,
     /// The member of the JSON object that the vault has there.
     pub key: Option<String>,
-    /// What else the vault is told.
+    /// Further options for the vault.
     pub options: Vec<(String, String)>,
     /// Which of several versions of the secret.
     pub version: Option<u32>,

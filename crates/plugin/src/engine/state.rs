@@ -5,15 +5,15 @@ use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::HeldBody;
 use crate::exchange::rare::Rare;
-use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
+use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
 use crate::views::Route;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use weir_http1::{RequestHead, ResponseHead};
+use weir_http1::{Headers, RequestHead, ResponseHead};
 use weir_model::{Uuid, entity};
 use weir_router::{Captures, push_encoded, upstream_path};
 
@@ -57,10 +57,13 @@ pub struct ExchangeState {
     pub failed: bool,
     /// The upstream's address that was asked last.
     pub upstream_addr: Option<SocketAddr>,
+    /// The status of the service's response, as it came.
+    pub service_status: Option<u16>,
     /// The last hook belonged to another plugin: the one that was run has none of the kind.
     pub absent: Cell<bool>,
     pub(crate) credential: Option<Uuid>,
     pub(crate) anonymous: bool,
+    pub(crate) log_fields: OnceCell<Box<RefCell<Vec<LogField>>>>,
     pub(crate) rare: Option<Box<Rare>>,
 }
 
@@ -99,9 +102,11 @@ pub fn begin(
             running: i32::MAX,
             failed: false,
             upstream_addr: None,
+            service_status: None,
             absent: Cell::new(false),
             credential: None,
             anonymous: false,
+            log_fields: OnceCell::new(),
             rare: None,
         },
         request,
@@ -157,6 +162,21 @@ impl ExchangeState {
         self.named_at = self.running;
     }
 
+    /// The plugin that runs says that no consumer is known.
+    pub(crate) fn forget_consumer(&mut self) {
+        if let Some(before) = self.consumer.take() {
+            let named_at = std::mem::replace(&mut self.named_at, self.running);
+            self.rare().earlier_consumers.push((named_at, before));
+        }
+    }
+
+    /// Sets the client's port, where a trusted proxy has named it.
+    pub fn set_client_port(&mut self, port: Option<u16>) {
+        if port.is_some() || self.rare.is_some() {
+            self.rare().client_port = port;
+        }
+    }
+
     /// All consumers that were named, in order, each with the priority of the plugin that did; none is known from now on.
     pub fn take_consumers(&mut self) -> Vec<(i32, ConsumerIndex)> {
         let earlier = self.rare.as_mut().map(|rare| std::mem::take(&mut rare.earlier_consumers));
@@ -177,6 +197,12 @@ impl ExchangeState {
     pub fn upstream_passes(&mut self, data: &[u8]) {
         if let Some(rare) = &mut self.rare {
             rare.upstream.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
+    fn keep_service_headers(&mut self, headers: &Headers) {
+        if let Some(kept @ None) = self.rare.as_mut().and_then(|rare| rare.service_headers.as_mut()) {
+            *kept = Some(headers.clone());
         }
     }
 
@@ -229,6 +255,7 @@ impl ExchangeState {
 #[inline]
 pub fn upstream_answers(exchange: &mut Exchange) {
     if exchange.engine.rare.is_some() {
+        exchange.engine.keep_service_headers(&exchange.response.headers);
         let mut observers = std::mem::take(&mut exchange.engine.rare().upstream);
         observers.retain_mut(|observer| observer.head(exchange));
         exchange.engine.rare().upstream = observers;

@@ -1,13 +1,13 @@
 //! What plugins ask of few exchanges. The others have a word for it and no more.
 
-use super::{ConsumerIndex, Exchange};
+use super::{ConsumerIndex, Exchange, ServiceOverride};
 use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::HeldBody;
 use crate::engine::NormalPath;
 use std::net::SocketAddr;
 use std::time::Instant;
-use weir_http1::Framing;
+use weir_http1::{Framing, Headers};
 use weir_router::normalize_path;
 
 /// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
@@ -57,6 +57,14 @@ pub(crate) struct Rare {
     /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
     pub(crate) earlier_consumers: Vec<(i32, ConsumerIndex)>,
     pub(crate) failed_tries: Vec<FailedTry>,
+    /// What plugins have changed of how the service is reached.
+    pub(crate) service: Option<ServiceOverride>,
+    /// The client's port, where a trusted proxy has named it.
+    pub(crate) client_port: Option<u16>,
+    /// The credential's id, where it is no UUID.
+    pub(crate) credential: Option<Box<str>>,
+    /// The service's response headers, if they are to be kept, once they have come.
+    pub(crate) service_headers: Option<Option<Headers>>,
     pub(crate) error: Option<&'static str>,
 }
 
