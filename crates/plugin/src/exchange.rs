@@ -5,10 +5,10 @@ mod forwarded;
 mod headers;
 mod log_fields;
 mod query;
-pub(super) mod rare;
+pub(super) mod extras;
 mod service_override;
 mod service_response;
-mod told;
+mod log_view;
 
 use super::body_memory::HeldBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
@@ -24,10 +24,10 @@ use weir_net::tls::ClientCertificate;
 
 pub use headers::{HeaderError, HeadersOf};
 pub use log_fields::{LogField, LogFieldMode};
-pub use rare::{FailedTry, Observer};
+pub use extras::{FailedTry, Observer};
 pub use service_override::{ServiceOverride, ServiceTarget, TargetError};
 pub use service_response::ResponseSource;
-pub use told::{Latencies, WORKSPACE};
+pub use log_view::{Latencies, WORKSPACE};
 
 /// Where a consumer stands in the snapshot's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,7 +11,7 @@ use weir_model::entity::Protocol;
 impl Exchange {
     /// The client's port, by `trusted_ips` and `real_ip_header`; none where a header names the client without one.
     pub fn client_port(&self) -> Option<u16> {
-        match self.engine.rare.as_ref().and_then(|rare| rare.client_port) {
+        match self.engine.extras.as_ref().and_then(|extras| extras.client_port) {
             Some(port) => Some(port),
             None => {
                 let connection = &*self.engine.connection;
@@ -73,14 +73,14 @@ impl Exchange {
         self.engine.credential =
             id.or_else(|| Some(Uuid::new_v5(&Uuid::NAMESPACE_OID, credential?.as_bytes())));
         let named = credential.filter(|_| id.is_none()).map(Into::into);
-        if named.is_some() || self.engine.rare.is_some() {
-            self.engine.rare().credential = named;
+        if named.is_some() || self.engine.extras.is_some() {
+            self.engine.extras().credential = named;
         }
     }
 
     /// The id of the credential as text.
     pub fn credential_text(&self) -> Option<Cow<'_, str>> {
-        let named = self.engine.rare.as_ref().and_then(|rare| rare.credential.as_deref());
+        let named = self.engine.extras.as_ref().and_then(|extras| extras.credential.as_deref());
         named.map(Cow::Borrowed).or_else(|| Some(Cow::Owned(self.credential()?.to_string())))
     }
 }

@@ -90,11 +90,11 @@ impl Exchange {
 
     /// What plugins have changed of how the service is reached.
     pub fn service_override(&self) -> Option<&ServiceOverride> {
-        self.engine.rare.as_ref()?.service.as_ref()
+        self.engine.extras.as_ref()?.service.as_ref()
     }
 
     fn override_service(&mut self) -> &mut ServiceOverride {
-        self.engine.rare().service.get_or_insert_default()
+        self.engine.extras().service.get_or_insert_default()
     }
 }
 

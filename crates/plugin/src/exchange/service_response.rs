@@ -45,7 +45,7 @@ impl Exchange {
     pub fn keep_service_headers(&mut self) {
         let is_here = self.engine.service_status.is_some();
         let now = is_here.then(|| self.response.headers.clone());
-        let kept = &mut self.engine.rare().service_headers;
+        let kept = &mut self.engine.extras().service_headers;
         if kept.is_none() {
             *kept = Some(now);
         }
@@ -53,7 +53,7 @@ impl Exchange {
 
     /// The headers of the service's response, if they were kept and it has answered.
     pub fn service_headers(&self) -> Option<&Headers> {
-        self.engine.rare.as_ref()?.service_headers.as_ref()?.as_ref()
+        self.engine.extras.as_ref()?.service_headers.as_ref()?.as_ref()
     }
 }
 

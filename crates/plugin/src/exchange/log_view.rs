@@ -1,4 +1,4 @@
-//! What an exchange tells those that log it.
+//! What log plugins read of an exchange.
 
 use super::{Exchange, Source};
 use crate::engine::write_target;
