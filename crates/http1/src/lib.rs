@@ -55,3 +55,4 @@ pub use message::{Limits, Method, Version};
 pub use parse_error::ParseError;
 pub use request::RequestHead;
 pub use response::ResponseHead;
+pub use syntax::is_token;

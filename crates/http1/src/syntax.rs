@@ -36,7 +36,8 @@ pub(crate) fn write_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(crate) fn is_token(name: &[u8]) -> bool {
+/// Whether a field may have this name (RFC 9110, 5.6.2).
+pub fn is_token(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
 }
 

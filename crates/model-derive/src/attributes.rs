@@ -40,7 +40,7 @@ impl FieldAttributes {
             return Ok(());
         }
         let member = match name.to_string().as_str() {
-            "set" | "secret" | "auto" | "unique" => quote!(#name: true),
+            "set" | "secret" | "referenceable" | "auto" | "unique" => quote!(#name: true),
             "uuid" => quote!(check: Some(::weir_model::rule::uuid)),
             "default" => {
                 let value = literal(&meta.value()?.parse()?)?;

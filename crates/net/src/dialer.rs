@@ -26,7 +26,8 @@ impl NodeResolver {
         self.resolver.get_or_init(|| resolver.clone());
     }
 
-    async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
+    /// The addresses of a name.
+    pub async fn resolve(&self, host: &str) -> Result<Arc<Addresses>, ResolveError> {
         match self.resolver.get() {
             Some(resolver) => resolver.resolve(host).await,
             None => Resolver::resolve_literal(host),

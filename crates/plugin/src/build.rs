@@ -1,8 +1,10 @@
 //! What a plugin may ask for while it is built.
 
 use super::background::{Background, Delivered, Dropped, Failed, Lines, Queue, QueueConfig, Sender};
+use super::dns::DnsResolver;
 use super::exchange::ConsumerIndex;
-use super::retained::Retained;
+use super::references::{SecretError, Vaults};
+use super::retained::{NodeId, Retained};
 use rustls::pki_types::CertificateDer;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -164,6 +166,28 @@ impl<'a> BuildContext<'a> {
             dropped,
             untold: Mutex::default(),
         }
+    }
+
+    /// Looks names up as the node does.
+    pub fn resolver(&self) -> DnsResolver {
+        DnsResolver::new(self.retained.get())
+    }
+
+    /// The secret that a reference such as `{vault://env/redis-password}` leads to. In fields of the configuration that are
+    /// secret, references are resolved already.
+    pub fn secret(&self, reference: &str) -> Result<String, SecretError> {
+        self.retained.get::<Vaults>().get(reference)
+    }
+
+    /// The node's id.
+    pub fn node_id(&self) -> Uuid {
+        self.retained.get::<NodeId>().0
+    }
+
+    /// The name of the machine.
+    pub fn hostname(&self) -> String {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        name.trim().to_owned()
     }
 
     /// What opens connections in clear to other servers.

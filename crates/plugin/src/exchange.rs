@@ -1,7 +1,14 @@
 //! One request and its response, as the engine and its plugins see them, whatever HTTP version carries them.
 
-pub(super) mod rare;
-mod told;
+mod client;
+pub(super) mod extras;
+mod forwarded;
+mod headers;
+mod log_fields;
+mod log_view;
+mod query;
+mod service_override;
+mod service_response;
 
 use super::body_memory::BufferedBody;
 use super::engine::{CERTIFICATE, ExchangeState, IDENTITY, NormalPath};
@@ -15,8 +22,12 @@ use weir_model::Uuid;
 use weir_model::entity::Service;
 use weir_net::tls::ClientCertificate;
 
-pub use rare::{FailedTry, Observer};
-pub use told::{Latencies, WORKSPACE};
+pub use extras::{FailedTry, Observer};
+pub use headers::{HeaderError, HeadersOf};
+pub use log_fields::{LogField, LogFieldMode};
+pub use log_view::{Latencies, WORKSPACE};
+pub use service_override::{ServiceOverride, ServiceTarget, TargetError};
+pub use service_response::ResponseSource;
 
 /// Where a consumer stands in the snapshot's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,6 +18,7 @@ mod body_memory;
 mod build;
 mod cost;
 mod count;
+mod dns;
 mod durations;
 pub mod engine;
 mod exchange;
@@ -25,12 +26,14 @@ mod extensions;
 mod fingerprint;
 pub mod form;
 mod grpc_client;
+mod handshake;
 mod http_client;
 pub mod json_text;
 mod local_response;
 mod metrics;
 mod node_log;
 mod phases;
+mod references;
 mod retained;
 mod session;
 mod shared_dict;
@@ -60,19 +63,24 @@ pub use build::BuildContext;
 pub use bytes::Bytes;
 pub use cost::{Cost, Phase, PhaseCost};
 pub use count::Count;
+pub use dns::DnsResolver;
 pub use durations::{BOUNDS, Spread};
 pub use exchange::{
-    ConsumerIndex, Credential, Exchange, FailedTry, Latencies, Observer, Source, Timing, WORKSPACE,
+    ConsumerIndex, Credential, Exchange, FailedTry, HeaderError, HeadersOf, Latencies, LogField,
+    LogFieldMode, Observer, ResponseSource, ServiceOverride, ServiceTarget, Source, TargetError, Timing,
+    WORKSPACE,
 };
 pub use extensions::Extensions;
 pub use fingerprint::{Fingerprint, FingerprintMap, FingerprintState, Fingerprinter};
 pub use grpc_client::{CallError, GrpcClient};
+pub use handshake::{CertificateKey, Handshake, HandshakeAnswer, HandshakeFlow, HandshakeResume};
 pub use http_client::{HttpClient, HttpError, host_and_port};
 pub use local_response::LocalResponse;
 pub use metrics::{Metric, Metrics, Sample};
 pub use node_log::{Listener, NodeLog, NodeMessage};
 pub use phases::Phases;
 pub use record::Record;
+pub use references::{SecretError, SecretReference, Vault, Vaults, is_reference};
 pub use retained::{NodeId, Retained};
 pub use session::Session;
 pub use shared_dict::{
@@ -89,6 +97,7 @@ pub use weir_model::node;
 pub use weir_model::schema::{FieldError, FieldWarning, Json, Secret};
 pub use weir_model::{Document, EntityKinds, EntityWarning, PluginSchema, Uuid, entity, rule, schema};
 pub use weir_net::dialer::Dialer;
+pub use weir_net::resolve::{Address, Addresses, ResolveError};
 pub use weir_net::tls::{ClientAuthorities, ClientCertificate};
 pub use weir_router::Captures;
 pub use whole_lines::append;
@@ -161,6 +170,11 @@ pub trait Hooks: Any + Send + Sync {
     /// After the last byte.
     fn log(&self, exchange: &Exchange) {
         exchange.has_no_hook();
+    }
+    /// A client's TLS handshake has begun. Runs for global plugin entities alone. Over QUIC it runs when the
+    /// handshake is over, and may refuse the connection.
+    fn certificate(&self, _handshake: &mut Handshake) -> HandshakeFlow {
+        HandshakeFlow::Continue
     }
     /// Before a session of a stream listener reaches its upstream. It is closed if a plugin does not admit it.
     fn preread(&self, _session: &Session) -> Admission {
@@ -262,7 +276,8 @@ pub const fn define<P: Plugin>() -> Definition {
         schema: schema::<P>(),
         admin_routes: admin::checked(P::ADMIN_ROUTES, P::NAME),
         build: |config, build| {
-            let config = P::Config::from_value(config).map_err(|violations| {
+            let config = build.retained.get::<Vaults>().resolve(config, P::Config::schema());
+            let config = P::Config::from_value(&config).map_err(|violations| {
                 let lines = violations.iter().map(|v| format!("{}: {}", v.path, v.message));
                 lines.collect::<Vec<_>>().join("; ")
             })?;

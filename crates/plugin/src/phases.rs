@@ -23,10 +23,12 @@ impl Phases {
     pub const PREREAD: Self = Self(1 << 5);
     /// After the last byte of a session.
     pub const LOG_STREAM: Self = Self(1 << 6);
+    /// As a client's TLS handshake begins.
+    pub const CERTIFICATE: Self = Self(1 << 7);
     /// Every phase, also those that later versions add.
     pub const ALL: Self = Self(u16::MAX);
     /// How many phases there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 
     /// Whether the sets have a phase in common.
     #[inline]

@@ -3,7 +3,7 @@
 //! What is wrong in a test panics, as in tests it should.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::engine::{self, BodyMemory, Configuration, Connection, Routes, Shared, WorkerBodyMemory};
+use super::engine::{self, BodyMemory, Configuration, Connection, Entities, Shared, WorkerBodyMemory};
 use super::{
     BuildContext, Consumer, ConsumerIndex, Definition, Exchange, FailedTry, Flow, Hooks, Json, Retained,
     Route, Service, Source, Uuid,
@@ -108,9 +108,12 @@ impl Gateway {
         };
         let consumers = self.document.consumers.iter();
         let consumers = consumers.map(|it| Consumer::new(it.clone(), Box::default())).collect();
-        let routes = Arc::new(Views(self.document.routes.iter().map(view).collect()));
+        let views = Views {
+            routes: self.document.routes.iter().map(view).collect(),
+            document: self.document.clone(),
+        };
         let bodies = Rc::new(WorkerBodyMemory::new(Arc::new(BodyMemory::new(0, 1)), 0));
-        matched(Rc::new(Configuration::new(routes, consumers, bodies)), request)
+        matched(Rc::new(Configuration::new(Arc::new(views), consumers, bodies, Rc::new(|_| false))), request)
     }
 
     /// Runs plugins in their order over a request, to an upstream that answers 200.
@@ -150,11 +153,32 @@ impl Outcome {
     }
 }
 
-struct Views(Vec<Route>);
+struct Views {
+    routes: Vec<Route>,
+    document: Document,
+}
 
-impl Routes for Views {
+impl Views {
+    fn find(&self, is: impl Fn(&weir_model::entity::Consumer) -> bool) -> Option<ConsumerIndex> {
+        self.document.consumers.iter().position(|consumer| is(consumer)).map(|at| ConsumerIndex(at as u32))
+    }
+}
+
+impl Entities for Views {
     fn route(&self, index: u32) -> Option<&Route> {
-        self.0.get(index as usize)
+        self.routes.get(index as usize)
+    }
+
+    fn consumer(&self, id: Uuid) -> Option<ConsumerIndex> {
+        self.find(|consumer| consumer.id == id)
+    }
+
+    fn consumer_by_username(&self, username: &str) -> Option<ConsumerIndex> {
+        self.find(|consumer| consumer.username.as_deref() == Some(username))
+    }
+
+    fn has_upstream(&self, name: &str) -> bool {
+        self.document.upstreams.iter().any(|upstream| upstream.name == name)
     }
 }
 
@@ -178,6 +202,12 @@ pub fn complete(exchange: &mut Exchange, body: &str) {
 /// Has the exchange have asked an upstream at this address.
 pub fn upstream_asked(exchange: &mut Exchange, address: std::net::SocketAddr) {
     exchange.engine.upstream_addr = Some(address);
+}
+
+/// Has the exchange have come from a trusted proxy.
+pub fn trusted(mut exchange: Exchange) -> Exchange {
+    Rc::get_mut(&mut exchange.engine.connection).unwrap().trusted = true;
+    exchange
 }
 
 /// Has an attempt of the exchange have failed.

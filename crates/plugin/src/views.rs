@@ -2,6 +2,7 @@
 
 use super::body_memory::WorkerBodyMemory;
 use super::exchange::{ConsumerIndex, WORKSPACE};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use weir_model::Uuid;
@@ -10,25 +11,56 @@ use weir_model::schema::{Json, Record};
 
 /// What exchanges of one worker see of the snapshot that they began with.
 pub struct Configuration {
-    routes: Arc<dyn Routes>,
+    entities: Arc<dyn Entities>,
     consumers: Arc<[Consumer]>,
     pub(super) bodies: Rc<WorkerBodyMemory>,
+    trusted: Rc<TrustedIps>,
 }
 
-/// The routes of a snapshot.
-pub trait Routes: Send + Sync {
+/// Whether `trusted_ips` holds an address.
+pub type TrustedIps = dyn Fn(IpAddr) -> bool;
+
+/// The entities of a snapshot.
+pub trait Entities: Send + Sync {
     /// The route at this place.
     fn route(&self, index: u32) -> Option<&Route>;
+    /// Where the consumer of this id stands.
+    fn consumer(&self, id: Uuid) -> Option<ConsumerIndex>;
+    /// Where the consumer of this username stands.
+    fn consumer_by_username(&self, username: &str) -> Option<ConsumerIndex>;
+    /// Whether there is an upstream of this name.
+    fn has_upstream(&self, name: &str) -> bool;
 }
 
 impl Configuration {
-    /// Of these routes and consumers; `bodies` is where the worker takes memory for bodies that plugins read.
-    pub fn new(routes: Arc<dyn Routes>, consumers: Arc<[Consumer]>, bodies: Rc<WorkerBodyMemory>) -> Self {
-        Self { routes, consumers, bodies }
+    /// Of these entities; `bodies` is where the worker takes memory for bodies that plugins read.
+    pub fn new(
+        entities: Arc<dyn Entities>,
+        consumers: Arc<[Consumer]>,
+        bodies: Rc<WorkerBodyMemory>,
+        trusted: Rc<TrustedIps>,
+    ) -> Self {
+        Self { entities, consumers, bodies, trusted }
+    }
+
+    pub(super) fn is_trusted(&self, ip: IpAddr) -> bool {
+        (self.trusted)(ip)
+    }
+
+    pub(super) fn find_consumer(&self, id: Uuid) -> Option<ConsumerIndex> {
+        self.entities.consumer(id)
+    }
+
+    pub(super) fn has_upstream(&self, name: &str) -> bool {
+        self.entities.has_upstream(name)
+    }
+
+    pub(super) fn find_consumer_by_username(&self, username: &str) -> Option<ConsumerIndex> {
+        self.entities.consumer_by_username(username)
     }
 
     pub(super) fn route(&self, index: u32) -> Option<&Route> {
-        self.routes.route(index)
+        self.entities.route(index)
     }
 
     pub(super) fn consumer(&self, ConsumerIndex(index): ConsumerIndex) -> Option<&Consumer> {

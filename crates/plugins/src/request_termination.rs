@@ -82,7 +82,7 @@ impl Plugin for RequestTermination {
     type Config = Config;
 
     fn new(config: Config, build: &BuildContext<'_>) -> Result<Self, String> {
-        Ok(Self { config, node: Node::new(build.retained) })
+        Ok(Self { config, node: Node::new(build) })
     }
 }
 

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The hooks that run in a phase, which has their name in capitals.
-const HOOKS: [&str; 7] = ["rewrite", "access", "response", "response_body", "log", "preread", "log_stream"];
+const HOOKS: [&str; 8] =
+    ["rewrite", "access", "response", "response_body", "log", "preread", "log_stream", "certificate"];
 
 /// The blocks `impl Hooks for …`, each with the name of its plugin.
 fn implementations(text: &str) -> impl Iterator<Item = (&str, &str)> {

@@ -14,6 +14,8 @@ pub mod explain;
 pub mod listen;
 
 mod client;
+#[cfg(test)]
+mod contract_tests;
 mod downstream;
 mod error;
 mod exchange;

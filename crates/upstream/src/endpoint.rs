@@ -2,6 +2,7 @@
 
 use super::health::{Outcome, TargetMonitor};
 use rustls::ClientConfig;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +15,7 @@ use weir_net::tls::{HTTP1, HTTP2};
 const HTTP2_TAG: &str = "weir-upstream-http2";
 
 /// One address to connect to, and the host name that is sent to it.
+#[derive(Clone)]
 pub struct Endpoint {
     /// Stable over reloads: the index in every worker's table of idle connections.
     pub id: u32,
@@ -47,10 +49,10 @@ pub enum UpstreamProtocol {
 }
 
 impl UpstreamProtocol {
-    /// What is spoken to a service.
-    pub fn of(service: &Service) -> Self {
+    /// What is spoken to a service by this protocol.
+    pub fn of(service: &Service, protocol: Protocol) -> Self {
         let asked = service.tags.iter().flatten().any(|tag| tag == HTTP2_TAG);
-        match service.protocol {
+        match protocol {
             Protocol::Grpc | Protocol::Grpcs => Self::Http2,
             Protocol::Https if asked => Self::Either,
             Protocol::Http if asked => Self::Http2,
@@ -74,7 +76,7 @@ impl UpstreamProtocol {
 impl Endpoint {
     /// An endpoint of this host and port. `tls` has a configuration, and a key that identifies it.
     pub fn new(
-        ids: &EndpointIds,
+        ids: &impl AllocateId,
         scheme: Protocol,
         (host, port): (&str, u16),
         host_header: Option<&str>,
@@ -86,7 +88,7 @@ impl Endpoint {
         let authority = host_header.map_or_else(|| authority(scheme, host, port), str::to_owned);
         let profile = tls.as_ref().map(|(_, profile)| *profile);
         Self {
-            id: ids.get(host, port, profile),
+            id: ids.id(host, port, profile),
             host: bare.into(),
             ip: bare.parse().ok(),
             unix: unix.map(|path| Path::new(path).into()),
@@ -137,6 +139,12 @@ pub fn authority(protocol: Protocol, host: &str, port: u16) -> String {
     text
 }
 
+/// Allocates endpoint ids: the same for the same host, port and TLS.
+pub trait AllocateId {
+    /// The id of this host and port; `tls` identifies how TLS is spoken, if it is.
+    fn id(&self, host: &str, port: u16, tls: Option<&str>) -> u32;
+}
+
 /// Allocates endpoint ids; retained, so that unchanged endpoints keep their idle connections over a reload.
 #[derive(Default)]
 pub struct EndpointIds(Mutex<HashMap<Place, u32>>);
@@ -144,10 +152,59 @@ pub struct EndpointIds(Mutex<HashMap<Place, u32>>);
 /// Host, port and how TLS is spoken.
 type Place = (String, u16, Option<String>);
 
-impl EndpointIds {
-    fn get(&self, host: &str, port: u16, tls: Option<&str>) -> u32 {
+impl AllocateId for EndpointIds {
+    fn id(&self, host: &str, port: u16, tls: Option<&str>) -> u32 {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let next = ids.len() as u32;
         *ids.entry((host.to_owned(), port, tls.map(str::to_owned))).or_insert(next)
+    }
+}
+
+/// The first id of endpoints that are chosen by requests.
+pub(crate) const FIRST_DYNAMIC: u32 = 1 << 31;
+
+/// How many of these a worker remembers.
+const MAX_DYNAMIC: usize = 1024;
+
+/// Allocates ids for endpoints that plugins choose request by request, of which there may be any number: one worker's. An
+/// endpoint that was forgotten gets another id, so that no connection to another is ever taken for one to it.
+#[derive(Default)]
+pub struct DynamicEndpointIds {
+    known: RefCell<HashMap<Place, u32>>,
+    next: Cell<u32>,
+}
+
+impl AllocateId for DynamicEndpointIds {
+    fn id(&self, host: &str, port: u16, tls: Option<&str>) -> u32 {
+        let mut known = self.known.borrow_mut();
+        let place = (host.to_owned(), port, tls.map(str::to_owned));
+        if let Some(id) = known.get(&place) {
+            return *id;
+        }
+        if known.len() >= MAX_DYNAMIC {
+            known.clear();
+        }
+        let id = FIRST_DYNAMIC | self.next.get();
+        self.next.set((self.next.get() + 1) % FIRST_DYNAMIC);
+        known.insert(place, id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AllocateId, DynamicEndpointIds, FIRST_DYNAMIC};
+
+    #[test]
+    fn dynamic_ids_are_bounded_and_never_given_to_another_endpoint() {
+        let ids = DynamicEndpointIds::default();
+        let first = ids.id("a", 80, None);
+        assert!(first >= FIRST_DYNAMIC && first == ids.id("a", 80, None));
+        let others = [ids.id("a", 81, None), ids.id("b", 80, None), ids.id("a", 80, Some("tls"))];
+        assert!(others.iter().all(|id| *id != first));
+        let many: Vec<u32> = (0..5000).map(|n| ids.id(&format!("h{n}"), 80, None)).collect();
+        assert!(many.windows(2).all(|two| two[0] < two[1]));
+        assert!(ids.known.borrow().len() <= super::MAX_DYNAMIC);
+        assert!(ids.id("a", 80, None) > first);
     }
 }

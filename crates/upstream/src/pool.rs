@@ -1,7 +1,10 @@
 //! The pool of idle HTTP/1.1 connections of one worker, by endpoint, last in first out.
 
 use super::balance::Lease;
+use super::endpoint::FIRST_DYNAMIC;
+use foldhash::fast::RandomState;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -59,7 +62,16 @@ struct Idle {
 /// Idle connections of one worker.
 pub struct Pool {
     keep_alive: KeepAlive,
-    idle: RefCell<Vec<Vec<Idle>>>,
+    idle: RefCell<Stacks>,
+}
+
+/// Idle connections by the ids of their endpoints.
+#[derive(Default)]
+struct Stacks {
+    /// Of configured endpoints, whose ids are consecutive.
+    configured: Vec<Vec<Idle>>,
+    /// Of endpoints that requests have chosen.
+    dynamic: HashMap<u32, Vec<Idle>, RandomState>,
 }
 
 impl Pool {
@@ -71,7 +83,7 @@ impl Pool {
     /// A live idle connection to the endpoint, the most recently used.
     pub fn take(&self, endpoint: u32, server_name: Option<&str>) -> Option<Box<UpstreamConnection>> {
         let mut idle = self.idle.borrow_mut();
-        let stack = idle.get_mut(endpoint as usize)?;
+        let stack = idle.get_mut(endpoint)?;
         let mut at = stack.len();
         while at > 0 {
             at -= 1;
@@ -94,11 +106,7 @@ impl Pool {
         upstream.wire.release_buffers();
         upstream.lease = None;
         let mut idle = self.idle.borrow_mut();
-        let place = upstream.endpoint as usize;
-        if idle.len() <= place {
-            idle.resize_with(place + 1, Vec::new);
-        }
-        let stack = &mut idle[place];
+        let stack = idle.of(upstream.endpoint);
         if stack.len() < self.keep_alive.pool_size {
             stack.push(Idle { upstream, since: now });
         }
@@ -107,11 +115,35 @@ impl Pool {
     /// Closes connections that were idle for too long, or that the peer has closed.
     pub fn sweep(&self, now: Instant) {
         let timeout = self.keep_alive.idle_timeout;
-        for stack in self.idle.borrow_mut().iter_mut() {
-            stack.retain_mut(|idle| {
-                let expired = !timeout.is_zero() && now.duration_since(idle.since) >= timeout;
-                !expired && !idle.upstream.wire.io.is_stale()
-            });
+        let keep = |idle: &mut Idle| {
+            let expired = !timeout.is_zero() && now.duration_since(idle.since) >= timeout;
+            !expired && !idle.upstream.wire.io.is_stale()
+        };
+        let mut idle = self.idle.borrow_mut();
+        idle.configured.iter_mut().for_each(|stack| stack.retain_mut(keep));
+        idle.dynamic.retain(|_, stack| {
+            stack.retain_mut(keep);
+            !stack.is_empty()
+        });
+    }
+}
+
+impl Stacks {
+    fn get_mut(&mut self, endpoint: u32) -> Option<&mut Vec<Idle>> {
+        match endpoint {
+            FIRST_DYNAMIC.. => self.dynamic.get_mut(&endpoint),
+            _ => self.configured.get_mut(endpoint as usize),
         }
+    }
+
+    fn of(&mut self, endpoint: u32) -> &mut Vec<Idle> {
+        if endpoint >= FIRST_DYNAMIC {
+            return self.dynamic.entry(endpoint).or_default();
+        }
+        let place = endpoint as usize;
+        if self.configured.len() <= place {
+            self.configured.resize_with(place + 1, Vec::new);
+        }
+        &mut self.configured[place]
     }
 }

@@ -1,5 +1,6 @@
 //! The connection pools of one worker, over HTTP/1.1 and HTTP/2, and what they need to open connections.
 
+use super::endpoint::DynamicEndpointIds;
 use super::http2::{Http2Pool, Http2UpstreamOptions};
 use super::pool::{KeepAlive, Pool};
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub struct Pools {
     pub http1: Pool,
     /// Over HTTP/2, those that are shared.
     pub http2: Http2Pool,
+    /// The ids of endpoints that requests choose.
+    pub dynamic_ids: DynamicEndpointIds,
     /// How connections over HTTP/2 are shared.
     pub(super) sharing: Http2UpstreamOptions,
     /// How idle connections are kept.
@@ -34,7 +37,8 @@ impl Pools {
         memory: Option<MemoryUpstream>,
     ) -> Self {
         let (http1, http2) = (Pool::new(keep_alive.clone()), Http2Pool::default());
-        Self { http1, http2, sharing, keep_alive, resolver, memory }
+        let dynamic_ids = DynamicEndpointIds::default();
+        Self { http1, http2, dynamic_ids, sharing, keep_alive, resolver, memory }
     }
 
     /// Closes connections that were idle for too long, or that the peer has closed.

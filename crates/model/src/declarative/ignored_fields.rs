@@ -5,7 +5,7 @@ use crate::entity_error::EntityError;
 use crate::label;
 use crate::node::{Node, Value};
 use crate::plugin_schema::{EntityKinds, PluginSchema, Streams, find_plugin};
-use crate::schema::{ConfigError, quoted};
+use crate::schema::{ConfigError, Json, Kind, RecordSchema, quoted};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -57,15 +57,20 @@ pub(super) fn name_entities(root: &Node<'_>, kinds: &EntityKinds, problems: &mut
     }
 }
 
-/// Values that Kong would fetch from a vault. `path` leads to the node; long keys are shortened in it, because each value
+/// How references to secrets begin.
+const VAULT: &str = "{vault://";
+
+/// What is said of a reference that is not resolved.
+const UNRESOLVED: &str = "without effect in this version: vault references are taken literally here; write ${NAME} to read \
+                          the environment";
+
+/// Values that Kong would fetch from a vault, but for those of plugins' configurations. `path` leads to the node; long keys are shortened in it, because each value
 /// below one repeats it.
 pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut Vec<ConfigError>) {
-    const MESSAGE: &str = "without effect in this version: vault references are taken literally; write ${NAME} to read \
-                           the environment";
     let before = path.len();
     match &node.value {
-        Value::Str(text, _) if text.starts_with("{vault://") => {
-            found.push(ConfigError { at: node.at, path: path.clone(), message: MESSAGE.to_owned() });
+        Value::Str(text, _) if text.starts_with(VAULT) => {
+            found.push(ConfigError { at: node.at, path: path.clone(), message: UNRESOLVED.to_owned() });
         }
         Value::List(elements) => {
             for (index, element) in elements.iter().enumerate() {
@@ -75,7 +80,9 @@ pub(super) fn vault_references(node: &Node<'_>, path: &mut String, found: &mut V
             }
         }
         Value::Map(entries) => {
-            for entry in entries {
+            let is_plugin = path.ends_with(']')
+                && path.rsplit('.').next().is_some_and(|last| last.starts_with("plugins["));
+            for entry in entries.iter().filter(|entry| !(is_plugin && entry.key == "config")) {
                 path.push_str(if before == 0 { "" } else { "." });
                 path.push_str(&quoted(&entry.key));
                 vault_references(&entry.node, path, found);
@@ -115,6 +122,9 @@ fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut
             let message = format!("without effect in this version: {}", violation.message);
             found.push(EntityError::new((EntityKind::Plugins, index), path, message));
         }
+        unresolved(&plugin.config, schema.config, &mut "config".to_owned(), &mut |path| {
+            found.push(EntityError::new((EntityKind::Plugins, index), path, UNRESOLVED.to_owned()));
+        });
         if schema.streams == Streams::Accepted && plugin.protocols.iter().any(|it| it.is_stream()) {
             let message = format!(
                 "without effect in this version: for streams, {} runs for requests alone",
@@ -122,5 +132,30 @@ fn plugin_fields(entities: &[Arc<Plugin>], plugins: &[PluginSchema], found: &mut
             );
             found.push(EntityError::new((EntityKind::Plugins, index), "protocols", message));
         }
+    }
+}
+
+/// Calls `found` with the path of each reference of a plugin's configuration that is in a field which takes none.
+fn unresolved(config: &Json, schema: &RecordSchema, path: &mut String, found: &mut impl FnMut(&str)) {
+    let Json::Object(members) = config else { return };
+    let before = path.len();
+    for (name, value) in members {
+        let Some(field) = schema.field(name) else { continue };
+        let _ = write!(path, ".{name}");
+        match field.kind {
+            Kind::Record(schema) => unresolved(value, schema, path, found),
+            _ if field.secret || field.referenceable || !has_reference(value) => {}
+            _ => found(path),
+        }
+        path.truncate(before);
+    }
+}
+
+fn has_reference(value: &Json) -> bool {
+    match value {
+        Json::String(text) => text.starts_with(VAULT),
+        Json::Array(values) => values.iter().any(has_reference),
+        Json::Object(members) => members.values().any(has_reference),
+        _ => false,
     }
 }

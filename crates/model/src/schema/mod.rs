@@ -122,6 +122,8 @@ pub struct FieldSchema {
     pub hint: Option<fn(&str) -> Option<String>>,
     /// Never shown in messages; a rule for it must not quote it either.
     pub secret: bool,
+    /// A reference to a secret that a vault keeps may stand in its place, as in that of a secret.
+    pub referenceable: bool,
     /// Filled in when not given.
     pub auto: bool,
     /// No two entities of a kind may have the same value.
@@ -153,6 +155,7 @@ impl FieldSchema {
             key_check: None,
             hint: None,
             secret: false,
+            referenceable: false,
             auto: false,
             unique: false,
             foreign: None,

@@ -28,7 +28,7 @@ pub use client::{Verify, client_config};
 pub use control::server_config;
 pub use default::{client_certificate, default_certificate};
 pub use error::{Problem, Subject, TlsError};
-pub use pem::{ca_certificates, roots};
+pub use pem::{ca_certificates, certified_key, roots};
 pub use presented::{ClientAuthorities, ClientCertificate};
 pub use rustls::sign::CertifiedKey;
 pub use server::{ServerTls, TlsOptions, Version};

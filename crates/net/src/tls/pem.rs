@@ -10,7 +10,7 @@ use x509_parser::x509::X509Version;
 ///
 /// The certificate is served as it is: neither its version nor its age matters. `openssl x509 -req` and
 /// `kong hybrid gen_cert` issue certificates of version 1, which rustls's own comparison of the keys refuses.
-pub(super) fn certified_key(cert: &[u8], key: &[u8]) -> Result<CertifiedKey, Problem> {
+pub fn certified_key(cert: &[u8], key: &[u8]) -> Result<CertifiedKey, Problem> {
     let chain = chain(cert)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| Problem::KeyPem)?;
     let key = provider().key_provider.load_private_key(key).map_err(|_| Problem::UnusableKey)?;

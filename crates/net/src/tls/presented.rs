@@ -102,6 +102,11 @@ impl ClientCertificate {
         &self.names
     }
 
+    /// The chain that was presented, in DER, the client's own certificate first.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.chain.iter().map(|certificate| &**certificate)
+    }
+
     /// The certificate itself, in DER.
     pub fn der(&self) -> &[u8] {
         self.chain.first().map_or(&[], |own| own)

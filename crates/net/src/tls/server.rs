@@ -4,7 +4,9 @@ use super::client::AcceptAny;
 use super::{Certificates, CertifiedKey, CipherSuites, HTTP1, HTTP2, HTTP3, Problem, Subject, TlsError};
 use arc_swap::ArcSwap;
 use rustls::crypto::{GetRandomFailed, aws_lc_rs::Ticketer};
-use rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, ServerSessionMemoryCache,
+};
 use rustls::ticketer::TicketRotator;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::sync::Arc;
@@ -76,6 +78,7 @@ pub struct ServerTls {
     pub http2: Arc<ServerConfig>,
     asking: Arc<ServerConfig>,
     asking_http2: Arc<ServerConfig>,
+    refusing: Arc<ServerConfig>,
     current: Arc<Current>,
 }
 
@@ -91,13 +94,38 @@ impl ServerTls {
             Ok((Arc::new(http1), Arc::new(http2)))
         };
         let ((config, http2), (asking, asking_http2)) = (made(false)?, made(true)?);
-        Ok(Self { config, http2, asking, asking_http2, current })
+        let refusing = Arc::new(unresumable(&config, Arc::new(Presented(None))));
+        Ok(Self { config, http2, asking, asking_http2, refusing, current })
     }
 
     /// The same, but asking the client for a certificate. Tickets of one are no use with the other: a session that began
     /// without the question is not resumed past it.
     pub fn asking(&self, http2: bool) -> &Arc<ServerConfig> {
         if http2 { &self.asking_http2 } else { &self.asking }
+    }
+
+    /// Ends every handshake with an alert.
+    pub fn refusing(&self) -> &Arc<ServerConfig> {
+        &self.refusing
+    }
+
+    /// One of these configurations, presenting another certificate or agreeing on another protocol. Its sessions are not
+    /// resumed: the next handshake may be answered differently.
+    pub fn presenting(
+        &self,
+        config: &ServerConfig,
+        certificate: Option<Arc<CertifiedKey>>,
+        alpn: Option<Vec<u8>>,
+    ) -> Arc<ServerConfig> {
+        let resolver = match certificate {
+            Some(key) => Arc::new(Presented(Some(key))),
+            None => config.cert_resolver.clone(),
+        };
+        let mut config = unresumable(config, resolver);
+        if let Some(protocol) = alpn {
+            config.alpn_protocols = vec![protocol];
+        }
+        Arc::new(config)
     }
 
     /// The configuration for QUIC, which is always TLS 1.3. It requests no client certificate, because that depends on
@@ -146,6 +174,45 @@ fn config(options: &TlsOptions, current: Arc<Current>, asks: bool) -> Result<Ser
     config.send_tls13_tickets = 1;
     config.max_early_data_size = 0;
     Ok(config)
+}
+
+/// The same configuration with these certificates, whose sessions are not resumed, nor those of others with it.
+fn unresumable(config: &ServerConfig, certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {
+    let mut config = config.clone();
+    config.cert_resolver = certificates;
+    config.ticketer = Arc::new(NoTickets);
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config
+}
+
+/// One certificate for all names, or none, which ends the handshake.
+#[derive(Debug)]
+struct Presented(Option<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Presented {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.clone()
+    }
+}
+
+/// Clients keep no sessions.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+    fn lifetime(&self) -> u32 {
+        0
+    }
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 #[derive(Debug)]

@@ -27,6 +27,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// The client's address, unless a request says otherwise: the peer's, or what a trusted one said by PROXY protocol.
     pub client_ip: IpAddr,
+    /// The client's port, likewise.
+    pub client_port: u16,
     /// The forwarded headers of a request that came with none, which is most: lines ready to be sent.
     pub forwarded: Box<str>,
     /// The peer's address as text, for the forwarded headers.
@@ -74,6 +76,7 @@ impl Connection {
             .into(),
             peer,
             client_ip: ip,
+            client_port: peer.port(),
             peer_text: ip.to_string().into(),
             local_ip: local.ip().to_canonical(),
             local_port: port,
@@ -90,6 +93,7 @@ impl Connection {
         self.announced = true;
         if let Some(client) = client {
             self.client_ip = client.ip().to_canonical();
+            self.client_port = client.port();
         }
         self
     }

@@ -4,16 +4,16 @@ use super::{BodyReservation, Configuration, Connection};
 use crate::LocalResponse;
 use crate::body_filter::BodyChanges;
 use crate::body_memory::BufferedBody;
-use crate::exchange::rare::Rare;
-use crate::exchange::{ConsumerIndex, Exchange, FailedTry, Source, Timing};
+use crate::exchange::extras::Extras;
+use crate::exchange::{ConsumerIndex, Exchange, FailedTry, LogField, Source, Timing};
 use crate::extensions::Extensions;
 use crate::views::Route;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use weir_http1::{RequestHead, ResponseHead};
+use weir_http1::{Headers, RequestHead, ResponseHead};
 use weir_model::{Uuid, entity};
 use weir_router::{Captures, push_encoded, upstream_path};
 
@@ -57,11 +57,14 @@ pub struct ExchangeState {
     pub failed: bool,
     /// The upstream's address that was asked last.
     pub upstream_addr: Option<SocketAddr>,
+    /// The status of the service's response, as it came.
+    pub service_status: Option<u16>,
     /// The last hook belonged to another plugin: the one that was run has none of the kind.
     pub absent: Cell<bool>,
     pub(crate) credential: Option<Uuid>,
     pub(crate) anonymous: bool,
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) log_fields: OnceCell<Box<RefCell<Vec<LogField>>>>,
+    pub(crate) extras: Option<Box<Extras>>,
 }
 
 /// A request whose head has arrived, on its way from here.
@@ -99,10 +102,12 @@ pub fn begin(
             running: i32::MAX,
             failed: false,
             upstream_addr: None,
+            service_status: None,
             absent: Cell::new(false),
             credential: None,
             anonymous: false,
-            rare: None,
+            log_fields: OnceCell::new(),
+            extras: None,
         },
         request,
         response,
@@ -110,8 +115,8 @@ pub fn begin(
 }
 
 impl ExchangeState {
-    pub(crate) fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    pub(crate) fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
     }
 
     /// There is no body to be collected.
@@ -127,12 +132,12 @@ impl ExchangeState {
 
     /// Says why the client got no response of the upstream's, or only the beginning of one.
     pub fn set_error(&mut self, name: &'static str) {
-        self.rare().error = Some(name);
+        self.extras().error = Some(name);
     }
 
     /// An attempt to get a response of the upstream failed.
     pub fn try_failed(&mut self, failed: FailedTry) {
-        self.rare().failed_tries.push(failed);
+        self.extras().failed_tries.push(failed);
     }
 
     // ---- who calls ----
@@ -144,7 +149,7 @@ impl ExchangeState {
 
     #[cold]
     fn earlier_consumer_at(&self, priority: i32) -> Option<ConsumerIndex> {
-        let earlier = self.rare.as_ref()?.earlier_consumers.iter().rev();
+        let earlier = self.extras.as_ref()?.earlier_consumers.iter().rev();
         earlier.copied().find(|(named_at, _)| priority < *named_at).map(|(_, consumer)| consumer)
     }
 
@@ -152,14 +157,29 @@ impl ExchangeState {
     pub fn identify(&mut self, consumer: ConsumerIndex) {
         if let Some(before) = self.consumer.replace(consumer) {
             let named_at = self.named_at;
-            self.rare().earlier_consumers.push((named_at, before));
+            self.extras().earlier_consumers.push((named_at, before));
         }
         self.named_at = self.running;
     }
 
+    /// The plugin that runs says that no consumer is known.
+    pub(crate) fn forget_consumer(&mut self) {
+        if let Some(before) = self.consumer.take() {
+            let named_at = std::mem::replace(&mut self.named_at, self.running);
+            self.extras().earlier_consumers.push((named_at, before));
+        }
+    }
+
+    /// Sets the client's port, where a trusted proxy has named it.
+    pub fn set_client_port(&mut self, port: Option<u16>) {
+        if port.is_some() || self.extras.is_some() {
+            self.extras().client_port = port;
+        }
+    }
+
     /// All consumers that were named, in order, each with the priority of the plugin that did; none is known from now on.
     pub fn take_consumers(&mut self) -> Vec<(i32, ConsumerIndex)> {
-        let earlier = self.rare.as_mut().map(|rare| std::mem::take(&mut rare.earlier_consumers));
+        let earlier = self.extras.as_mut().map(|extras| std::mem::take(&mut extras.earlier_consumers));
         let last = self.consumer.take().map(|consumer| (self.named_at, consumer));
         earlier.into_iter().flatten().chain(last).collect()
     }
@@ -169,56 +189,63 @@ impl ExchangeState {
     /// Takes what response hooks have asked for the body of their response.
     #[inline]
     pub fn take_body_changes(&mut self) -> Option<BodyChanges> {
-        self.rare.as_mut()?.body_changes.take()
+        self.extras.as_mut()?.body_changes.take()
     }
 
     /// Some of the upstream's response has come.
     #[inline]
     pub fn upstream_passes(&mut self, data: &[u8]) {
-        if let Some(rare) = &mut self.rare {
-            rare.upstream.iter_mut().for_each(|observer| observer.data(data));
+        if let Some(extras) = &mut self.extras {
+            extras.upstream.iter_mut().for_each(|observer| observer.data(data));
+        }
+    }
+
+    fn keep_service_headers(&mut self, headers: &Headers) {
+        if let Some(kept @ None) = self.extras.as_mut().and_then(|extras| extras.service_headers.as_mut()) {
+            *kept = Some(headers.clone());
         }
     }
 
     /// The rest of the upstream's response stays with it: nobody has seen all of it.
     pub fn upstream_is_cut(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.upstream.clear();
+        if let Some(extras) = &mut self.extras {
+            extras.upstream.clear();
         }
     }
 
     /// Some of the request's body is on its way. An error is what the client is answered.
     #[inline]
     pub fn request_passes(&mut self, data: &[u8]) -> Result<(), Box<LocalResponse>> {
-        let Some(rare) = &mut self.rare else { return Ok(()) };
-        rare.show(0, data)
+        let Some(extras) = &mut self.extras else { return Ok(()) };
+        extras.show(0, data)
     }
 
     /// The request's body is collected, and was seen as it came.
     pub fn is_collected(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.seen = rare.request.len();
+        if let Some(extras) = &mut self.extras {
+            extras.seen = extras.request.len();
         }
     }
 
     /// What was collected of the request's body is on its way: those see it who came later.
     pub fn collected_passes(&mut self) -> Result<(), Box<LocalResponse>> {
-        let Some((rare, body)) = self.rare.as_mut().zip(self.body.as_deref()) else { return Ok(()) };
-        rare.show(rare.seen, body)
+        let Some((extras, body)) = self.extras.as_mut().zip(self.body.as_deref()) else { return Ok(()) };
+        extras.show(extras.seen, body)
     }
 
     /// Some of the response's body is on its way.
     #[inline]
     pub fn response_passes(&mut self, data: &[u8]) {
-        if let Some(rare) = &mut self.rare {
-            rare.response.iter_mut().for_each(|observer| observer.data(data));
+        if let Some(extras) = &mut self.extras {
+            extras.response.iter_mut().for_each(|observer| observer.data(data));
         }
     }
 
     /// The response's body has passed, whole or not.
     pub fn response_passed(&mut self, is_whole: bool) {
-        let Some(rare) = &mut self.rare else { return };
-        let (response, upstream) = (std::mem::take(&mut rare.response), std::mem::take(&mut rare.upstream));
+        let Some(extras) = &mut self.extras else { return };
+        let (response, upstream) =
+            (std::mem::take(&mut extras.response), std::mem::take(&mut extras.upstream));
         if is_whole {
             response.into_iter().chain(upstream).for_each(|observer| observer.end());
         }
@@ -228,10 +255,11 @@ impl ExchangeState {
 /// The head of the upstream's response has come.
 #[inline]
 pub fn upstream_answers(exchange: &mut Exchange) {
-    if exchange.engine.rare.is_some() {
-        let mut observers = std::mem::take(&mut exchange.engine.rare().upstream);
+    if exchange.engine.extras.is_some() {
+        exchange.engine.keep_service_headers(&exchange.response.headers);
+        let mut observers = std::mem::take(&mut exchange.engine.extras().upstream);
         observers.retain_mut(|observer| observer.head(exchange));
-        exchange.engine.rare().upstream = observers;
+        exchange.engine.extras().upstream = observers;
     }
 }
 

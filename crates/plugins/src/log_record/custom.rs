@@ -1,9 +1,10 @@
 //! The fields that a configuration adds to records, changes or removes: Kong's `custom_fields_by_lua`. Only constants
 //! are understood.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use weir_plugin::Json;
 use weir_plugin::json_text;
+use weir_plugin::{Json, LogField};
 
 /// The members of a record. Fields with other names can be added without parsing the record.
 const OWN: [&str; 16] = [
@@ -24,6 +25,9 @@ const OWN: [&str; 16] = [
     "source",
     "error",
 ];
+
+/// The fields that plugins have set.
+type Fields = RefCell<Vec<LogField>>;
 
 /// What a configuration changes in records.
 #[derive(Default)]
@@ -51,26 +55,34 @@ impl CustomFields {
         custom
     }
 
-    /// Writes a record, and applies the configuration to it.
-    pub(super) fn apply(&self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Writes a record, and applies to it the fields that plugins have set, then the configuration.
+    pub(super) fn apply(&self, out: &mut Vec<u8>, fields: Option<&Fields>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = out.len();
         write(out);
+        if let Some(fields) = fields {
+            edit(out, start, |record| fields.borrow().iter().for_each(|field| field.apply(record)));
+        }
         if !self.added.is_empty() {
             out.pop();
             out.extend_from_slice(&self.added);
             out.push(b'}');
         }
-        if !self.edits.is_empty() {
-            self.edit(out, start);
+        // A field that both have set must not be there twice.
+        if !self.edits.is_empty() || (fields.is_some() && !self.added.is_empty()) {
+            let edits = self.edits.iter();
+            edit(out, start, |record| {
+                edits.for_each(|(path, value)| put(record, path, value.as_ref()));
+            });
         }
     }
+}
 
-    fn edit(&self, out: &mut Vec<u8>, start: usize) {
-        let Ok(mut record) = serde_json::from_slice::<Json>(&out[start..]) else { return };
-        self.edits.iter().for_each(|(path, value)| edit(&mut record, path, value.as_ref()));
-        out.truncate(start);
-        out.extend_from_slice(record.to_string().as_bytes());
-    }
+/// Changes the record that is written from `start` on.
+fn edit(out: &mut Vec<u8>, start: usize, change: impl FnOnce(&mut Json)) {
+    let Ok(mut record) = serde_json::from_slice::<Json>(&out[start..]) else { return };
+    change(&mut record);
+    out.truncate(start);
+    out.extend_from_slice(record.to_string().as_bytes());
 }
 
 /// Whether a field is neither one of the record's members nor within one.
@@ -79,14 +91,14 @@ fn is_new(path: &str) -> bool {
 }
 
 /// Creates the objects on the path. A value that is not an object stays as it is.
-fn edit(record: &mut Json, path: &[String], value: Option<&Json>) {
+fn put(record: &mut Json, path: &[String], value: Option<&Json>) {
     let Some(members) = record.as_object_mut() else { return };
     match (path, value) {
         ([last], Some(value)) => drop(members.insert(last.clone(), value.clone())),
         ([last], None) => drop(members.remove(last)),
         ([first, rest @ ..], _) => {
             let inner = members.entry(first.clone()).or_insert_with(|| Json::Object(Default::default()));
-            edit(inner, rest, value);
+            put(inner, rest, value);
         }
         ([], _) => {}
     }

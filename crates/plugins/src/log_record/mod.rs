@@ -34,12 +34,12 @@ impl LogRecord {
 
     /// Appends the record of a request.
     pub(super) fn write(&self, out: &mut Vec<u8>, exchange: &Exchange) {
-        self.custom.apply(out, |out| write(out, exchange));
+        self.custom.apply(out, exchange.log_fields(), |out| write(out, exchange));
     }
 
     /// Appends the record of a session of a stream listener.
     pub(super) fn write_session(&self, out: &mut Vec<u8>, session: &Session) {
-        self.custom.apply(out, |out| session::write(out, session));
+        self.custom.apply(out, None, |out| session::write(out, session));
     }
 
     /// The record of a request.
@@ -246,10 +246,9 @@ fn entities(out: &mut Vec<u8>, exchange: &Exchange, started: u64, latencies: &La
         out.extend_from_slice(route.json().as_bytes());
     }
     let mut object = Object::resume(out);
-    if let Some(id) = exchange.credential() {
+    if let Some(id) = exchange.credential_text() {
         let mut entity = Object::open(object.key("authenticated_entity"));
-        let mut text = uuid::Uuid::encode_buffer();
-        entity.text("id", id.hyphenated().encode_lower(&mut text).as_bytes());
+        entity.text("id", id.as_bytes());
         entity.some("consumer_id", exchange.consumer().map(|consumer| &*consumer.id_text));
         entity.close();
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use weir_plugin::testing::{self, Gateway, entity, id};
 use weir_plugin::{ConsumerIndex, Credential};
-use weir_plugin::{Headers, Json, Uuid};
+use weir_plugin::{Headers, Json, LogFieldMode, Uuid};
 
 fn record(exchange: &Exchange, custom: &[(&str, &str)]) -> Json {
     let custom: BTreeMap<_, _> =
@@ -186,6 +186,31 @@ const NAMES: &[&str] = &[
     "X-Some-Long-Name-Of-Some-Header",
     "X-0123456",
 ];
+
+#[test]
+fn fields_that_plugins_set_are_in_the_record_before_those_of_the_configuration() {
+    let exchange = answered("GET /");
+    exchange.set_log_field("request.tenant", Some(json!("blue")), LogFieldMode::Set);
+    exchange.set_log_field("env", Some(json!("test")), LogFieldMode::Set);
+    exchange.set_log_field("source", Some(json!("x")), LogFieldMode::Add);
+    exchange.set_log_field("upstream_status", Some(json!(1)), LogFieldMode::Replace);
+    let found = record(&exchange, &[]);
+    assert_eq!((&found["request"]["tenant"], &found["env"]), (&json!("blue"), &json!("test")));
+    assert_eq!((&found["source"], &found["upstream_status"]), (&json!("upstream"), &json!(1)));
+    let text = LogRecord::new(&Some([("env".to_owned(), "return 'prod'".to_owned())].into())).of(&exchange);
+    assert_eq!(text.windows(6).filter(|part| part == b"\"env\":").count(), 1);
+    assert_eq!(serde_json::from_slice::<Json>(&text).unwrap()["env"], "prod");
+}
+
+#[test]
+fn a_credentials_id_may_be_any_text() {
+    let mut exchange = answered("GET /");
+    exchange.set_authenticated(exchange.find_consumer(id(1)), Some("auth0|1"));
+    assert_eq!(
+        record(&exchange, &[])["authenticated_entity"],
+        json!({ "id": "auth0|1", "consumer_id": id(1) })
+    );
+}
 
 #[test]
 fn custom_fields_are_added_changed_and_removed() {

@@ -4,7 +4,7 @@ use crate::shared::multipart;
 use serde_json::{Map, json};
 use std::borrow::Cow;
 use weir_plugin::form;
-use weir_plugin::{Exchange, Json, Known, NodeId, Retained, without_port};
+use weir_plugin::{BuildContext, Exchange, Json, Known, without_port};
 
 /// What a node reports about itself.
 pub(super) struct Node {
@@ -13,9 +13,8 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(retained: &Retained) -> Self {
-        let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Self { id: retained.get::<NodeId>().0.to_string(), hostname: hostname.trim().to_owned() }
+    pub(super) fn new(build: &BuildContext<'_>) -> Self {
+        Self { id: build.node_id().to_string(), hostname: build.hostname() }
     }
 
     fn to_json(&self) -> Json {

@@ -1,5 +1,6 @@
 //! A client's connection: PROXY header, TLS handshake, then its exchanges.
 
+use crate::downstream::handshake::{self, Ends};
 use crate::downstream::http1::{Http1, Preface, next};
 use crate::downstream::http2;
 use crate::downstream::proxy_protocol;
@@ -7,19 +8,16 @@ use crate::exchange::{Connection, Tls};
 use crate::listen::Accepted;
 use crate::worker::Worker;
 use crate::worker::{ConnectionGuard, RealIp};
-use rustls::server::Acceptor;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::server::TlsStream;
-use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use weir_net::io::Io;
 use weir_net::socket::Socket;
-use weir_net::tls::{ClientCertificate, HTTP2};
+use weir_net::tls::{ClientCertificate, HTTP1, HTTP2};
 use weir_net::wire::Wire;
 
 /// How long a client may go on sending after the last response, so that the response is not lost to a reset, and how long
@@ -39,7 +37,9 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     let trusted = worker.options.trusts(&accepted);
     let Ok((socket, client)) = proxy_protocol::open(&worker, accepted).await else { return };
     let (io, tls, http2) = if listener.tls {
-        match Box::pin(secured(&worker, socket, listener.http2, peer)).await {
+        let named = client.filter(|_| worker.options.real_ip == RealIp::ProxyProtocol);
+        let ends = Ends { peer, client: named.unwrap_or(peer), local };
+        match Box::pin(secured(&worker, socket, listener.http2, ends)).await {
             Some((io, tls, http2)) => (io, Some(tls), http2),
             None => return,
         }
@@ -67,10 +67,15 @@ const HANDSHAKE: u8 = 22;
 
 /// Ends the client's TLS: the session, what was agreed on, and whether that is HTTP/2. None where there is nothing to
 /// serve.
-async fn secured(worker: &Worker, socket: Socket, http2: bool, peer: SocketAddr) -> Option<(Io, Tls, bool)> {
+async fn secured(worker: &Worker, socket: Socket, http2: bool, ends: Ends) -> Option<(Io, Tls, bool)> {
+    let peer = ends.peer;
     let timeout = worker.options.client_header_timeout;
-    match tokio::time::timeout(timeout, accept(worker, socket, http2)).await {
-        Ok(Ok(Spoken::Tls(stream, asked))) => {
+    match tokio::time::timeout(timeout, accept(worker, socket, http2, ends)).await {
+        Ok(Ok(Spoken::Tls(mut stream, asked))) => {
+            if !is_http(stream.get_ref().1.alpn_protocol()) {
+                let _ = tokio::time::timeout(timeout, stream.shutdown()).await;
+                return None;
+            }
             let session = stream.get_ref().1;
             let (tls, http2) = (agreed(session, asked), session.alpn_protocol() == Some(HTTP2));
             Some((Io::TlsServer(stream), tls, http2))
@@ -97,13 +102,18 @@ enum Spoken {
     Plain(Socket),
 }
 
-async fn accept(worker: &Worker, socket: Socket, http2: bool) -> io::Result<Spoken> {
+/// Whether requests follow the handshake, rather than nothing: plugins may agree on a protocol that is one of handshakes.
+fn is_http(protocol: Option<&[u8]>) -> bool {
+    matches!(protocol, None | Some(HTTP1 | HTTP2))
+}
+
+async fn accept(worker: &Worker, socket: Socket, http2: bool, ends: Ends) -> io::Result<Spoken> {
     let mut first = [HANDSHAKE];
     socket.peek_beyond(0, &mut first).await?;
     if first[0] != HANDSHAKE {
         return Ok(Spoken::Plain(socket));
     }
-    let (stream, asked) = handshake(worker, socket, http2).await?;
+    let (stream, asked) = handshake::accept(worker, socket, http2, ends).await?;
     Ok(Spoken::Tls(Box::new(stream), asked))
 }
 
@@ -112,21 +122,6 @@ async fn refuse(mut socket: Socket, timeout: Duration) {
     if let Ok(Ok(())) = tokio::time::timeout(timeout, socket.write_all(PLAIN_TO_TLS.as_bytes())).await {
         linger(&mut Http1::new(Wire::new(Io::Plain(socket)))).await;
     }
-}
-
-/// The handshake, and whether it asked for a certificate. Only where some clients are asked is it looked at who it is.
-async fn handshake(worker: &Worker, socket: Socket, http2: bool) -> io::Result<(TlsStream<Socket>, bool)> {
-    let (tls, snapshot) = (&worker.node.tls, worker.snapshot());
-    let plain = if http2 { &tls.http2 } else { &tls.config };
-    if snapshot.asked.is_empty() {
-        drop(snapshot);
-        return Ok((TlsAcceptor::from(plain.clone()).accept(socket).await?, false));
-    }
-    let begun = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
-    let asked = snapshot.asked.includes(begun.client_hello().server_name());
-    drop(snapshot);
-    let config = if asked { tls.asking(http2) } else { plain };
-    Ok((begun.into_stream(config.clone()).await?, asked))
 }
 
 fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {

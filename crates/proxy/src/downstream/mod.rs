@@ -1,6 +1,7 @@
 //! The downstream side: clients' connections, and their requests over each version of HTTP.
 
 pub(crate) mod connection;
+pub(crate) mod handshake;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;

@@ -78,7 +78,6 @@ pub(crate) fn log_access(log: &WorkerLog, exchange: &Exchange, hides_query: impl
     if let (Some(route), Some(service)) = (exchange.route(), exchange.service()) {
         engine::write_target(&mut uri, exchange, &route.entity, service);
     }
-    let upstream_status = (exchange.source == Source::Service).then_some(exchange.response.status);
     let tls = exchange.engine.connection.tls.as_ref();
     log.write(&Record {
         client_ip: exchange.client_ip,
@@ -103,7 +102,7 @@ pub(crate) fn log_access(log: &WorkerLog, exchange: &Exchange, hides_query: impl
         upstream: exchange.engine.upstream_addr.map(|address| access_log::Upstream {
             address,
             uri: &uri,
-            status: upstream_status,
+            status: exchange.upstream_status(),
         }),
         route: exchange
             .route()

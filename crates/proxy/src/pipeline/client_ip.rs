@@ -29,18 +29,20 @@ pub(crate) fn determine(options: &Options, exchange: &mut Exchange) {
     let named: Vec<&[u8]> = named.flat_map(|value| value.split(|b| *b == b',')).collect();
     let trusted = |ip: IpAddr| options.trusted_ips.iter().any(|network| network.contains(ip));
     for value in named.into_iter().rev() {
-        let Some(ip) = parse_address(value) else { return };
+        let Some((ip, port)) = parse_address(value) else { return };
         exchange.client_ip = ip;
+        exchange.engine.set_client_port(port);
         if !(options.real_ip_recursive && trusted(ip)) {
             return;
         }
     }
 }
 
-fn parse_address(value: &[u8]) -> Option<IpAddr> {
+fn parse_address(value: &[u8]) -> Option<(IpAddr, Option<u16>)> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let bare = text.trim_start_matches('[').trim_end_matches(']');
-    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| (address.ip(), Some(address.port())));
+    bare.parse().ok().map(|ip| (ip, None)).or_else(with_port)
 }
 
 #[cfg(test)]
@@ -49,11 +51,11 @@ mod tests {
 
     #[test]
     fn addresses_come_with_or_without_ports() {
-        for text in ["10.0.0.1", " 10.0.0.1 ", "10.0.0.1:80"] {
-            assert_eq!(parse_address(text.as_bytes()), "10.0.0.1".parse().ok());
+        for (text, port) in [("10.0.0.1", None), (" 10.0.0.1 ", None), ("10.0.0.1:80", Some(80))] {
+            assert_eq!(parse_address(text.as_bytes()), Some(([10, 0, 0, 1].into(), port)));
         }
-        for text in ["::1", "[::1]", "[::1]:80"] {
-            assert_eq!(parse_address(text.as_bytes()), "::1".parse().ok());
+        for (text, port) in [("::1", None), ("[::1]", None), ("[::1]:80", Some(80))] {
+            assert_eq!(parse_address(text.as_bytes()), Some((std::net::Ipv6Addr::LOCALHOST.into(), port)));
         }
         assert_eq!(parse_address(b"unknown"), None);
     }

@@ -12,6 +12,7 @@ use crate::exchange::{Exchange, FailedTry};
 use crate::observe::telemetry;
 use crate::pipeline::head::{self, Outgoing};
 use crate::pipeline::relay::{Awaited, Relay, Upload};
+use crate::pipeline::service_override::ServiceRef;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::worker::Worker;
 use h2::Reason as Reset;
@@ -38,7 +39,7 @@ use weir_upstream::{Upstream, UpstreamError};
 pub(crate) struct UpstreamCall<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) route: &'a CompiledRoute,
-    pub(crate) service: &'a CompiledService,
+    pub(crate) service: ServiceRef<'a>,
     /// How the request's body goes to the upstream.
     pub(crate) framing: Framing,
     pub(crate) timeouts: Timeouts,
@@ -88,11 +89,11 @@ impl<'a> UpstreamCall<'a> {
     pub(crate) fn new(
         worker: &'a Worker,
         route: &'a CompiledRoute,
-        service: &'a CompiledService,
+        service: ServiceRef<'a>,
         framing: Framing,
         ends: Option<Instant>,
     ) -> Self {
-        let timeouts = timeouts(worker, service, ends);
+        let timeouts = timeouts(worker, &service, ends);
         Self { worker, route, service, framing, timeouts, seen: Cell::new(0) }
     }
 
@@ -102,7 +103,7 @@ impl<'a> UpstreamCall<'a> {
         client: &mut C,
         exchange: &mut Exchange,
     ) -> Result<(AnyUpstream, Upload), RequestError> {
-        let service = self.service;
+        let service = &*self.service;
         service.retry_budget.count_request(self.worker.index, exchange.timing.start);
         let mut attempts = Attempts { left: service.entity.retries, tried: Vec::new() };
         let key = self.key(exchange);
@@ -153,7 +154,7 @@ impl<'a> UpstreamCall<'a> {
         }
         attempts.left -= 1;
         if self.worker.may_warn() {
-            telemetry::passed_over(exchange, self.service, endpoint, &failure);
+            telemetry::passed_over(exchange, &self.service, endpoint, &failure);
         }
         if let Some(start) = asked {
             // What is left there is the address of the attempt that decides.

@@ -13,3 +13,4 @@ pub(crate) mod respond;
 pub(crate) mod response_body;
 mod rewrite;
 pub(crate) mod serve;
+pub(crate) mod service_override;

@@ -164,6 +164,12 @@ impl Chain {
         running.map(|instance| &*instance.hooks)
     }
 
+    /// The plugins that have a say in TLS handshakes, which know of no route and no consumer.
+    pub(crate) fn of_handshakes(&self) -> impl Iterator<Item = &Instance> {
+        let global = self.steps_of(Phases::CERTIFICATE).filter_map(|step| step.base.as_ref());
+        global.filter(|instance| instance.https.intersects(Phases::CERTIFICATE))
+    }
+
     /// Whether every plugin admits the session.
     pub(crate) fn preread(&self, session: &Session) -> Admission {
         let refused =

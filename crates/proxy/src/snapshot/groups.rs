@@ -8,6 +8,7 @@ use weir_model::{Document, Uuid};
 use weir_plugin::engine::GroupIndex;
 
 /// The groups of a document, and what they were compiled from.
+#[derive(Default)]
 pub(super) struct Groups {
     index: HashMap<Uuid, GroupIndex>,
     of: (Vec<Arc<ConsumerGroup>>, Vec<Arc<ConsumerGroupConsumer>>),

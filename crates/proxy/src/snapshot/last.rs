@@ -72,12 +72,16 @@ pub(super) fn same<T>(a: &[Arc<T>], b: &[Arc<T>]) -> bool {
 impl LastParts {
     /// Makes a snapshot of the parts, which will be the last.
     pub(super) fn keep(&mut self, parts: Parts) -> Snapshot {
+        let global = parts.plugins.scopes.chain(None, None);
         let snapshot = Snapshot {
             router: parts.router.clone(),
             routes: parts.routes.clone(),
             streams: parts.streams.clone(),
             consumers: parts.users.consumers.clone(),
-            global: parts.plugins.scopes.chain(None, None),
+            users: parts.users.clone(),
+            upstreams: parts.services.balanced.clone(),
+            handshake: global.of_handshakes().cloned().collect(),
+            global,
             certificates: parts.identities.certificates.clone(),
             asked: parts.asked.clone(),
             definitions: parts.plugins.definitions,

@@ -14,17 +14,21 @@ mod stream_router;
 mod streams;
 #[cfg(test)]
 mod tests;
+pub(crate) mod upstreams;
 mod users;
 mod watched;
 
 use asked::Asked;
-use chain::Chain;
+use chain::{Chain, Instance};
 use std::ops::Deref;
 use std::sync::Arc;
+use upstreams::Upstreams;
+use users::Users;
+use weir_model::Uuid;
 use weir_model::entity::{self, Protocol};
 use weir_net::tls::Certificates;
-use weir_plugin::engine::{PluginInstances, Routes};
-use weir_plugin::{Consumer, Definition, Route, Service};
+use weir_plugin::engine::{Entities, PluginInstances};
+use weir_plugin::{Consumer, ConsumerIndex, Definition, Route, Service};
 use weir_router::Router;
 use weir_upstream::balance::Balancer;
 use weir_upstream::endpoint::Endpoint;
@@ -42,8 +46,13 @@ pub struct Snapshot {
     /// The routes of stream listeners.
     pub(crate) streams: Arc<Streams>,
     pub(crate) consumers: Arc<[Consumer]>,
+    users: Arc<Users>,
+    /// What services may be balanced over.
+    pub(crate) upstreams: Arc<Upstreams>,
     /// The plugins of no route: global ones see requests that matched nothing.
     pub(crate) global: Chain,
+    /// Global plugins that have a say in TLS handshakes.
+    pub(crate) handshake: Vec<Instance>,
     /// Handed to the TLS listeners when the snapshot is published.
     pub(crate) certificates: Arc<Certificates>,
     /// The upstreams whose targets' health is watched.
@@ -64,7 +73,10 @@ impl Snapshot {
             routes: Arc::new([]),
             streams: Arc::default(),
             consumers: Arc::new([]),
+            users: Arc::default(),
+            upstreams: Arc::default(),
             global: Chain::default(),
+            handshake: Vec::new(),
             certificates: Arc::new(self.certificates.none()),
             watched: Vec::new(),
             asked: Arc::default(),
@@ -74,9 +86,21 @@ impl Snapshot {
     }
 }
 
-impl Routes for Snapshot {
+impl Entities for Snapshot {
     fn route(&self, index: u32) -> Option<&Route> {
         self.routes.get(index as usize).map(|route| &route.view)
+    }
+
+    fn consumer(&self, id: Uuid) -> Option<ConsumerIndex> {
+        self.users.index.get(&id).copied()
+    }
+
+    fn consumer_by_username(&self, username: &str) -> Option<ConsumerIndex> {
+        self.users.by_username(username)
+    }
+
+    fn has_upstream(&self, name: &str) -> bool {
+        self.upstreams.contains(name)
     }
 }
 
@@ -110,6 +134,16 @@ pub(crate) struct CompiledService {
     pub(crate) destination: Destination,
     /// How many retries there are, shared by all services that lead to the same upstream.
     pub(crate) retry_budget: Arc<RetryBudget>,
+    /// How TLS is spoken, or would be if a plugin asked for it. None for protocols that are not HTTP's.
+    pub(crate) tls: Option<ServiceTls>,
+}
+
+/// How one service's connections are secured.
+#[derive(Clone)]
+pub(crate) struct ServiceTls {
+    pub(crate) config: Arc<rustls::ClientConfig>,
+    /// The same for services whose connections may be shared.
+    pub(crate) profile: Arc<str>,
 }
 
 impl CompiledService {
@@ -130,6 +164,7 @@ impl CompiledService {
 }
 
 /// Where a service's `host` leads.
+#[derive(Clone)]
 pub(crate) enum Destination {
     /// To a host of that name or address.
     Host(Endpoint),

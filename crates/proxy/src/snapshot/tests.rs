@@ -139,7 +139,7 @@ fn an_upstream_whose_probes_can_verify_nothing_is_compiled() {
 #[test]
 fn positions_of_upstreams_that_are_no_more_are_forgotten() {
     let compiler = compiler();
-    let positions = compiler.retained.get::<super::services::Positions>();
+    let positions = compiler.retained.get::<super::upstreams::Positions>();
     for number in 1..=5 {
         let mut document = Document::default();
         let upstream = json!({ "id": id(number), "name": "u" });

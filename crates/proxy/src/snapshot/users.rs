@@ -2,19 +2,22 @@
 
 use super::groups::Groups;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_model::entity::{self, CustomEntities};
 use weir_model::{Document, Uuid};
 use weir_plugin::Consumer;
 use weir_plugin::ConsumerIndex;
 
 /// The consumers of a document, and what they were compiled from.
+#[derive(Default)]
 pub(super) struct Users {
     pub(super) consumers: Arc<[Consumer]>,
     pub(super) index: HashMap<Uuid, ConsumerIndex>,
     pub(super) groups: Groups,
     /// What plugins may look up, such as credentials.
     custom: CustomEntities,
+    /// Made once a plugin asks for a consumer by its name.
+    by_username: OnceLock<HashMap<Box<str>, ConsumerIndex>>,
 }
 
 impl Users {
@@ -30,7 +33,19 @@ impl Users {
             index: index.collect(),
             groups,
             custom: document.custom.clone(),
+            by_username: OnceLock::new(),
         }
+    }
+
+    /// Where the consumer of this username stands.
+    pub(super) fn by_username(&self, username: &str) -> Option<ConsumerIndex> {
+        let index = || {
+            let consumers = self.consumers.iter().zip(0u32..);
+            let named = consumers
+                .filter_map(|(it, at)| Some((it.entity.username.as_deref()?.into(), ConsumerIndex(at))));
+            named.collect()
+        };
+        self.by_username.get_or_init(index).get(username).copied()
     }
 
     /// Whether they are those of this document.

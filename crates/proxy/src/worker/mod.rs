@@ -27,7 +27,7 @@ use weir_net::io::Duplex;
 use weir_net::resolve::Resolver;
 use weir_net::tls::ServerTls;
 use weir_plugin::Retained;
-use weir_plugin::engine::{BodyMemory, WorkerBodyMemory};
+use weir_plugin::engine::{BodyMemory, TrustedIps, WorkerBodyMemory};
 use weir_upstream::Pools;
 
 /// Heads kept for reuse by each worker.
@@ -101,6 +101,7 @@ pub(crate) struct Worker {
     pub(crate) draining: Cell<bool>,
     pub(crate) ledger: Rc<CostShard>,
     bodies: Rc<WorkerBodyMemory>,
+    trusted: Rc<TrustedIps>,
     snapshot: RefCell<Rc<WorkerSnapshot>>,
     no_routes: OnceCell<Rc<WorkerSnapshot>>,
     heads: RefCell<Vec<(RequestHead, ResponseHead)>>,
@@ -126,6 +127,11 @@ impl Worker {
         let seed = uuid::Uuid::new_v4().as_u64_pair();
         let ledger = Rc::new(CostShard::new(node.costs.clone(), index));
         let bodies = Rc::new(WorkerBodyMemory::new(node.bodies.clone(), index));
+        let trusted: Rc<TrustedIps> = {
+            let node = node.clone();
+            Rc::new(move |ip| node.options.trusts_address(ip))
+        };
+        let held = WorkerSnapshot::new(snapshot, ledger.clone(), bodies.clone(), trusted.clone());
         let (keep_alive, sharing) =
             (node.options.upstream_keepalive.clone(), node.options.upstream_http2.clone());
         let upstreams = Pools::new(keep_alive, sharing, node.resolver.clone(), memory_upstream);
@@ -138,9 +144,10 @@ impl Worker {
             upstreams,
             node,
             draining: Cell::new(false),
-            snapshot: RefCell::new(Rc::new(WorkerSnapshot::new(snapshot, ledger.clone(), bodies.clone()))),
+            snapshot: RefCell::new(Rc::new(held)),
             ledger,
             bodies,
+            trusted,
             no_routes: OnceCell::new(),
             heads: RefCell::default(),
             idle: RefCell::default(),
@@ -161,7 +168,8 @@ impl Worker {
     }
 
     fn hold(&self, snapshot: Arc<Snapshot>) -> Rc<WorkerSnapshot> {
-        Rc::new(WorkerSnapshot::new(snapshot, self.ledger.clone(), self.bodies.clone()))
+        let (bodies, trusted) = (self.bodies.clone(), self.trusted.clone());
+        Rc::new(WorkerSnapshot::new(snapshot, self.ledger.clone(), bodies, trusted))
     }
 
     /// Sets the snapshot for later requests.

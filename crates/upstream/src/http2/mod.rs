@@ -7,7 +7,7 @@ mod stream;
 pub use stream::Http2Stream;
 
 use super::connect::ConnectAttempt;
-use super::endpoint::{Endpoint, UpstreamProtocol};
+use super::endpoint::{Endpoint, FIRST_DYNAMIC, UpstreamProtocol};
 use super::error::UpstreamError;
 use super::health::Outcome;
 use super::pool::UpstreamConnection;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use weir_net::io::Io;
 use weir_net::tls::HTTP2;
+
+/// How many endpoints are remembered to prefer HTTP/1.1 before those that requests have chosen are forgotten.
+const MAX_REMEMBERED: usize = 1024;
 
 /// How connections to upstreams are shared over HTTP/2.
 #[derive(Debug, Clone)]
@@ -91,7 +94,8 @@ impl Http2Pool {
 
     /// Closes connections that were idle for too long, and removes closed ones.
     pub fn sweep(&self, now: Instant, idle_timeout: Duration) {
-        self.by_endpoint.borrow_mut().retain(|_, by_endpoint| {
+        let mut by_endpoint = self.by_endpoint.borrow_mut();
+        by_endpoint.retain(|_, by_endpoint| {
             by_endpoint.retain(|_, shared| {
                 let is_over = |connection: &Rc<Connection>| connection.is_over(now, idle_timeout);
                 shared.connections.borrow_mut().retain(|connection| !is_over(connection));
@@ -99,6 +103,11 @@ impl Http2Pool {
             });
             !by_endpoint.is_empty()
         });
+        let mut chose_http1 = self.chose_http1.borrow_mut();
+        if chose_http1.len() > MAX_REMEMBERED {
+            // Of endpoints that requests choose there may be any number.
+            chose_http1.retain(|id| *id < FIRST_DYNAMIC);
+        }
     }
 }
 

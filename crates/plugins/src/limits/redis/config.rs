@@ -25,7 +25,7 @@ pub(crate) struct Redis {
     #[field(default = 2000, between = [0, 2147483646])]
     pub timeout: u32,
     /// The user; if unset or empty, only the password is sent.
-    #[field(len_min = 0)]
+    #[field(len_min = 0, referenceable)]
     pub username: Option<String>,
     /// The password; an empty one counts as none.
     #[field(secret, len_min = 0)]
@@ -52,7 +52,7 @@ pub(crate) struct Redis {
     #[field(one_of = ["master"])]
     pub sentinel_role: Option<String>,
     /// The user for the sentinels; an empty one counts as none.
-    #[field(len_min = 0)]
+    #[field(len_min = 0, referenceable)]
     pub sentinel_username: Option<String>,
     /// The password for the sentinels; an empty one counts as none.
     #[field(secret, len_min = 0)]

@@ -5,6 +5,7 @@ use super::quic::{self, close};
 use super::request::{Resolver, read, resolve};
 use super::sending::SendStream;
 use super::stream::Http3;
+use crate::downstream::handshake::{self, Ends};
 use crate::downstream::multiplex::{InFlightGuard, Standing, StreamStats, is_misdirected};
 use crate::error::RequestError;
 use crate::exchange::{Connection, Tls};
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_local;
 use weir_net::buffer;
 use weir_net::deadline::Deadline;
+use weir_plugin::Admission;
 
 /// How long a client without requests has to take note that its connection ends: three round trips, within these.
 const NOTICE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -34,9 +36,9 @@ pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
     let _guard = ConnectionGuard::register(&worker).await;
     let number = worker.count_connection();
     let (peer, local) = (arriving.peer(), arriving.local());
-    let handshake = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
-    let mut handshake = pin!(handshake);
-    let shaken = poll_fn(|cx| match handshake.as_mut().poll(cx) {
+    let shaking = tokio::time::timeout(worker.options.client_header_timeout, arriving.handshake());
+    let mut shaking = pin!(shaking);
+    let shaken = poll_fn(|cx| match shaking.as_mut().poll(cx) {
         Poll::Ready(shaken) => Poll::Ready(shaken.ok()),
         Poll::Pending if worker.draining.get() => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
@@ -47,7 +49,11 @@ pub(crate) async fn serve(worker: Rc<Worker>, arriving: Arriving) {
         None => return,
     };
     let trusted = worker.options.trusts_address(peer.ip());
-    let connection = Connection::new(peer, local, number, Some(agreed(&quic)), trusted);
+    let (tls, ends) = (agreed(&quic), Ends { peer, client: peer, local });
+    if handshake::admit(&worker, tls.sni.as_deref(), ends).await == Admission::Refuse {
+        return close(&quic, Code::H3_REQUEST_REJECTED, b"refused");
+    }
+    let connection = Connection::new(peer, local, number, Some(tls), trusted);
     exchanges(&worker, quic, Rc::new(connection)).await;
 }
 

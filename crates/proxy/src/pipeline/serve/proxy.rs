@@ -12,6 +12,7 @@ use crate::pipeline::relay::{Awaited, Relay, Upload};
 use crate::pipeline::request_body;
 use crate::pipeline::respond;
 use crate::pipeline::response_body;
+use crate::pipeline::service_override::ServiceRef;
 use crate::snapshot::{CompiledRoute, CompiledService};
 use crate::tunnel::{self, Tunnel};
 use crate::worker::Worker;
@@ -45,7 +46,8 @@ pub(super) async fn ask<'s, C: Client>(
     let method = exchange.request.method;
     exchange.engine.upgrade.take_if(|protocol| !tunnel::is_allowed(&route.entity, method, protocol));
     let ends = if service.is_grpc() { grpc::ends(exchange) } else { None };
-    let call = UpstreamCall::new(worker, route, service, framing, ends);
+    let reached = ServiceRef::of(worker, exchange, service);
+    let call = UpstreamCall::new(worker, route, reached, framing, ends);
     match call.forward(client, exchange).await {
         Ok((AnyUpstream::Http1(upstream), _)) if exchange.response.status == 101 => {
             arrived(client, exchange, &call);
@@ -114,6 +116,7 @@ fn open_tunnel<C: Client>(
 /// The response's head has arrived.
 fn arrived<C: Client>(client: &mut C, exchange: &mut Exchange, call: &UpstreamCall<'_>) {
     exchange.source = Source::Service;
+    exchange.engine.service_status = Some(exchange.response.status);
     let now = Instant::now();
     exchange.timing.upstream_head = Some(now);
     client.deadline().set(now, call.timeouts.at_most(now, call.timeouts.read));
@@ -206,7 +209,7 @@ fn begin<C: Client, U: Upstream>(worker: &Worker, relay: &mut Relay<'_, C, U>, f
 /// Says what broke a response off, unless it was the client, its deadline, or the node itself, which has said so.
 fn blame(call: &UpstreamCall<'_>, exchange: &mut Exchange, broken: &RelayError) {
     if !matches!(broken, RelayError::Client(_) | RelayError::Deadline | RelayError::BodyMemoryExhausted) {
-        telemetry::broken(exchange, call.service, broken);
+        telemetry::broken(exchange, &call.service, broken);
     }
 }
 

@@ -1,13 +1,13 @@
-//! What plugins ask of few exchanges. The others have a word for it and no more.
+//! What few exchanges have, since plugins ask for it: boxed, so that the others have no room for it.
 
-use super::{ConsumerIndex, Exchange};
+use super::{ConsumerIndex, Exchange, ServiceOverride};
 use crate::LocalResponse;
 use crate::body_filter::{BodyChanges, BodyFilter};
 use crate::body_memory::BufferedBody;
 use crate::engine::NormalPath;
 use std::net::SocketAddr;
 use std::time::Instant;
-use weir_http1::Framing;
+use weir_http1::{Framing, Headers};
 use weir_router::normalize_path;
 
 /// Sees a response as it passes. Dropped without [`Observer::end`], it has not seen all of it.
@@ -43,7 +43,7 @@ pub struct FailedTry {
 
 /// What few exchanges have.
 #[derive(Default)]
-pub(crate) struct Rare {
+pub(crate) struct Extras {
     path: Option<String>,
     host: Option<String>,
     pub(crate) request: Vec<RequestObserver>,
@@ -57,10 +57,18 @@ pub(crate) struct Rare {
     /// Consumers that an authentication plugin named before another did, and the priority of each plugin.
     pub(crate) earlier_consumers: Vec<(i32, ConsumerIndex)>,
     pub(crate) failed_tries: Vec<FailedTry>,
+    /// What plugins have changed of how the service is reached.
+    pub(crate) service: Option<ServiceOverride>,
+    /// The client's port, where a trusted proxy has named it.
+    pub(crate) client_port: Option<u16>,
+    /// The credential's id, where it is no UUID.
+    pub(crate) credential: Option<Box<str>>,
+    /// The service's response headers, if they are to be kept, once they have come.
+    pub(crate) service_headers: Option<Option<Headers>>,
     pub(crate) error: Option<&'static str>,
 }
 
-impl Rare {
+impl Extras {
     /// Shows some of the body to the observers of the request behind the first `skipped`, until one refuses it.
     pub(crate) fn show(&mut self, skipped: usize, data: &[u8]) -> Result<(), Box<LocalResponse>> {
         let mut observers = self.request.iter_mut().skip(skipped);
@@ -71,7 +79,7 @@ impl Rare {
 impl Exchange {
     /// Why the client got no response of the upstream's, or only the beginning of one: `upstream_closed` or the like.
     pub fn error(&self) -> Option<&'static str> {
-        self.engine.rare.as_ref()?.error
+        self.engine.extras.as_ref()?.error
     }
 
     /// Replaces the method that the upstream is asked with. What is none changes nothing.
@@ -99,25 +107,25 @@ impl Exchange {
         if !path.starts_with('/') {
             path.insert(0, '/');
         }
-        self.engine.rare().path = Some(path);
+        self.engine.extras().path = Some(path);
     }
 
     /// The path that the upstream is asked for, where a plugin has replaced it.
     pub fn upstream_path(&self) -> Option<&str> {
-        self.engine.rare.as_ref()?.path.as_deref()
+        self.engine.extras.as_ref()?.path.as_deref()
     }
 
     /// Replaces the host that the upstream is asked for, in its head and in its TLS handshake.
     pub fn set_upstream_host(&mut self, host: &str) {
         let sendable = |byte: u8| byte.is_ascii_graphic() && !b"/?#@".contains(&byte);
         if !host.is_empty() && host.bytes().all(sendable) {
-            self.engine.rare().host = Some(host.to_owned());
+            self.engine.extras().host = Some(host.to_owned());
         }
     }
 
     /// The host that the upstream is asked for, where a plugin has replaced it.
     pub fn upstream_host(&self) -> Option<&str> {
-        self.engine.rare.as_ref()?.host.as_deref()
+        self.engine.extras.as_ref()?.host.as_deref()
     }
 
     /// Replaces the request's body, with its length; whether it could. One that is too long to be buffered, or that nobody
@@ -136,42 +144,42 @@ impl Exchange {
     /// Has the request's body seen by the observer on its way to the upstream, whichever way it goes and however long
     /// it is: as it comes from the client, or as it is where it was collected already. Once it is refused, the client is answered instead, if the upstream has not answered yet.
     pub fn observe_request(&mut self, observer: impl FnMut(&[u8]) -> Result<(), LocalResponse> + 'static) {
-        self.engine.rare().request.push(Box::new(observer));
+        self.engine.extras().request.push(Box::new(observer));
     }
 
     /// Has the body of the upstream's response seen on its way to the client.
     pub fn observe_response(&mut self, observer: impl Observer) {
-        self.engine.rare().response.push(Box::new(observer));
+        self.engine.extras().response.push(Box::new(observer));
     }
 
     /// Has the upstream's response seen as it comes: before response hooks change its head, and others its body. Nothing
     /// of the gateway's own responses is seen. For access hooks.
     pub fn observe_upstream(&mut self, observer: impl Observer) {
-        self.engine.rare().upstream.push(Box::new(observer));
+        self.engine.extras().upstream.push(Box::new(observer));
     }
 
     /// Leaves the body of the upstream's response out: the client gets none. For response hooks.
     pub fn drop_response_body(&mut self) {
-        self.engine.rare().body_changes.drops = true;
+        self.engine.extras().body_changes.drops = true;
     }
 
     /// Says what the upstream is told of the caller, beyond the consumer: who answers several callers with one response
     /// tells them apart by it.
     pub fn describe_caller(&mut self, by: &[u8]) {
-        let caller = &mut self.engine.rare().caller;
+        let caller = &mut self.engine.extras().caller;
         caller.extend_from_slice(&by.len().to_le_bytes());
         caller.extend_from_slice(by);
     }
 
     /// What the upstream is told of the caller, beyond the consumer.
     pub fn caller(&self) -> &[u8] {
-        self.engine.rare.as_ref().map_or(&[], |rare| &rare.caller)
+        self.engine.extras.as_ref().map_or(&[], |extras| &extras.caller)
     }
 
     /// Has the response's body buffered until it is whole, so that it can be replaced by
     /// [`Hooks::response_body`](crate::Hooks::response_body). For response hooks.
     pub fn buffer_response_body(&mut self) {
-        self.engine.rare().body_changes.buffers = true;
+        self.engine.extras().body_changes.buffers = true;
     }
 
     /// Has the response's body go through a filter, chunk by chunk as it comes, whoever made the response. Filters of
@@ -179,22 +187,22 @@ impl Exchange {
     /// that is left out is not, and neither is the response to a request for a head alone, or a tunnel. `Content-Length`
     /// goes away; other headers that describe the body are the plugin's to change. For response hooks.
     pub fn filter_response_body(&mut self, filter: impl BodyFilter) {
-        self.engine.rare().body_changes.filters.push(filter);
+        self.engine.extras().body_changes.filters.push(filter);
     }
 
     /// Groups that an authentication plugin has found the client to be in.
     pub fn set_authenticated_groups(&mut self, groups: Vec<String>) {
-        self.engine.rare().groups = groups;
+        self.engine.extras().groups = groups;
     }
 
     /// The groups that an authentication plugin has found the client to be in.
     pub fn authenticated_groups(&self) -> &[String] {
-        self.engine.rare.as_ref().map_or(&[], |rare| &rare.groups)
+        self.engine.extras.as_ref().map_or(&[], |extras| &extras.groups)
     }
 
     /// The attempts to get a response of the upstream that failed, in order. One more than these was made if
     /// [`Exchange::upstream_address`] is known, which is the one that decided.
     pub fn failed_tries(&self) -> &[FailedTry] {
-        self.engine.rare.as_ref().map_or(&[], |rare| &rare.failed_tries)
+        self.engine.extras.as_ref().map_or(&[], |extras| &extras.failed_tries)
     }
 }

@@ -1,4 +1,4 @@
-//! What an exchange tells those that log it.
+//! What log plugins read of an exchange.
 
 use super::{Exchange, Source};
 use crate::engine::write_target;
@@ -87,9 +87,9 @@ impl Exchange {
         self.engine.upstream_addr
     }
 
-    /// The status of the upstream's response; none where the gateway answered.
+    /// The status of the upstream's response, as it came; none where the gateway answered.
     pub fn upstream_status(&self) -> Option<u16> {
-        (self.source == Source::Service).then_some(self.response.status)
+        (self.source == Source::Service).then(|| self.service_status().unwrap_or(self.response.status))
     }
 
     /// The path and query that the upstream is asked for; none where there is no service.
