@@ -109,10 +109,8 @@ impl Bench {
             Step { base: Some(instance), ..Step::default() }
         };
         let chain = Chain::new(plugins.into_iter().map(step).collect());
-        let service = route.service.clone();
-        let view = Route::new(route.entity.clone(), service.as_ref().map(|service| service.view.clone()));
-        let route = CompiledRoute { view, service, chain, http: true, https: true, grpc: false };
-        snapshot.routes = Arc::new([Arc::new(route)]);
+        let route = CompiledRoute::new(&route.entity, route.service.as_ref(), Arc::new(chain));
+        snapshot.routes = Arc::new([route]);
         let listen = vec![Listen { http2: true, ..Listen::http(SocketAddr::from(([127, 0, 0, 1], 0))) }];
         let off = || AccessLog::open(Target::Stderr, Format::Off).unwrap();
         let logs = AccessLogs { requests: off(), sessions: off() };

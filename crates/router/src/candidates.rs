@@ -1,7 +1,7 @@
 //! The third level of the index: selects among routes that share host and path, by method, then by the header
 //! that most of them require.
 use super::Search;
-use super::entry::{header_name, lower_case};
+use super::entry::{Entry, Summary, header_name, lower_case};
 use super::subroute::Subroute;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -11,13 +11,26 @@ const FEW: usize = 8;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
+/// So many ranks are stored in place.
+const IN_PLACE: usize = 5;
+
 /// Candidates, best first wherever they are listed.
 #[derive(Debug)]
 pub(super) enum Candidates {
+    /// One of which the summary says all.
+    Plain(u32, Summary),
+    /// So many of these.
+    Few(u8, [u32; IN_PLACE]),
+    Many(Box<Many>),
+}
+
+/// More candidates than are stored in place.
+#[derive(Debug)]
+pub(super) enum Many {
     List(Box<[u32]>),
     ByMethod {
         methods: Map<Box<str>, Candidates>,
-        any: Box<Candidates>,
+        any: Candidates,
     },
     /// By the exact values of a header, in lower case.
     ByHeader {
@@ -27,11 +40,22 @@ pub(super) enum Candidates {
     },
 }
 
+impl Default for Candidates {
+    fn default() -> Candidates {
+        Candidates::Few(0, [0; IN_PLACE])
+    }
+}
+
 impl Candidates {
     /// Indexes ranks given in ascending order.
-    pub(super) fn build(ranks: Vec<u32>, subroutes: &[Subroute<'_>]) -> Candidates {
+    pub(super) fn build(ranks: Vec<u32>, subroutes: &[Subroute<'_>], entries: &[Entry]) -> Candidates {
+        if let [rank] = *ranks
+            && let Some(entry) = entries.get(rank as usize).filter(|entry| entry.is_plain())
+        {
+            return Candidates::Plain(rank, entry.summary);
+        }
         if ranks.len() <= FEW {
-            return Candidates::List(ranks.into());
+            return Candidates::list(ranks);
         }
         let (mut methods, mut any) = (Map::<Box<str>, Vec<u32>>::default(), Vec::new());
         for rank in ranks {
@@ -48,11 +72,22 @@ impl Candidates {
         }
         let methods =
             methods.into_iter().map(|(name, ranks)| (name, Candidates::by_header(ranks, subroutes)));
-        Candidates::ByMethod { methods: methods.collect(), any: any.into() }
+        Candidates::Many(Box::new(Many::ByMethod { methods: methods.collect(), any }))
+    }
+
+    fn list(ranks: Vec<u32>) -> Candidates {
+        let mut room = [0; IN_PLACE];
+        match room.get_mut(..ranks.len()) {
+            Some(start) => {
+                start.copy_from_slice(&ranks);
+                Candidates::Few(ranks.len() as u8, room)
+            }
+            None => Candidates::Many(Box::new(Many::List(ranks.into()))),
+        }
     }
 
     fn by_header(ranks: Vec<u32>, subroutes: &[Subroute<'_>]) -> Candidates {
-        let Some(name) = most_common_header(&ranks, subroutes) else { return Candidates::List(ranks.into()) };
+        let Some(name) = most_common_header(&ranks, subroutes) else { return Candidates::list(ranks) };
         let (mut values, mut others) = (Map::<Box<[u8]>, Vec<u32>>::default(), Vec::new());
         for rank in ranks {
             match exact_headers(&subroutes[rank as usize]).find(|(other, _)| *other == name) {
@@ -62,20 +97,30 @@ impl Candidates {
                 }),
             }
         }
-        Candidates::ByHeader { name, values, others }
+        Candidates::Many(Box::new(Many::ByHeader { name, values, others }))
     }
 
     /// Offers a search the candidates that its request leaves.
     pub(super) fn offer(&self, search: &mut Search<'_>) {
         match self {
-            Candidates::List(ranks) => search.offer(ranks),
-            Candidates::ByMethod { methods, any } => {
+            Candidates::Plain(rank, summary) => search.offer_plain(*rank, *summary),
+            Candidates::Few(count, ranks) => search.offer(&ranks[..usize::from(*count)]),
+            Candidates::Many(many) => many.offer(search),
+        }
+    }
+}
+
+impl Many {
+    fn offer(&self, search: &mut Search<'_>) {
+        match self {
+            Many::List(ranks) => search.offer(ranks),
+            Many::ByMethod { methods, any } => {
                 if let Some(candidates) = methods.get(search.query.method) {
                     candidates.offer(search);
                 }
                 any.offer(search);
             }
-            Candidates::ByHeader { name, values, others } => {
+            Many::ByHeader { name, values, others } => {
                 (search.query.header)(name, &mut |value| {
                     lower_case(value, |value| values.get(value))
                         .into_iter()

@@ -1,89 +1,141 @@
 //! A route's compiled criteria. The router evaluates them only for the candidates that the index returns.
 use super::hosts::{Host, HostPattern, NamePattern};
-use super::pattern::{Literals, Pattern, Patterns};
+use super::methods::Methods;
+use super::pattern::{Captures, Literals, Pattern, Patterns};
 use super::subroute::{PathKind, Subroute};
 use super::{Match, Query, RouteError, Scheme};
 
 /// Longer header values are lower-cased on the heap, shorter ones on the stack.
 const STACK_VALUE: usize = 256;
 
-/// The criteria of a candidate that the index has not checked, and the route it belongs to.
+/// A candidate: what the index has left to check, and the route it belongs to.
 #[derive(Debug)]
 pub(super) struct Entry {
+    pub(super) summary: Summary,
+    /// None of most routes.
+    rules: Option<Box<Rules>>,
+}
+
+/// What is left to check of most candidates, which the index stores too.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Summary {
     index: u32,
+    /// The length of the prefix, which the index has compared. A route without paths counts as matching `/`.
+    length: u32,
+    methods: Methods,
+}
+
+/// The criteria that few routes have.
+#[derive(Debug)]
+struct Rules {
+    /// Where one of them is none of the usual ones.
     methods: Box<[Box<str>]>,
     /// Empty when the index has already matched the hosts.
     hosts: Box<[HostPattern]>,
     snis: Box<[NamePattern]>,
-    path: PathRule,
+    /// Empty unless the path is a regex.
+    patterns: Box<[Pattern]>,
     headers: Box<[HeaderRule]>,
-}
-
-#[derive(Debug)]
-enum PathRule {
-    Any,
-    /// The index has compared it; its length.
-    Prefix(u32),
-    Patterns(Box<[Pattern]>),
 }
 
 /// How a candidate's path matched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hit {
+    index: u32,
     length: u32,
-    /// The index of the pattern.
-    pattern: u32,
+    /// The position of the regex that matched, if one did.
+    pattern: Option<u32>,
+}
+
+impl Summary {
+    /// How the path of a candidate matched that has no other rules, if its method does.
+    pub(super) fn check(self, query: &Query<'_>) -> Option<Hit> {
+        let length = self.length.min(query.path.len() as u32);
+        self.methods.allow(query.method).then_some(Hit { index: self.index, length, pattern: None })
+    }
 }
 
 impl Entry {
     /// Whether the candidate matches, and how its path does.
     pub(super) fn check(&self, query: &Query<'_>, host: Host<'_>) -> Option<Hit> {
-        let matches = self.matches_method(query)
-            && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
-            && self.matches_sni(query)
-            && self.headers.iter().all(|rule| rule.matches(query));
-        if matches { self.path.check(query.path) } else { None }
+        let hit = self.summary.check(query)?;
+        match &self.rules {
+            Some(rules) => rules.check(query, host, hit),
+            None => Some(hit),
+        }
+    }
+
+    /// Whether there is nothing to check beyond what the summary has.
+    pub(super) fn is_plain(&self) -> bool {
+        self.rules.is_none()
     }
 
     pub(super) fn matches_method(&self, query: &Query<'_>) -> bool {
-        self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method)
+        self.summary.methods.allow(query.method)
+            && self.rules.as_ref().is_none_or(|rules| rules.match_method(query))
     }
 
     /// A request in clear has no SNI to match.
     pub(super) fn matches_sni(&self, query: &Query<'_>) -> bool {
-        let matches = |sni| self.snis.iter().any(|pattern| pattern.matches(sni));
-        self.snis.is_empty() || query.scheme == Scheme::Http || query.sni.is_some_and(matches)
+        self.rules.as_ref().is_none_or(|rules| rules.match_sni(query))
     }
 
     /// The headers that the route requires, and whether the request has each.
     pub(super) fn headers<'e>(&'e self, query: &'e Query<'_>) -> impl Iterator<Item = (&'e str, bool)> {
-        self.headers.iter().map(|rule| (&*rule.name, rule.matches(query)))
+        let headers = self.rules.iter().flat_map(|rules| &rules.headers);
+        headers.map(|rule| (&*rule.name, rule.matches(query)))
     }
 
     /// Which of its regexes matches the path.
     pub(super) fn matching_regex(&self, path: &str) -> Option<usize> {
-        let PathRule::Patterns(patterns) = &self.path else { return None };
-        patterns.iter().position(|pattern| pattern.find(path).is_some())
+        self.rules.as_ref()?.patterns.iter().position(|pattern| pattern.find(path).is_some())
     }
 
-    pub(super) fn to_match(&self, path: &str, hit: Hit) -> Match {
-        let captures = match &self.path {
-            PathRule::Patterns(patterns) => patterns.get(hit.pattern as usize).and_then(|p| p.captures(path)),
-            _ => None,
-        };
-        Match { index: self.index, matched_path: hit.length, captures }
+    fn captures(&self, path: &str, pattern: u32) -> Option<Box<Captures>> {
+        self.rules.as_ref()?.patterns.get(pattern as usize)?.captures(path)
     }
 }
 
-impl PathRule {
-    fn check(&self, path: &str) -> Option<Hit> {
-        match self {
-            PathRule::Any => Some(Hit { length: path.len().min(1) as u32, pattern: 0 }),
-            PathRule::Prefix(length) => Some(Hit { length: *length, pattern: 0 }),
-            PathRule::Patterns(patterns) => (0..).zip(patterns).find_map(|(pattern, compiled)| {
-                compiled.find(path).map(|length| Hit { length: length as u32, pattern })
-            }),
+impl Hit {
+    /// What is found: a candidate of this rank.
+    pub(super) fn to_match(self, path: &str, entries: &[Entry], rank: u32) -> Match {
+        let captures = |pattern| entries.get(rank as usize)?.captures(path, pattern);
+        let captures = self.pattern.and_then(captures);
+        Match { index: self.index, matched_path: self.length, captures }
+    }
+}
+
+impl Rules {
+    /// Whether they match a candidate whose summary does.
+    fn check(&self, query: &Query<'_>, host: Host<'_>, hit: Hit) -> Option<Hit> {
+        let matches = self.match_method(query)
+            && (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
+            && self.match_sni(query)
+            && self.headers.iter().all(|rule| rule.matches(query));
+        if !matches || self.patterns.is_empty() {
+            return matches.then_some(hit);
         }
+        (0..).zip(&self.patterns).find_map(|(pattern, compiled)| {
+            let length = compiled.find(query.path)? as u32;
+            Some(Hit { length, pattern: Some(pattern), ..hit })
+        })
+    }
+
+    fn match_method(&self, query: &Query<'_>) -> bool {
+        self.methods.is_empty() || self.methods.iter().any(|method| &**method == query.method)
+    }
+
+    fn match_sni(&self, query: &Query<'_>) -> bool {
+        let matches = |sni| self.snis.iter().any(|pattern| pattern.matches(sni));
+        self.snis.is_empty() || query.scheme == Scheme::Http || query.sni.is_some_and(matches)
+    }
+
+    fn are_none(&self) -> bool {
+        self.methods.is_empty()
+            && self.hosts.is_empty()
+            && self.snis.is_empty()
+            && self.patterns.is_empty()
+            && self.headers.is_empty()
     }
 }
 
@@ -143,20 +195,23 @@ impl<'p> Compiler<'p> {
     pub(super) fn entry(&mut self, subroute: &Subroute<'_>) -> (Entry, Literals) {
         let route = subroute.route;
         let mut literals = Vec::new();
-        let path = match subroute.kind {
-            PathKind::None => PathRule::Any,
-            PathKind::Prefix(length) => PathRule::Prefix(length),
-            PathKind::Regex => PathRule::Patterns(self.patterns(subroute, &mut literals)),
+        let (length, patterns) = match subroute.kind {
+            PathKind::None => (1, Box::default()),
+            PathKind::Prefix(length) => (length, Box::default()),
+            PathKind::Regex => (0, self.patterns(subroute, &mut literals)),
         };
-        let entry = Entry {
-            index: subroute.index,
-            methods: route.methods.iter().flatten().map(|method| method.as_str().into()).collect(),
+        let names = route.methods.as_deref().unwrap_or_default();
+        let methods = Methods::of(names);
+        let named = if methods.is_some() { &[] } else { names };
+        let rules = Rules {
+            methods: named.iter().map(|method| method.as_str().into()).collect(),
             hosts: unindexed_hosts(route.hosts.as_deref().unwrap_or_default()),
             snis: route.snis.iter().flatten().map(|sni| parse_sni(sni)).collect(),
-            path,
+            patterns,
             headers: self.headers(subroute),
         };
-        (entry, literals)
+        let summary = Summary { index: subroute.index, length, methods: methods.unwrap_or(Methods::ANY) };
+        (Entry { summary, rules: (!rules.are_none()).then(|| Box::new(rules)) }, literals)
     }
 
     fn patterns(&mut self, subroute: &Subroute<'_>, literals: &mut Literals) -> Box<[Pattern]> {

@@ -1,9 +1,11 @@
 //! The first level of the index: looks up exact host names, then wildcards.
+use super::entry::Entry;
 use super::paths::{PathIndex, PathIndexBuilder};
 use super::pattern::Literals;
 use super::subroute::{PathKind, Subroute};
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use super::table::Table;
+use super::text::Text;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Longer names are in no DNS; they match no host.
 const MAX_NAME: usize = 255;
@@ -124,53 +126,62 @@ impl NamePattern {
     }
 }
 
-/// Path indexes by name, and the lengths of these names in ascending order.
+/// Path indexes by name while they are collected.
+type Collected<'a> = BTreeMap<Box<str>, PathIndexBuilder<'a>>;
+
+/// Path indexes by name.
 #[derive(Debug)]
-struct Names<T> {
-    lengths: Vec<usize>,
-    map: HashMap<Box<str>, T, RandomState>,
+struct Names {
+    /// The lengths of the names, in ascending order.
+    lengths: Box<[usize]>,
+    names: Box<[Named]>,
+    table: Table,
 }
 
-impl<T> Default for Names<T> {
-    fn default() -> Names<T> {
-        Names { lengths: Vec::new(), map: HashMap::default() }
+/// A name and its path index.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Named {
+    name: Text,
+    paths: PathIndex,
+}
+
+impl Names {
+    fn build(names: Collected<'_>, subroutes: &[Subroute<'_>], entries: &[Entry]) -> Names {
+        let lengths: BTreeSet<usize> = names.keys().map(|name| name.len()).collect();
+        let mut table = Table::with_capacity(names.len());
+        (0..).zip(names.keys()).for_each(|(at, name)| table.insert(name.as_bytes(), at));
+        let named = names.into_iter().map(|(name, paths)| Named {
+            name: Text::new(name.as_bytes()),
+            paths: paths.build(subroutes, entries),
+        });
+        Names { lengths: lengths.into_iter().collect(), names: named.collect(), table }
     }
-}
 
-impl<T: Default> Names<T> {
-    fn entry(&mut self, name: Box<str>) -> &mut T {
-        if let Err(at) = self.lengths.binary_search(&name.len()) {
-            self.lengths.insert(at, name.len());
-        }
-        self.map.entry(name).or_default()
+    fn get(&self, name: &[u8]) -> Option<&PathIndex> {
+        let at = self.table.find(name, |at| *self.names[at as usize].name == *name)?;
+        self.names.get(at as usize).map(|named| &named.paths)
     }
-}
-
-impl<T> Names<T> {
-    fn map<U>(self, f: impl Fn(T) -> U) -> Names<U> {
-        let map = self.map.into_iter().map(|(name, value)| (name, f(value))).collect();
-        Names { lengths: self.lengths, map }
-    }
-}
-
-/// Path indexes by host.
-#[derive(Debug, Default)]
-struct Hosts<T> {
-    exact: Names<T>,
-    suffixes: Names<T>,
-    prefixes: Names<T>,
-    /// Routes without hosts, and wildcards that end within a label.
-    any: T,
 }
 
 /// The path index of each host.
 #[derive(Debug, Default)]
-pub(super) struct HostIndex(Hosts<PathIndex>);
+pub(super) struct HostIndex {
+    exact: Option<Names>,
+    suffixes: Option<Names>,
+    prefixes: Option<Names>,
+    /// Of routes without hosts, and of wildcards that end within a label.
+    any: PathIndex,
+}
 
 impl HostIndex {
     /// Indexes sub-routes given best first, with the literals that their regexes begin with.
-    pub(super) fn build<'a>(subroutes: &'a [Subroute<'a>], literals: &'a [Literals]) -> HostIndex {
-        let mut hosts: Hosts<PathIndexBuilder<'a>> = Hosts::default();
+    pub(super) fn build<'a>(
+        subroutes: &'a [Subroute<'a>],
+        literals: &'a [Literals],
+        entries: &[Entry],
+    ) -> HostIndex {
+        let mut hosts = HostIndexBuilder::default();
         for ((rank, subroute), literals) in (0u32..).zip(subroutes).zip(literals) {
             let add = |paths: &mut PathIndexBuilder<'a>| match subroute.kind {
                 PathKind::None => paths.add(rank, b""),
@@ -184,53 +195,54 @@ impl HostIndex {
                 Some(names) => names.iter().for_each(|host| add(hosts.of(NamePattern::of(host)))),
             }
         }
-        HostIndex(hosts.map(|paths| paths.build(subroutes)))
+        let names =
+            |names: Collected<'_>| (!names.is_empty()).then(|| Names::build(names, subroutes, entries));
+        HostIndex {
+            exact: names(hosts.exact),
+            suffixes: names(hosts.suffixes),
+            prefixes: names(hosts.prefixes),
+            any: hosts.any.build(subroutes, entries),
+        }
     }
 
     /// Calls `visit` with the path index of every host pattern that may match the name.
     pub(super) fn visit(&self, name: &str, visit: &mut dyn FnMut(&PathIndex)) {
-        let hosts = &self.0;
-        if let Some(paths) = hosts.exact.map.get(name) {
-            visit(paths);
+        let name = name.as_bytes();
+        if let Some(exact) = &self.exact {
+            exact.get(name).into_iter().for_each(&mut *visit);
         }
-        for &length in &hosts.suffixes.lengths {
-            let Some(start) = name.len().checked_sub(length) else { break };
-            if name.as_bytes()[start] == b'.' {
-                hosts.suffixes.map.get(&name[start..]).into_iter().for_each(&mut *visit);
-            }
+        if let Some(suffixes) = &self.suffixes {
+            let starts = suffixes.lengths.iter().map_while(|length| name.len().checked_sub(*length));
+            let starts = starts.filter(|start| name[*start] == b'.');
+            starts.filter_map(|start| suffixes.get(&name[start..])).for_each(&mut *visit);
         }
-        for &length in &hosts.prefixes.lengths {
-            if length > name.len() {
-                break;
-            }
-            if name.as_bytes()[length - 1] == b'.' {
-                hosts.prefixes.map.get(&name[..length]).into_iter().for_each(&mut *visit);
-            }
+        if let Some(prefixes) = &self.prefixes {
+            let lengths = prefixes.lengths.iter().take_while(|length| **length <= name.len());
+            let lengths = lengths.filter(|length| name[**length - 1] == b'.');
+            lengths.filter_map(|length| prefixes.get(&name[..*length])).for_each(&mut *visit);
         }
-        visit(&hosts.any);
+        visit(&self.any);
     }
 }
 
-impl<T: Default> Hosts<T> {
-    fn of(&mut self, pattern: NamePattern) -> &mut T {
+/// Collects path indexes by host.
+#[derive(Default)]
+struct HostIndexBuilder<'a> {
+    exact: Collected<'a>,
+    suffixes: Collected<'a>,
+    prefixes: Collected<'a>,
+    any: PathIndexBuilder<'a>,
+}
+
+impl<'a> HostIndexBuilder<'a> {
+    fn of(&mut self, pattern: NamePattern) -> &mut PathIndexBuilder<'a> {
         if !pattern.is_label_wise() {
             return &mut self.any;
         }
         match pattern {
-            NamePattern::Exact(name) => self.exact.entry(name),
-            NamePattern::Suffix(suffix) => self.suffixes.entry(suffix),
-            NamePattern::Prefix(prefix) => self.prefixes.entry(prefix),
-        }
-    }
-}
-
-impl<T> Hosts<T> {
-    fn map<U>(self, f: impl Fn(T) -> U) -> Hosts<U> {
-        Hosts {
-            exact: self.exact.map(&f),
-            suffixes: self.suffixes.map(&f),
-            prefixes: self.prefixes.map(&f),
-            any: f(self.any),
+            NamePattern::Exact(name) => self.exact.entry(name).or_default(),
+            NamePattern::Suffix(suffix) => self.suffixes.entry(suffix).or_default(),
+            NamePattern::Prefix(prefix) => self.prefixes.entry(prefix).or_default(),
         }
     }
 }

@@ -9,22 +9,27 @@
 //!
 //! ```text
 //! host ─► exact names, wildcards, any      (hosts.rs)
-//!           └► path ─► longest prefix, then its shorter ones   (paths.rs)
+//!           └► path ─► longest prefix, then its shorter ones   (paths.rs, lengths.rs)
 //!                        └► method, header, or few   (candidates.rs)
 //!                             └► the rest, by rank   (entry.rs, pattern.rs)
 //! ```
-//! A regex path is indexed by its literal prefix. The rank of a candidate is its position in the global order;
+//! A regex path is indexed by its literal prefix. A look-up reads few cache lines, whatever the number of routes: one for
+//! each probe of a table (table.rs), one for what it finds, which has the criteria of most routes in place. The rank of a candidate is its position in the global order;
 //! a search stops as soon as no better candidate can follow.
 mod candidates;
 mod entry;
 mod hosts;
 mod judge;
+mod lengths;
+mod methods;
 mod paths;
 mod pattern;
 mod priority;
 mod subroute;
+mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod uri;
 
 pub use entry::{header_name, parse_sni};
@@ -142,7 +147,7 @@ impl Router {
             errors.sort_by_key(|error| error.index);
             return Err(errors);
         }
-        Ok(Router { hosts: HostIndex::build(&subroutes, &literals), entries, calculation })
+        Ok(Router { hosts: HostIndex::build(&subroutes, &literals, &entries), entries, calculation })
     }
 
     /// The route for a request.
@@ -151,7 +156,7 @@ impl Router {
         let host = name.parse(query.host, query.dst_port);
         let mut search = Search { entries: &self.entries, query, host, found: None };
         self.hosts.visit(host.name, &mut |paths| paths.search(&mut search));
-        search.found.map(|found| self.entries[found.rank as usize].to_match(query.path, found.hit))
+        search.found.map(|found| found.hit.to_match(query.path, &self.entries, found.rank))
     }
 }
 
@@ -173,6 +178,15 @@ impl Search<'_> {
     /// Whether a candidate of this rank is better than the best match so far.
     fn wants(&self, rank: u32) -> bool {
         self.found.is_none_or(|found| rank < found.rank)
+    }
+
+    /// Takes a candidate whose summary says all, if it matches and is better than the best match so far.
+    fn offer_plain(&mut self, rank: u32, summary: entry::Summary) {
+        if self.wants(rank)
+            && let Some(hit) = summary.check(self.query)
+        {
+            self.found = Some(Found { rank, hit });
+        }
     }
 
     /// Takes the first of these ranks, best first, that matches and is better than the best match so far.

@@ -59,6 +59,36 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
+/// The methods of a verifier that are about signatures, as those of another.
+macro_rules! signatures_verified_by {
+    (|$self:ident| $other:expr) => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let $self = self;
+            ServerCertVerifier::verify_tls12_signature($other, message, cert, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let $self = self;
+            ServerCertVerifier::verify_tls13_signature($other, message, cert, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            let $self = self;
+            ServerCertVerifier::supported_verify_schemes($other)
+        }
+    };
+}
+
 /// Accepts any certificate, but only from a server that holds its key.
 ///
 /// The certificate is read no further than to its public key, so that old version 1 certificates work too.
@@ -84,27 +114,7 @@ impl ClientCertVerifier for AcceptAny {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls12_signature(self, message, cert, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls13_signature(self, message, cert, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ServerCertVerifier::supported_verify_schemes(self)
-    }
+    signatures_verified_by!(|verifier| verifier);
 }
 
 impl ServerCertVerifier for AcceptAny {
@@ -273,25 +283,5 @@ impl ServerCertVerifier for Verifier {
         })
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, cert, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, cert, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    signatures_verified_by!(|verifier| &*verifier.inner);
 }

@@ -263,17 +263,12 @@ pub fn upstream_answers(exchange: &mut Exchange) {
     }
 }
 
-/// Appends the target as the upstream gets it.
-pub fn write_target(
-    out: &mut Vec<u8>,
-    exchange: &Exchange,
-    route: &entity::Route,
-    service: &entity::Service,
-) {
+/// Appends the target as the upstream gets it; `strips_path` says whether the route strips the path that it matched.
+pub fn write_target(out: &mut Vec<u8>, exchange: &Exchange, strips_path: bool, service: &entity::Service) {
     let matched = exchange.engine.matched_path as usize;
     match exchange.upstream_path() {
         Some(path) => push_encoded(out, path),
-        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, route.strips_path()),
+        None => upstream_path(out, service.path.as_deref(), exchange.path(), matched, strips_path),
     }
     if let Some(query) = exchange.query() {
         out.push(b'?');

@@ -103,7 +103,7 @@ impl Exchange {
     pub fn write_upstream_uri(&self, out: &mut Vec<u8>) {
         let Some(route) = self.route() else { return };
         if let Some(service) = &route.service {
-            write_target(out, self, &route.entity, &service.entity);
+            write_target(out, self, route.entity.strips_path(), &service.entity);
         }
     }
 

@@ -46,14 +46,14 @@ fn alone(name: &'static str, traffic: Traffic, plugin: String) -> Case {
 
 /// What some plugins add to others.
 fn beside(name: &'static str, traffic: Traffic, others: Vec<String>, plugins: Vec<String>) -> Case {
-    let base = Gateway { routes: 1, consumers: 1, traffic, plugins: others };
+    let base = Gateway { routes: 1, paths: 1, consumers: 1, traffic, plugins: others };
     let plugins = base.plugins.iter().cloned().chain(plugins).collect();
     Case { name, gateway: Gateway { plugins, ..base.clone() }, base }
 }
 
-/// What many routes and consumers add to one of each.
+/// What many routes and consumers add to one of each, whose requests ask for the same paths.
 fn many(name: &'static str, routes: usize, consumers: usize, traffic: Traffic, plugins: Vec<String>) -> Case {
-    let base = Gateway { routes: 1, consumers: 1, traffic, plugins };
+    let base = Gateway { routes: 1, paths: routes, consumers: 1, traffic, plugins };
     Case { name, gateway: Gateway { routes, consumers, ..base.clone() }, base }
 }
 

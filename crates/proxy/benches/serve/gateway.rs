@@ -12,7 +12,10 @@ use weir_proxy::{Compiler, Options, Retained};
 /// A configuration, and who asks.
 #[derive(Clone)]
 pub(crate) struct Gateway {
+    /// One alone takes every path.
     pub(crate) routes: usize,
+    /// How many paths are asked for.
+    pub(crate) paths: usize,
     pub(crate) consumers: usize,
     pub(crate) traffic: Traffic,
     /// As a declarative file lists them.
@@ -70,15 +73,16 @@ impl Gateway {
         let cost_sampling = sampling.unwrap_or(Options::default().cost_sampling);
         let options = Options { cost_sampling, ..Options::default() };
         let engine = InMemory::new(options, snapshot).expect("an engine");
-        Prepared { engine, requests: self.traffic.requests(self.routes, self.consumers) }
+        Prepared { engine, requests: self.traffic.requests(self.paths, self.consumers) }
     }
 
     fn configuration(&self) -> String {
         let mut yaml = String::from(
             "_format_version: \"3.0\"\nservices:\n- name: upstream\n  url: http://127.0.0.1:9\n  routes:\n",
         );
+        let path = |route| if self.routes > 1 { format!("/p{route}/") } else { "/".to_owned() };
         for route in 0..self.routes {
-            let _ = writeln!(yaml, "  - {{name: r{route}, paths: [/p{route}/]}}");
+            let _ = writeln!(yaml, "  - {{name: r{route}, paths: [{}]}}", path(route));
         }
         yaml.push_str("plugins:\n");
         self.plugins.iter().for_each(|plugin| yaml.push_str(plugin));

@@ -157,13 +157,13 @@ impl Traffic {
         }
     }
 
-    /// Requests that meet every route and every consumer, in an order that is no order.
-    pub(crate) fn requests(self, routes: usize, consumers: usize) -> Rc<[Vec<u8>]> {
-        let many = if let Self::Tokens(_) = self { TOKENS } else { routes.max(consumers) };
+    /// Requests that ask for every path and by every consumer, in an order that is no order.
+    pub(crate) fn requests(self, paths: usize, consumers: usize) -> Rc<[Vec<u8>]> {
+        let many = if let Self::Tokens(_) = self { TOKENS } else { paths.max(consumers) };
         let request = |i: usize| {
-            let (route, consumer) = (i * 7919 % routes, i * 6007 % consumers);
+            let (path, consumer) = (i * 7919 % paths, i * 6007 % consumers);
             let method = if self == Self::Preflight { "OPTIONS" } else { "GET" };
-            let path = format!("/p{route}/x");
+            let path = format!("/p{path}/x");
             let headers = self.headers(&path, consumer, i);
             let agent = if self == Self::Browser { BROWSER } else { "benchmark" };
             format!(

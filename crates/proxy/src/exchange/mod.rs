@@ -60,7 +60,7 @@ impl Exchange {
 
     /// The route that the request matched.
     pub(crate) fn route(&self) -> Option<&CompiledRoute> {
-        self.engine.route.map(|index| &*self.snapshot.routes[index as usize])
+        self.engine.route.map(|index| &self.snapshot.routes[index as usize])
     }
 
     /// The groups that a consumer is in, in the order of their names.

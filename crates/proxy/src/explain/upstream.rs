@@ -62,7 +62,7 @@ pub(super) fn of(
         Destination::Upstream(_) => service.host.clone(),
     };
     let mut target = Vec::new();
-    engine::write_target(&mut target, exchange, &route.entity, service);
+    engine::write_target(&mut target, exchange, route.entity.strips_path(), service);
     let url = format!("{}://{named}{}", service.protocol.as_str(), String::from_utf8_lossy(&target));
     let mut targets = match compiled.destination {
         Destination::Host(_) => {

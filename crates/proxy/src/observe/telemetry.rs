@@ -76,7 +76,7 @@ pub(crate) fn log_access(log: &WorkerLog, exchange: &Exchange, hides_query: impl
     let upstream_end = timing.upstream_head.unwrap_or(end);
     let mut uri = Vec::new();
     if let (Some(route), Some(service)) = (exchange.route(), exchange.service()) {
-        engine::write_target(&mut uri, exchange, &route.entity, service);
+        engine::write_target(&mut uri, exchange, route.strips_path, service);
     }
     let tls = exchange.engine.connection.tls.as_ref();
     log.write(&Record {

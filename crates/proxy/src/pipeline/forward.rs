@@ -273,7 +273,7 @@ impl<'a> UpstreamCall<'a> {
             timeouts,
             limits: &self.worker.options.limits,
             max_body: self.worker.options.client_max_body_size,
-            read_ahead: self.route.entity.response_buffering,
+            read_ahead: self.route.response_buffering,
             upload: Upload::new(self.seen.get()),
             awaited: Awaited::Response,
             lost: false,

@@ -36,7 +36,7 @@ impl UpstreamRequest for Outgoing<'_> {
     }
 
     fn write_target(&self, out: &mut Vec<u8>) {
-        write_target(out, self.exchange, &self.call.route.entity, &self.call.service.entity);
+        write_target(out, self.exchange, self.call.route.strips_path, &self.call.service.entity);
     }
 
     fn headers(&self) -> &Headers {
@@ -58,7 +58,7 @@ impl UpstreamRequest for Outgoing<'_> {
 
 /// The host that the upstream is asked for: a plugin's, the client's where it is preserved, else the endpoint's.
 pub(crate) fn authority<'a>(exchange: &'a Exchange, call: &UpstreamCall<'_>, endpoint: &'a str) -> &'a str {
-    let preserved = || if call.route.entity.preserve_host { exchange.request.host() } else { None };
+    let preserved = || if call.route.preserve_host { exchange.request.host() } else { None };
     exchange.upstream_host().or_else(preserved).unwrap_or(endpoint)
 }
 
@@ -103,7 +103,7 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, call: &UpstreamCall<'
     }
     let path = trusted(Known::XForwardedPath).unwrap_or(exchange.request.path().as_bytes());
     encode::header(out, b"X-Forwarded-Path", path);
-    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), call.route.entity.strips_path());
+    write_prefix(out, exchange, trusted(Known::XForwardedPrefix), call.route.strips_path);
     for earlier in exchange.request.headers.get_all_known(Known::Via) {
         encode::header(out, b"Via", earlier);
     }

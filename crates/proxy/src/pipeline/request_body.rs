@@ -132,7 +132,7 @@ pub(crate) async fn buffer<C: Client>(
     let framing = client.framing();
     // Messages of a gRPC call are for the upstream one by one.
     let is_grpc = route.service.as_deref().is_some_and(CompiledService::is_grpc);
-    if exchange.engine.body.is_none() && route.entity.request_buffering && !is_grpc {
+    if exchange.engine.body.is_none() && route.request_buffering && !is_grpc {
         match framing {
             Framing::Chunked => take(worker, client, exchange, BufferedBody::default(), BUFFERED).await?,
             _ => {

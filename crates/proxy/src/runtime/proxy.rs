@@ -8,6 +8,7 @@ use crate::observe::costs::Costs;
 use crate::snapshot::Snapshot;
 use crate::worker::{AltSvc, Datagrams, Load, Node, Options, Worker};
 use acceptor::{Accepting, Acceptor};
+pub use start_error::StartError;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,33 +25,6 @@ use weir_upstream::health::{MonitoredUpstream, monitor};
 
 /// How long what says that connections over QUIC have ended may take to be sent, and sent again.
 const LAST_DATAGRAMS: Duration = Duration::from_secs(1);
-
-/// Why a data plane could not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// An address cannot be listened on.
-    Listen(Address, Traffic, io::Error),
-    /// A thread or a runtime cannot be made.
-    System(io::Error),
-    /// The TLS settings cannot be used.
-    Tls(TlsError),
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StartError::Listen(address, traffic, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let setting = if traffic.is_http() { "proxy_listen" } else { "stream_listen" };
-                write!(f, "{address} is in use: stop what listens there, or set another {setting}")
-            }
-            StartError::Listen(address, _, error) => write!(f, "cannot listen on {address}: {error}"),
-            StartError::System(error) => write!(f, "cannot start: {error}"),
-            StartError::Tls(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// The running data plane.
 pub struct Proxy {
@@ -407,5 +381,6 @@ impl Opened {
 }
 
 mod acceptor;
+mod start_error;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Compiles a document into a snapshot, off the workers' threads. All errors occur here, before anything changes.
 
 use super::asked::Asked;
-use super::chain::Instance;
+use super::chain::{Chain, Instance};
 use super::instances::Instances;
 use super::last::{Identities, Last, LastParts, Parts, Plugins, same};
 use super::scopes::{Caller, Placed, Scopes};
@@ -170,12 +170,15 @@ impl<'d> Compilation<'d> {
         served: &[&Arc<entity::Route>],
         last: &LastParts,
         (services, plugins): (&Services, &Arc<Plugins>),
-    ) -> Arc<[Arc<CompiledRoute>]> {
+    ) -> Arc<[CompiledRoute]> {
         let mut known = last.routes(plugins);
         let compiled = served.iter().map(|route| {
             let service = route.service.and_then(|id| services.get(id));
             let service = service.filter(|service| is_http(service.entity.protocol));
-            known.take(route, service).unwrap_or_else(|| Arc::new(self.route(route, service, plugins)))
+            known.take(route, service).unwrap_or_else(|| {
+                let chain = plugins.scopes.chain(Some(route.id), route.service);
+                CompiledRoute::new(route, service, chain)
+            })
         });
         compiled.collect()
     }
@@ -204,22 +207,6 @@ impl<'d> Compilation<'d> {
         });
         let of = (self.document.certificates.clone(), self.document.snis.clone());
         Identities { certificates: Arc::new(certificates), of }
-    }
-
-    fn route(
-        &self,
-        route: &Arc<entity::Route>,
-        service: Option<&Arc<CompiledService>>,
-        plugins: &Plugins,
-    ) -> CompiledRoute {
-        CompiledRoute {
-            view: Route::new(route.clone(), service.map(|service| service.view.clone())),
-            service: service.cloned(),
-            chain: plugins.scopes.chain(Some(route.id), route.service),
-            http: serves(&route.protocols, false),
-            https: serves(&route.protocols, true),
-            grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
-        }
     }
 
     // ---- plugins ----
@@ -287,6 +274,28 @@ fn instance(definition: &Definition, entity: &entity::Plugin, hooks: Arc<dyn Hoo
         http: phases.only_if(serves(protocols, false)),
         https: phases.only_if(serves(protocols, true)),
         stream: phases.only_if(protocols.iter().any(|protocol| protocol.is_stream())),
+    }
+}
+
+impl CompiledRoute {
+    /// A route with this service and these plugins.
+    pub(crate) fn new(
+        route: &Arc<entity::Route>,
+        service: Option<&Arc<CompiledService>>,
+        chain: Arc<Chain>,
+    ) -> Self {
+        Self {
+            service: service.cloned(),
+            http: serves(&route.protocols, false),
+            https: serves(&route.protocols, true),
+            grpc: route.protocols.iter().any(|protocol| is_grpc(*protocol)),
+            strips_path: route.strips_path(),
+            preserve_host: route.preserve_host,
+            request_buffering: route.request_buffering,
+            response_buffering: route.response_buffering,
+            chain,
+            view: Arc::new(Route::new(route.clone(), service.map(|service| service.view.clone()))),
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) struct Parts {
     pub(super) services: Arc<Services>,
     pub(super) users: Arc<Users>,
     pub(super) plugins: Arc<Plugins>,
-    pub(super) routes: Arc<[Arc<CompiledRoute>]>,
+    pub(super) routes: Arc<[CompiledRoute]>,
     pub(super) router: Arc<Router>,
     pub(super) streams: Arc<Streams>,
     pub(super) asked: Arc<Asked>,
@@ -125,7 +125,7 @@ impl LastParts {
     /// The router, where these routes ask for what those before them asked for.
     pub(super) fn router(&self, routes: &[&Arc<entity::Route>]) -> Option<Arc<Router>> {
         let parts = self.parts.as_ref()?;
-        let alike = |(last, route): (&Arc<CompiledRoute>, &&Arc<entity::Route>)| {
+        let alike = |(last, route): (&CompiledRoute, &&Arc<entity::Route>)| {
             Arc::ptr_eq(&last.entity, route) || are_alike(&last.entity, route)
         };
         let unchanged = parts.routes.len() == routes.len() && parts.routes.iter().zip(routes).all(alike);
@@ -149,7 +149,7 @@ impl LastParts {
     }
 
     /// The stream routes, likewise.
-    pub(super) fn stream_routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_, StreamRoute> {
+    pub(super) fn stream_routes(&self, plugins: &Arc<Plugins>) -> KnownRoutes<'_, Arc<StreamRoute>> {
         KnownRoutes(self.with_the_same(plugins).map_or(&[], |parts| &parts.streams.routes))
     }
 
@@ -174,7 +174,7 @@ impl Leading for CompiledRoute {
     }
 }
 
-impl Leading for StreamRoute {
+impl Leading for Arc<StreamRoute> {
     fn entity(&self) -> &Arc<entity::Route> {
         &self.view.entity
     }
@@ -185,15 +185,15 @@ impl Leading for StreamRoute {
 }
 
 /// Routes that were compiled last, to be asked for in the order of ids: that of documents from a store.
-pub(super) struct KnownRoutes<'l, R>(&'l [Arc<R>]);
+pub(super) struct KnownRoutes<'l, R>(&'l [R]);
 
-impl<R: Leading> KnownRoutes<'_, R> {
+impl<R: Leading + Clone> KnownRoutes<'_, R> {
     /// The compiled route, if neither it nor its service has changed.
     pub(super) fn take(
         &mut self,
         route: &Arc<entity::Route>,
         service: Option<&Arc<CompiledService>>,
-    ) -> Option<Arc<R>> {
+    ) -> Option<R> {
         while let [first, rest @ ..] = self.0
             && first.entity().id < route.id
         {

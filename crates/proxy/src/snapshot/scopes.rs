@@ -1,8 +1,8 @@
 //! Which configuration of each plugin applies where: Kong's order of specificity, compiled into chains.
 
 use super::chain::{ByConsumer, ByGroup, Chain, Instance, Own, Step};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::Uuid;
 use weir_plugin::ConsumerIndex;
 use weir_plugin::engine::GroupIndex;
@@ -25,8 +25,15 @@ pub(super) enum Caller {
 
 type Scope = (Option<Uuid>, Option<Uuid>);
 
-/// All configured plugins, from the highest priority to the lowest.
-pub(super) struct Scopes(Vec<Plugin>);
+/// All configured plugins.
+pub(super) struct Scopes {
+    /// From the highest priority to the lowest.
+    plugins: Vec<Plugin>,
+    /// The routes and services that have a configuration of their own.
+    named: HashSet<Uuid>,
+    /// By route and service, where these are named.
+    chains: Mutex<HashMap<Scope, Arc<Chain>>>,
+}
 
 /// The configurations of one plugin, by scope.
 struct Plugin {
@@ -68,6 +75,7 @@ impl Collected {
 impl Scopes {
     pub(super) fn new(placed: Vec<Placed>) -> Self {
         let mut plugins: HashMap<&'static str, (i32, Collected)> = HashMap::new();
+        let named = placed.iter().flat_map(|it| it.route.into_iter().chain(it.service)).collect();
         for it in placed {
             let known = plugins.entry(it.instance.name);
             known.or_insert_with(|| (it.priority, Collected::default())).1.add(it);
@@ -77,12 +85,19 @@ impl Scopes {
         let mut plugins: Vec<Plugin> = finished.collect();
         let order = |p: &Plugin| (std::cmp::Reverse(p.priority), p.name);
         plugins.sort_by(|a, b| order(a).cmp(&order(b)));
-        Self(plugins)
+        Self { plugins, named, chains: Mutex::default() }
     }
 
-    /// The chain of a route and its service.
-    pub(super) fn chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Chain {
-        Chain::new(self.0.iter().filter_map(|plugin| plugin.step(route, service)).collect())
+    /// The chain of a route and its service: the same of all for which the same is configured.
+    pub(super) fn chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Arc<Chain> {
+        let named = |id: &Uuid| self.named.contains(id);
+        let (route, service) = (route.filter(named), service.filter(named));
+        let mut chains = self.chains.lock().unwrap_or_else(PoisonError::into_inner);
+        chains.entry((route, service)).or_insert_with(|| Arc::new(self.new_chain(route, service))).clone()
+    }
+
+    fn new_chain(&self, route: Option<Uuid>, service: Option<Uuid>) -> Chain {
+        Chain::new(self.plugins.iter().filter_map(|plugin| plugin.step(route, service)).collect())
     }
 }
 

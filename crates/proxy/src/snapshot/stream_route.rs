@@ -22,7 +22,7 @@ pub(crate) struct StreamRoute {
     /// What plugins see of it.
     pub(crate) view: Arc<Route>,
     pub(crate) service: Option<Arc<CompiledService>>,
-    pub(crate) chain: Chain,
+    pub(crate) chain: Arc<Chain>,
 }
 
 impl Deref for StreamRoute {

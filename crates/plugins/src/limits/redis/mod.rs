@@ -11,7 +11,7 @@ pub(crate) use config::{ClusterNode, Redis};
 use super::quota::{QuotaTake, QuotaTaken};
 use super::store::{Add, CounterKey, CounterStore, Pending, Take, Taken, Unavailable};
 use super::window::Period;
-use cluster::Cluster;
+use cluster::{Cluster, Redirected};
 use config::Servers;
 use connection::{Connector, Link, unavailable};
 use redis::aio::MultiplexedConnection;
@@ -179,12 +179,18 @@ impl RedisStore {
                 under_way.spawn(send(link.connection.clone(), pipeline, places));
             }
         }
-        let mut failed = None;
+        let (mut failed, mut redirected) = (None, Vec::new());
         while let Some(done) = under_way.join_next().await {
             let (sent, places) = done.map_err(|error| Unavailable(error.to_string()))?;
             match sent {
                 Err(error) => failed = Some(error),
-                Ok(values) => failed = place(values, &places, answers).or(failed),
+                Ok(values) => failed = place(values, &places, answers, &mut redirected).or(failed),
+            }
+        }
+        if let Linked::Cluster(cluster) = linked {
+            for Redirected { to, what: at } in redirected {
+                let command = Redirected { to, what: &commands[at].make };
+                answers[at] = Some(cluster.follow(&self.connector, &command).await);
             }
         }
         Ok(failed)
@@ -211,8 +217,14 @@ fn refusal(value: &Value) -> Option<ServerError> {
     (error.code() == "WRONGTYPE" || is_of_value).then(|| error.clone())
 }
 
-/// Stores each reply in its place; returns the last error among them.
-fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) -> Option<RedisError> {
+/// Stores each reply in its place; returns the last error among them. `redirected` gets those that a server of a cluster
+/// redirects to the one that receives their keys; their reply is nil until that server has replied.
+fn place(
+    values: Vec<Value>,
+    places: &[usize],
+    answers: &mut [Option<Value>],
+    redirected: &mut Vec<Redirected<usize>>,
+) -> Option<RedisError> {
     let mut failed = None;
     for (value, at) in values.into_iter().zip(places) {
         if refusal(&value).is_some() {
@@ -222,7 +234,10 @@ fn place(values: Vec<Value>, places: &[usize], answers: &mut [Option<Value>]) ->
         match value.extract_error() {
             Ok(value) => answers[*at] = Some(value),
             // The slot is moving to another server.
-            Err(error) if matches!(error.code(), Some("ASK" | "TRYAGAIN")) => answers[*at] = Some(Value::Nil),
+            Err(error) if matches!(error.code(), Some("ASK" | "TRYAGAIN")) => {
+                redirected.extend(Redirected::by(&error, *at));
+                answers[*at] = Some(Value::Nil);
+            }
             Err(error) => failed = Some(error),
         }
     }

@@ -189,7 +189,7 @@ fn relay<'a, C, U>(
         timeouts: &call.timeouts,
         limits: &options.limits,
         max_body: options.client_max_body_size,
-        read_ahead: call.route.entity.response_buffering,
+        read_ahead: call.route.response_buffering,
         upload,
         awaited: Awaited::Response,
         lost: false,
