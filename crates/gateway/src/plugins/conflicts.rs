@@ -110,10 +110,10 @@ fn paths(of_gateway: &[String], definitions: Definitions) -> Vec<ApiPath> {
     of_gateway.chain(of_entities.map(|it| path(it, "the entities of plugins"))).chain(of_routes).collect()
 }
 
-/// Paths of plugins that cannot be told from others.
+/// Paths of plugins that conflict with others.
 fn overlapping(paths: &[ApiPath]) -> Vec<String> {
     let mut found = Vec::new();
-    // The gateway's own stand before the others, and do not overlap.
+    // The gateway's own paths come first, and do not overlap.
     for (index, later) in paths.iter().enumerate().filter(|(_, path)| path.owner != GATEWAY) {
         let overlaps = |earlier: &&ApiPath| {
             let is_other_method = earlier.path == later.path
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_cannot_be_told_apart_are_refused() {
+    fn routes_that_conflict_are_refused() {
         static TWICE: [AdminRoute; 2] = [route(GET, "/a/{one}"), route(GET, "/a/{two}/")];
         static CALLED_OTHERWISE: [AdminRoute; 2] =
             [route(GET, "/a/{one}"), route(AdminMethod::Put, "/a/{two}")];
