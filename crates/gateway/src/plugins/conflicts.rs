@@ -110,7 +110,7 @@ fn paths(of_gateway: &[String], definitions: Definitions) -> Vec<ApiPath> {
     of_gateway.chain(of_entities.map(|it| path(it, "the entities of plugins"))).chain(of_routes).collect()
 }
 
-/// Paths of plugins that cannot be told from others.
+/// Paths of plugins that a router cannot distinguish from others.
 fn overlapping(paths: &[ApiPath]) -> Vec<String> {
     let mut found = Vec::new();
     // The gateway's own stand before the others, and do not overlap.
