@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
@@ -11,6 +11,8 @@ use tokio::time::Sleep;
 pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The task that the timer wakes, once it was told: telling it again costs more than to compare.
+    waker: Option<Waker>,
 }
 
 impl Deadline {
@@ -40,6 +42,9 @@ impl Deadline {
     /// Ready once the deadline has passed; otherwise the task is woken then.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else { return Poll::Pending };
+        if self.is_armed(cx.waker()) {
+            return Poll::Pending;
+        }
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at.into())));
         while timer.as_mut().poll(cx).is_ready() {
             if timer.deadline().into_std() >= at {
@@ -47,6 +52,58 @@ impl Deadline {
             }
             timer.as_mut().reset(at.into());
         }
+        self.waker = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Whether the timer still runs, and wakes this task.
+    fn is_armed(&self, waker: &Waker) -> bool {
+        let wakes = self.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        wakes && self.timer.as_ref().is_some_and(|timer| !timer.is_elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    #[tokio::test]
+    async fn a_deadline_that_was_moved_wakes_the_task_then() {
+        let mut deadline = Deadline::default();
+        for (from, to) in [(5, 10), (60_000, 5), (5, 5)] {
+            let now = Instant::now();
+            deadline.set(now, from * MOMENT);
+            assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx))).await.is_pending());
+            deadline.set(now, to * MOMENT);
+            poll_fn(|cx| deadline.poll(cx)).await;
+            assert!(now.elapsed() >= to * MOMENT, "from {from} to {to}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_task_that_polled_last_is_woken() {
+        let (first, last) = (Arc::new(Wakes::default()), Arc::new(Wakes::default()));
+        let mut deadline = Deadline::default();
+        deadline.set(Instant::now(), 5 * MOMENT);
+        for wakes in [&first, &first, &last, &last] {
+            assert!(deadline.poll(&mut Context::from_waker(&wakes.clone().into())).is_pending());
+        }
+        tokio::time::sleep(10 * MOMENT).await;
+        assert_eq!([&first, &last].map(|wakes| wakes.0.load(Ordering::Relaxed)), [0, 1]);
     }
 }

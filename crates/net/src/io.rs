@@ -1,6 +1,6 @@
 //! The byte stream under a connection: a socket, TLS on one, or memory in benchmarks and tests.
 
-use crate::socket::Socket;
+use crate::socket::{Socket, would_block};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -53,6 +53,9 @@ impl Io {
 
     /// Reads some bytes; 0 is the end.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Io::Plain(socket) = self {
+            return socket.poll_recv(cx, room);
+        }
         let mut buffer = ReadBuf::new(room);
         ready!(each!(self, io => Pin::new(io).poll_read(cx, &mut buffer)))?;
         Poll::Ready(Ok(buffer.filled().len()))
@@ -60,12 +63,13 @@ impl Io {
 
     /// Ready when a read would find bytes or the end; costs no buffer.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Io::Plain(socket) => socket.poll_read_ready(cx),
-            Io::TlsServer(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0.poll_read_ready(cx),
-            Io::TlsClient(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0.poll_read_ready(cx),
-            _ => Poll::Ready(Ok(())),
-        }
+        let socket = match self {
+            Io::Plain(socket) => socket,
+            Io::TlsServer(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0,
+            Io::TlsClient(tls) if tls.get_ref().1.wants_read() => tls.get_ref().0,
+            _ => return Poll::Ready(Ok(())),
+        };
+        if socket.is_readable() { Poll::Ready(Ok(())) } else { socket.poll_read_ready(cx) }
     }
 
     /// Writes some of the bytes.
@@ -109,7 +113,7 @@ impl Io {
     /// Reads the runtime's readiness cache, so that a healthy connection costs no system call.
     pub fn is_stale(&mut self) -> bool {
         match self {
-            Io::Plain(socket) => !would_block(socket.try_read(&mut [0])),
+            Io::Plain(socket) => !would_block(&socket.try_read(&mut [0])),
             Io::TlsServer(_) | Io::TlsClient(_) => self.has_something_to_read(),
             Io::Memory(_) => false,
         }
@@ -119,8 +123,4 @@ impl Io {
     fn has_something_to_read(&mut self) -> bool {
         self.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0]).is_ready()
     }
-}
-
-fn would_block(result: io::Result<usize>) -> bool {
-    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -1,11 +1,11 @@
 //! A connected plaintext socket: TCP, or a Unix socket.
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -38,6 +38,53 @@ impl Socket {
     /// Ready when a read may find something.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, socket => socket.poll_read_ready(cx))
+    }
+
+    /// Whether a read may find something, as far as the runtime knows: it is not asked to wake a task.
+    pub fn is_readable(&self) -> bool {
+        self.try_io(Interest::READABLE, || Ok(())).is_ok()
+    }
+
+    /// Reads some bytes; 0 is the end.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_read_ready(cx))?;
+            let most = room.len();
+            let read =
+                self.try_some(Interest::READABLE, most, || Ok(recv(self, &mut *room, RecvFlags::empty())?.0));
+            if !would_block(&read) {
+                return Poll::Ready(read);
+            }
+        }
+    }
+
+    /// Writes some of the bytes.
+    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            // Asking the runtime first, as for reads, costs more. What is written was read, or is in memory: it has an end.
+            let written = self
+                .try_some(Interest::WRITABLE, bytes.len(), || Ok(send(self, bytes, SendFlags::NOSIGNAL)?));
+            if !would_block(&written) {
+                return Poll::Ready(written);
+            }
+            ready!(self.poll_write_ready(cx))?;
+        }
+    }
+
+    /// Moves at most so many bytes. If it moves fewer, the next call would block, which the runtime has to know: it waits
+    /// for changes alone.
+    fn try_some(
+        &self,
+        interest: Interest,
+        most: usize,
+        act: impl FnOnce() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut moved = 0;
+        let done = self.try_io(interest, || {
+            moved = act()?;
+            if (1..most).contains(&moved) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(moved) }
+        });
+        if moved > 0 { Ok(moved) } else { done }
     }
 
     /// Ready when a write may be taken.
@@ -104,8 +151,8 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        each!(&mut *self, socket => Pin::new(socket).poll_write(cx, bytes))
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -127,4 +174,9 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(&mut *self, socket => Pin::new(socket).poll_shutdown(cx))
     }
+}
+
+/// Whether a call found that it would have to wait.
+pub(crate) fn would_block<T>(result: &io::Result<T>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }

@@ -62,6 +62,11 @@ impl Wire {
 
     /// Reads once into the inbox. 0 is the end of the stream, or a full inbox.
     pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // Without a buffer until there is something to read.
+        if self.io.poll_readable(cx)?.is_pending() {
+            self.inbox.release();
+            return Poll::Pending;
+        }
         match self.io.poll_read(cx, self.inbox.room()) {
             Poll::Ready(read) => {
                 let n = read?;

@@ -68,6 +68,7 @@ pub struct ExchangeState {
 }
 
 /// A request whose head has arrived, on its way from here.
+#[inline]
 pub fn begin(
     connection: &Rc<Connection>,
     configuration: Rc<Configuration>,

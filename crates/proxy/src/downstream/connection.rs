@@ -1,9 +1,10 @@
 //! A client's connection: PROXY header, TLS handshake, then its exchanges.
 
 use crate::downstream::handshake::{self, Ends};
-use crate::downstream::http1::{Http1, Preface, next};
+use crate::downstream::http1::{Http1, Preface};
 use crate::downstream::http2;
 use crate::downstream::proxy_protocol;
+use crate::downstream::request_slot::serve_next;
 use crate::exchange::{Connection, Tls};
 use crate::listen::Accepted;
 use crate::worker::Worker;
@@ -55,7 +56,7 @@ pub(crate) async fn run(worker: Rc<Worker>, accepted: Accepted) {
     if http2 {
         return Box::pin(http2::serve(&worker, io.into(), connection)).await;
     }
-    let mut client = Http1::new(Wire::new(io));
+    let mut client = Box::new(Http1::new(Wire::new(io)));
     if listener.http2 && !listener.tls {
         client.preface = Preface::Allowed;
     }
@@ -140,7 +141,7 @@ fn agreed(session: &rustls::ServerConnection, asked: bool) -> Tls {
 }
 
 /// One exchange after the other, for as long as both sides want.
-pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection: Rc<Connection>) {
+pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Box<Http1>, connection: Rc<Connection>) {
     let mut served = 0;
     let mut idle_since = Instant::now();
     loop {
@@ -158,7 +159,9 @@ pub(crate) async fn exchanges(worker: &Rc<Worker>, mut client: Http1, connection
         }
         served += 1;
         connection.requests.set(served);
-        match next(worker, &mut client, &connection).await {
+        let end;
+        (client, end) = serve_next(worker, client, &connection).await;
+        match end {
             Some(end) => idle_since = end,
             None => break,
         }
@@ -208,4 +211,18 @@ async fn linger(client: &mut Http1) {
         }
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, F: Future>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_holds_nothing_of_a_request() {
+        assert!(size(run) <= 1024, "{} bytes", size(run));
+    }
 }

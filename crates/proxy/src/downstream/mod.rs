@@ -7,3 +7,4 @@ pub(crate) mod http2;
 pub(crate) mod http3;
 pub(crate) mod multiplex;
 pub mod proxy_protocol;
+mod request_slot;

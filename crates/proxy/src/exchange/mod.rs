@@ -48,6 +48,7 @@ pub(crate) struct Took {
 
 impl Exchange {
     /// A request whose head has arrived, on its way from here.
+    #[inline]
     pub(crate) fn new(
         connection: &Rc<Connection>,
         snapshot: Rc<WorkerSnapshot>,

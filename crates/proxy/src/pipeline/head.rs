@@ -5,7 +5,7 @@ use crate::pipeline::forward::UpstreamCall;
 use std::borrow::Cow;
 use weir_http1::{Framing, Headers, Known, KnownSet, Version, encode};
 use weir_plugin::engine::write_target;
-use weir_plugin::without_port;
+use weir_plugin::host_end;
 use weir_router::push_encoded;
 use weir_upstream::UpstreamRequest;
 
@@ -96,7 +96,8 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, call: &UpstreamCall<'
         out.extend_from_slice(connection.forwarded.as_bytes());
     }
     let trusted = |known| exchange.header(known).filter(|_| connection.trusted);
-    let host = without_port(exchange.request.host().unwrap_or_default());
+    let host = exchange.header(Known::Host).unwrap_or_default();
+    let host = &host[..host_end(host)];
     match trusted(Known::XForwardedHost) {
         Some(named) => encode::header(out, b"X-Forwarded-Host", named),
         None => write_host(out, host),
@@ -118,10 +119,10 @@ fn write_forwarded(out: &mut Vec<u8>, exchange: &Exchange, call: &UpstreamCall<'
 }
 
 /// In lower case, as Kong writes it.
-fn write_host(out: &mut Vec<u8>, host: &str) {
+fn write_host(out: &mut Vec<u8>, host: &[u8]) {
     out.extend_from_slice(b"X-Forwarded-Host: ");
     let start = out.len();
-    out.extend_from_slice(host.as_bytes());
+    out.extend_from_slice(host);
     out[start..].make_ascii_lowercase();
     out.extend_from_slice(b"\r\n");
 }

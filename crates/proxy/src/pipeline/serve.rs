@@ -33,6 +33,7 @@ use weir_plugin::LocalResponse;
 use weir_router::{HeaderLookup, Query, Scheme, normalize_path};
 
 /// An exchange whose request has arrived.
+#[inline]
 pub(crate) fn begin(
     worker: &Worker,
     connection: &Rc<Connection>,

@@ -72,7 +72,7 @@ impl InMemory {
         let client = Client { requests: requests.clone(), next, left: count, succeeded: succeeded.clone() };
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let connection = Rc::new(Connection::new(local(40_000), local(8000), 1, None, false));
-        let client = Http1::new(Wire::new(Io::Memory(Box::new(client))));
+        let client = Box::new(Http1::new(Wire::new(Io::Memory(Box::new(client)))));
         self.runtime.block_on(connection::exchanges(&self.worker, client, connection));
         succeeded.get()
     }

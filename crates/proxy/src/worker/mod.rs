@@ -33,6 +33,17 @@ use weir_upstream::Pools;
 /// Heads kept for reuse by each worker.
 const HEADS_KEPT: usize = 1024;
 
+/// The hexadecimal digits of each byte.
+static DIGITS: [[u8; 2]; 256] = {
+    let mut digits = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        digits[byte] = [b"0123456789abcdef"[byte >> 4], b"0123456789abcdef"[byte & 15]];
+        byte += 1;
+    }
+    digits
+};
+
 /// What the node's workers share.
 pub(crate) struct Node {
     /// How the data plane was started.
@@ -265,11 +276,10 @@ impl Worker {
 
     /// A new request id: 32 hexadecimal digits.
     pub(crate) fn request_id(&self) -> [u8; 32] {
-        let number = (u128::from(self.random()) << 64) | u128::from(self.random());
         let mut id = [0; 32];
-        for (place, byte) in id.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-            place[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-            place[1] = b"0123456789abcdef"[usize::from(byte & 15)];
+        let number = (u128::from(self.random()) << 64) | u128::from(self.random());
+        for (digits, byte) in id.as_chunks_mut().0.iter_mut().zip(number.to_be_bytes()) {
+            *digits = DIGITS[usize::from(byte)];
         }
         id
     }
