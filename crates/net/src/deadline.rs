@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The task that the timer wakes, once it was told: telling it again costs more than to compare.
+    /// The task that the timer wakes, once the timer has it: a comparison costs less than to hand it over again.
     waker: Option<Waker>,
 }
 

@@ -123,7 +123,7 @@ impl Exchange {
         self.engine.credential
     }
 
-    /// Names the consumer, and tells the upstream by Kong's headers.
+    /// Names the consumer, and adds Kong's headers about it to the request.
     pub fn authenticate(&mut self, consumer: ConsumerIndex, credential: Credential<'_>) {
         self.engine.identify(consumer);
         self.engine.credential = Some(credential.id);

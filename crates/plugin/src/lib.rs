@@ -113,7 +113,7 @@ pub enum Flow {
     Wait(Pin<Box<dyn Future<Output = Resume>>>),
 }
 
-/// Whether a plugin reads the bodies of requests, and what becomes of one while the node has no memory for it.
+/// Whether a plugin reads the bodies of requests, and what happens to one while the node has no memory for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WantsBody {
     /// It reads none.
@@ -125,7 +125,7 @@ pub enum WantsBody {
     Yes,
 }
 
-/// What becomes of a session.
+/// Whether a session may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// It goes on.
@@ -156,7 +156,7 @@ pub trait Hooks: Any + Send + Sync {
         exchange.has_no_hook();
         Flow::Continue
     }
-    /// Before the response head goes to the client, whoever answered.
+    /// Before the response head goes to the client, also if the gateway made the response.
     fn response(&self, exchange: &mut Exchange) {
         exchange.has_no_hook();
     }
@@ -243,7 +243,7 @@ pub type Init = fn(&WorkerContext) -> Result<(), String>;
 /// What a plugin does on each worker with all its instances.
 pub type Configure<P> = fn(&WorkerContext, &[&P]) -> Result<(), String>;
 
-/// An instance of a plugin, or why there is none and how to mend it.
+/// An instance of a plugin, or why there is none and how to fix it.
 pub type Built = Result<Arc<dyn Hooks>, String>;
 
 /// A plugin's declaration with its type erased: a row of the list of plugins.

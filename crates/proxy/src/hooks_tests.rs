@@ -1,5 +1,7 @@
 //! Tests of the plugin contract: plugins that use it, between a real client and a real upstream.
 
+#![allow(clippy::disallowed_methods, reason = "these threads are the tests' own")]
+
 mod body_filters;
 mod phases;
 

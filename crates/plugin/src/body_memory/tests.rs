@@ -76,7 +76,7 @@ fn without_a_bound_there_is_always_room() {
     assert_eq!((memory.usage().bytes, memory.usage().limit), (4096 * KIB as u64, None));
 }
 
-/// What becomes of one of some bodies.
+/// What happens to one of some bodies.
 #[derive(Debug, Clone)]
 enum Step {
     Push(usize, usize),

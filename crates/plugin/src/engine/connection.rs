@@ -17,7 +17,7 @@ pub const IDENTITY: KnownSet = KnownSet::of(&[
     Known::XAnonymousConsumer,
 ]);
 
-/// Headers by which a gateway tells of the client's certificate. They are believed where they come from a trusted peer.
+/// Headers in which a gateway describes the client's certificate. They are believed where they come from a trusted peer.
 pub const CERTIFICATE: KnownSet =
     KnownSet::of(&[Known::XClientCertDn, Known::XClientCertSan, Known::ClientCert, Known::ClientCertChain]);
 
@@ -45,7 +45,7 @@ pub struct Connection {
     pub tls: Option<Tls>,
     /// Whether `trusted_ips` holds the peer, so that its forwarded headers are believed.
     pub trusted: bool,
-    /// Whether a proxy connected, whoever it speaks for.
+    /// Whether a proxy connected.
     pub announced: bool,
 }
 

@@ -207,7 +207,7 @@ impl ExchangeState {
         }
     }
 
-    /// The rest of the upstream's response stays with it: nobody has seen all of it.
+    /// The rest of the upstream's response stays with it: no observer has seen all of it.
     pub fn upstream_is_cut(&mut self) {
         if let Some(extras) = &mut self.extras {
             extras.upstream.clear();

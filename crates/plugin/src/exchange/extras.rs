@@ -128,8 +128,8 @@ impl Exchange {
         self.engine.extras.as_ref()?.host.as_deref()
     }
 
-    /// Replaces the request's body, with its length; whether it could. One that is too long to be buffered, or that nobody
-    /// asked to be collected, cannot be replaced.
+    /// Replaces the request's body, with its length; whether it could. One that is too long to be buffered, or that no plugin
+    /// asked for, cannot be replaced.
     pub fn set_body(&mut self, body: Vec<u8>) -> bool {
         let replaced = self.engine.body_is_whole || self.request.framing == Framing::None;
         if replaced {
@@ -163,15 +163,14 @@ impl Exchange {
         self.engine.extras().body_changes.drops = true;
     }
 
-    /// Says what the upstream is told of the caller, beyond the consumer: who answers several callers with one response
-    /// tells them apart by it.
+    /// Adds to what the upstream gets about the caller, beyond the consumer: a cache keeps callers apart by it.
     pub fn describe_caller(&mut self, by: &[u8]) {
         let caller = &mut self.engine.extras().caller;
         caller.extend_from_slice(&by.len().to_le_bytes());
         caller.extend_from_slice(by);
     }
 
-    /// What the upstream is told of the caller, beyond the consumer.
+    /// What the upstream gets about the caller, beyond the consumer.
     pub fn caller(&self) -> &[u8] {
         self.engine.extras.as_ref().map_or(&[], |extras| &extras.caller)
     }
@@ -182,7 +181,7 @@ impl Exchange {
         self.engine.extras().body_changes.buffers = true;
     }
 
-    /// Has the response's body go through a filter, chunk by chunk as it comes, whoever made the response. Filters of
+    /// Has the response's body go through a filter, chunk by chunk as it comes, also if the gateway made it. Filters of
     /// several plugins run in the order of these. A body that another plugin has buffered is filtered once it is replaced; one
     /// that is left out is not, and neither is the response to a request for a head alone, or a tunnel. `Content-Length`
     /// goes away; other headers that describe the body are the plugin's to change. For response hooks.
