@@ -1,5 +1,5 @@
 //! How much memory the bodies that plugins read may take, all those of a node together. Workers take it in pieces, so that
-//! none waits for another, and a request whose body nobody reads takes nothing.
+//! none waits for another, and a request whose body no plugin reads takes nothing.
 
 use crate::count::Count;
 use std::cell::Cell;

@@ -120,8 +120,8 @@ fn users_passwords_and_databases_are_those_of_the_configuration() {
     let [node] = nodes(&upstream, &with("not-to-be-told-either"));
     let refused = node.get("/");
     assert_eq!((refused.status, refused.text()), (500, "{\"error_msg\":\"failed to limit count\"}"));
-    eventually("the log says how to mend it", || {
-        node.log().contains("mend redis.username and redis.password")
+    eventually("the log says how to fix it", || {
+        node.log().contains("check redis.username and redis.password")
     });
     assert!(!node.log().contains("to-be-told"), "{}", node.log());
 }

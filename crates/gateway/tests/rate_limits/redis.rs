@@ -148,8 +148,8 @@ fn users_passwords_and_databases_are_those_of_the_configuration() {
     let refused = node.get("/");
     assert_eq!(refused.status, 500);
     assert!(refused.text().contains("An unexpected error occurred"), "{}", refused.text());
-    eventually("the log says how to mend it", || {
-        node.log().contains("mend redis.username and redis.password")
+    eventually("the log says how to fix it", || {
+        node.log().contains("check redis.username and redis.password")
     });
     assert!(!node.log().contains("to-be-told"), "{}", node.log());
 }

@@ -132,7 +132,7 @@ impl InvalidEntity<'_> {
         let Some(members) = self.entity.as_object() else { return self.entity.clone() };
         let own = |name: &str| {
             let is_child = kinds.children(self.kind).iter().any(|(child, _)| child.as_str() == name);
-            let is_secret = schema.field(name).is_some_and(|field| field.is_confidential());
+            let is_secret = schema.field(name).is_some_and(|field| field.secret);
             !is_child && !is_secret
         };
         members
