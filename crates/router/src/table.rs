@@ -1,5 +1,5 @@
-//! A hash table of positions, a look-up in which reads one cache line. It stores no keys: whoever looks a key up
-//! compares what is at the position found.
+//! A hash table of positions, a look-up in which reads one cache line. It stores no keys: the caller compares what is at the
+//! position found.
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher;
 
