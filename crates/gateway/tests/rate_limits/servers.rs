@@ -69,3 +69,34 @@ fn a_cluster_is_asked_where_the_keys_are() {
     assert_eq!(passed(&nodes, 2, 5, &format!("X-T: {tenant}\r\n")), 23);
     assert_eq!(servers[1].number(key), 23);
 }
+
+#[test]
+fn while_a_slot_is_moved_counting_goes_on_at_the_server_that_gets_it() {
+    let servers = RedisServer::cluster::<3>();
+    let upstream = Upstream::answering(HELLO);
+    let known: Vec<_> = servers.iter().map(|server| json!({ "port": server.port })).collect();
+    let config = json!({
+        "policy": "redis", "year": 23, "limit_by": "header", "header_name": "X-T",
+        "redis": { "cluster_nodes": known, "timeout": 15_000 },
+    });
+    let nodes: [Gateway; 2] = nodes(&upstream, &config);
+    assert_eq!(left(&nodes[0].get_with("/", "X-T: a\r\n")), 22);
+    let from = servers.iter().position(|server| !server.keys().is_empty()).unwrap();
+    let (keys, to) = (servers[from].keys(), (from + 1) % servers.len());
+    let key = &*keys[0];
+    let slot = servers[from].ask(&["cluster", "keyslot", key]);
+    let [giver, taker] = [from, to].map(|at| servers[at].ask(&["cluster", "myid"]));
+    let importing = ["cluster", "setslot", &slot, "importing", &giver];
+    let migrating = ["cluster", "setslot", &slot, "migrating", &taker];
+    let port = servers[to].port.to_string();
+    let migrate = ["migrate", "127.0.0.1", &port, key, "0", "5000"];
+    assert_eq!(servers[to].ask(&importing), "OK");
+    assert_eq!(servers[from].ask(&migrating), "OK");
+    assert_eq!(servers[from].ask(&migrate), "OK");
+    assert_eq!(passed(&nodes, 2, 10, "X-T: a\r\n"), 22);
+    for at in [to, from, (from + 2) % servers.len()] {
+        assert_eq!(servers[at].ask(&["cluster", "setslot", &slot, "node", &taker]), "OK");
+    }
+    assert_eq!(servers[to].number(key), 23);
+    assert_eq!(passed(&nodes, 2, 5, "X-T: a\r\n"), 0);
+}
