@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 pub struct Deadline {
     at: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The task that the timer wakes, once it was told: telling it again costs more than to compare.
+    /// The task that the timer wakes, once it is registered there: registering it again costs more than a comparison.
     waker: Option<Waker>,
 }
 

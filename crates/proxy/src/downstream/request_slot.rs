@@ -66,7 +66,7 @@ pub(crate) async fn serve_next(
 
 async fn serve_all(handover: Rc<Handover>) -> Infallible {
     loop {
-        // Nothing has to wake it: whoever hands a client over polls it.
+        // Nothing has to wake it: the connection that hands its client over polls it.
         let waiting = || handover.waiting.take().map_or(Poll::Pending, Poll::Ready);
         let (worker, mut client, connection) = poll_fn(|_| waiting()).await;
         let end = next(&worker, &mut client, &connection).await;
